@@ -1,0 +1,124 @@
+"""The plain values that cross between doors and kernel: where a message goes, what is appended, what is read.
+
+    Placement   where one address is stored; made by `Kernel.place`, shared by every message to that address
+    Message     one message to append, a plain tuple (hot: no class)
+    Record      one message as read back, a plain tuple
+    Delivery    a run of messages of one placement, handed to a live subscriber after they are durable
+    Piece       consecutive records of one queue as they lie in the log, undecoded
+"""
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+# A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
+DOOR_MASK: Final = 0x0F      # low four bits: the door's number (0 is Kafka, whose clients write 0)
+TRANSIENT: Final = 0x10      # the sender asked for no durability (QoS 0, delivery mode 1, acks=0)
+RETAIN: Final = 0x20         # the sender asked that the value be kept as the address's last
+EXACTLY_ONCE: Final = 0x40   # the sender used QoS 2
+
+Headers = tuple[tuple[bytes, "bytes | None"], ...]
+"""Name (UTF-8) and value pairs in order, duplicates kept."""
+
+Message = tuple["Placement", "bytes | None", bytes, int, int]
+"""(placement, value, headers as `record.encode_headers` made them, attribute bits, timestamp in ms or 0 for append time)"""
+
+Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
+"""(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
+
+
+class Subscriber(Protocol):
+    """Who is told of new messages the moment they are durable."""
+
+    def on_delivery(self, deliveries: list[Delivery]) -> None:
+        """Called once per flush with everything of it that matches, in append order. Must not block or raise."""
+
+
+class FirstLevel:
+    """Counts the changes that could alter what matches addresses of one first level."""
+
+    __slots__ = ("version",)
+
+    def __init__(self) -> None:
+        self.version = 0
+
+
+class Placement:
+    """Where an address is stored. Shared and cached: treat as read-only outside the kernel.
+
+    `targets` holds (subscriber, options) pairs, each subscriber once with the highest options of its matching filters;
+    it is refreshed by the kernel at append when `first_level.version` has moved on.
+    """
+
+    __slots__ = ("tenant", "address", "topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
+                 "max_message_bytes", "targets", "first_level", "version")
+
+    def __init__(self, tenant: str, address: str, topic: str, topic_id: int, queue: int, queue_id: int,
+                 key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
+                 first_level: FirstLevel) -> None:
+        self.tenant = tenant
+        self.address = address
+        self.topic = topic
+        self.topic_id = topic_id
+        self.queue = queue                           # number within the topic, from 0
+        self.queue_id = queue_id                     # 64-bit, unique in the hub, never used again
+        self.key = key
+        self.key_part = key_part                     # the key as it stands in a record: varint length, bytes
+        self.address_header = address_header         # encoded header to add, or b"" where topic and key say it all
+        self.max_message_bytes = max_message_bytes
+        self.targets: tuple[tuple[Subscriber, int], ...] = ()
+        self.first_level = first_level
+        self.version = -1
+
+
+Delivery = tuple[Placement, "list[Message]", int, int]
+"""(placement, messages, offset of the first, options of the matching subscription); the offsets are consecutive"""
+
+
+class Stored:
+    """The answer to one `append`: handed to its owner after the flush that made it durable, or with the error."""
+
+    __slots__ = ("token", "error", "append_ms", "positions")
+
+    def __init__(self, token: object, error: Exception | None, append_ms: int,
+                 positions: list[tuple[int, int, int]]) -> None:
+        self.token = token
+        self.error = error
+        self.append_ms = append_ms
+        self.positions = positions        # per message or batch, where asked for: (queue_id, offset, message id)
+
+
+class Owner(Protocol):
+    """Who appended and wants to know when it is durable."""
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Called once per flush with this owner's submissions of it, in order. Must not block or raise."""
+
+
+class Piece:
+    """Consecutive records of one queue, as stored. `record.records_of` decodes it, `batch.as_batch` makes it Kafka's."""
+
+    __slots__ = ("first_offset", "count", "whole", "data", "append_ms", "max_timestamp_ms", "first_id")
+
+    def __init__(self, first_offset: int, count: int, whole: bool, data: bytes, append_ms: int,
+                 max_timestamp_ms: int, first_id: int) -> None:
+        self.first_offset = first_offset
+        self.count = count
+        self.whole = whole                # a whole record batch as a producer sent it; else bare v2 records
+        self.data = data
+        self.append_ms = append_ms
+        self.max_timestamp_ms = max_timestamp_ms
+        self.first_id = first_id          # message id of the first record; the others follow
+
+
+class Fetched:
+    """The answer for one queue of a fetch."""
+
+    __slots__ = ("queue_id", "error", "log_start_offset", "high_watermark", "pieces")
+
+    def __init__(self, queue_id: int, error: Exception | None, log_start_offset: int, high_watermark: int,
+                 pieces: list[Piece]) -> None:
+        self.queue_id = queue_id
+        self.error = error
+        self.log_start_offset = log_start_offset
+        self.high_watermark = high_watermark
+        self.pieces = pieces              # the first may begin before the offset that was asked for, as in Kafka
