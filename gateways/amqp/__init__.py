@@ -1,0 +1,1 @@
+"""The AMQP 0-9-1 door. Not built yet; see README.md."""
