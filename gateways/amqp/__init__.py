@@ -1,1 +1,0 @@
-"""The AMQP 0-9-1 door. Not built yet; see README.md."""
