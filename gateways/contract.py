@@ -27,13 +27,17 @@ class Link(Protocol):
     peer: str
     """Address of the peer, for logs and people."""
 
-    unsent_bytes: int
-    """Written but not yet taken by the peer's socket. Above `high_water_bytes` the peer's requests are not read."""
+    @property
+    def unsent_bytes(self) -> int:
+        """Written but not yet taken by the peer's socket. Above `high_water_bytes` the peer's requests are not read."""
 
-    def write(self, data: bytes) -> None:
-        """Queue bytes for the peer; they leave at the end of this turn."""
+    @property
+    def write(self) -> Callable[[bytes], None]:
+        """Queue bytes for the peer; they leave at the end of this turn. Call it as `link.write(data)`, never keep it:
+        it changes with the state of the connection, so that the common case is the transport's own method."""
 
-    def write_many(self, parts: list[bytes]) -> None:
+    @property
+    def write_many(self) -> Callable[[list[bytes]], None]:
         """Queue several buffers without joining them first."""
 
     def close(self, reason: str = "") -> None:
