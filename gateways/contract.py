@@ -11,7 +11,7 @@ time is an argument. So a test joins two machines with a list of bytes, and the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -102,6 +102,9 @@ class Services:
     """The Prometheus page."""
 
     ready: Callable[[], bool] = bool
+
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
 
 
 @dataclass(frozen=True, slots=True)

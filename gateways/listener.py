@@ -9,7 +9,7 @@ import logging
 import resource
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gateways.connection import CONGESTED, Connection, ConnectionSettings, peer_name
@@ -30,18 +30,6 @@ def descriptor_capacity() -> int:
     """How many connections the soft descriptor limit allows beside what the hub itself needs."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, soft - RESERVED_DESCRIPTORS)
-
-
-def split_listen(text: str) -> tuple[str, int]:
-    """`"127.0.0.1:1883"` or `"[::1]:1883"` as (host, port). ValueError says what is wrong."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"{text!r}: write an IPv6 host in brackets, [HOST]:PORT")
-    return host, int(port)
 
 
 class Capacity:
@@ -85,11 +73,14 @@ class Listener:
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    async def start(self, addresses: list[str]) -> list[str]:
-        """Listen on every address; returns them with the port that was taken where 0 was asked. OSError as usual."""
+    async def start(self, addresses: Iterable[tuple[str, int]]) -> list[str]:
+        """Listen on every (host, port); an empty host is every address of the machine, port 0 a free one.
+
+        Returns the addresses as they were taken, `HOST:PORT`. Raises OSError with none of them open.
+        """
         loop = asyncio.get_running_loop()
         self.wakeups = Wakeups(loop, self.now_ms)
-        for host, port in map(split_listen, addresses):
+        for host, port in addresses:
             try:
                 server = await loop.create_server(lambda: Connection(self), host or None, port, ssl=self._tls,
                                                   backlog=BACKLOG, reuse_address=True)

@@ -26,10 +26,16 @@ class GatewayClash(Exception):
 
 def load_specs() -> dict[str, GatewaySpec]:
     """Every door that can be opened, by name. Raises GatewayClash, and ImportError if a door's code does not load."""
-    declared = [(f"gateways.{name}", built_in(name)) for name in BUILT_IN
-                if importlib.util.find_spec(f"gateways.{name}") is not None]
+    declared = [(f"gateways.{name}", built_in(name)) for name in BUILT_IN if _is_there(name)]
     declared += [_from_entry_point(point) for point in entry_points(group=ENTRY_POINT_GROUP)]
     return check_specs(declared)
+
+
+def _is_there(name: str) -> bool:
+    """Whether the door's folder exists and declares something; one that is not built yet may be a README alone."""
+    if importlib.util.find_spec(f"gateways.{name}") is None:
+        return False
+    return hasattr(importlib.import_module(f"gateways.{name}"), "GATEWAY")
 
 
 def built_in(name: str) -> GatewaySpec:
