@@ -1,0 +1,177 @@
+"""What gathers between two flushes: messages encoded as they arrive, sealed into one frame. Hot.
+
+Messages of one queue lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so that a
+run becomes a Kafka batch by writing a header before it. A producer's own batch is a run of its own, kept as sent. Runs of
+one queue stand in the order of arrival.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from crc32c import crc32c
+
+from kernel.batch import placed
+from kernel.frame import WHOLE, Entries
+from kernel.message import Message, Placement
+from kernel.record import SMALL, SMALL_LIMIT, add_header, varint
+
+RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
+
+ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in range(256)]
+"""Attribute byte and a timestamp delta of zero: nearly every message is stamped with the append time."""
+
+
+class Run:
+    """Records of one queue within the frame being gathered."""
+
+    def __init__(self, queue_id: int, now_ms: int) -> None:
+        self.queue_id: int = queue_id
+        self.count: int = 0
+        self.parts: list[bytes] = []
+        self.max_ms: int = now_ms
+        self.flags: int = 0
+        # known once sealed:
+        self.first_offset: int = -1
+        self.first_id: int = -1
+
+
+class Sealed:
+    """A burst as it goes to the log."""
+
+    def __init__(self, entries: Entries, body: bytes, record_count: int) -> None:
+        self.entries: Entries = entries
+        self.body: bytes = body
+        self.record_count: int = record_count
+
+
+class Burst:
+    """Gathers until `seal`; then a new one is begun."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms: int = now_ms
+        self.size_bytes: int = 0
+        self.runs: list[Run] = []
+        self._open: dict[int, Run] = {}
+        # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the run)
+        self.heard: list[tuple[Placement, list[Message], Run, int]] = []
+
+    def add(self, messages: list[Message], places: list[tuple[Run, int]] | None) -> None:
+        """Encode messages, in order. Their placements' targets are fresh and their sizes checked.
+
+        `places` is given where the caller wants to know: run and index in it are added per message.
+        """
+        now_ms = self.now_ms
+        size_bytes = 0
+        last: Placement | None = None
+        run: Run | None = None
+        heard: list[Message] | None = None
+        for message in messages:
+            placement, value, headers, attributes, timestamp_ms = message
+            if placement is not last or run is None or run.count >= RUN_LIMIT:
+                last = placement
+                run = self._run(placement.queue_id)
+                heard = None
+                if placement.targets:
+                    heard = []
+                    self.heard.append((placement, heard, run, run.count))
+            if heard is not None:
+                heard.append(message)
+            if placement.address_header:
+                headers = add_header(headers, placement.address_header)
+            n = run.count
+            if places is not None:
+                places.append((run, n))
+            if timestamp_ms == 0:
+                front = ATTRIBUTES_NOW[attributes]
+            else:
+                front = bytes((attributes,)) + varint(timestamp_ms - now_ms)
+                if timestamp_ms > run.max_ms:
+                    run.max_ms = timestamp_ms
+            if value is None:
+                tail = b"\x01" + headers
+            else:
+                length = len(value)
+                tail = (SMALL[length] if length < SMALL_LIMIT else varint(length)) + value + headers
+            middle = SMALL[n] + placement.key_part
+            size = len(front) + len(middle) + len(tail)
+            record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
+            run.parts.append(record)
+            run.count = n + 1
+            size_bytes += size
+        self.size_bytes += size_bytes
+
+    def _run(self, queue_id: int) -> Run:
+        run = self._open.get(queue_id)
+        if run is None or run.count >= RUN_LIMIT:
+            run = Run(queue_id, self.now_ms)
+            self._open[queue_id] = run
+            self.runs.append(run)
+        return run
+
+    def add_batch(self, queue_id: int, batch: bytes, count: int, max_ms: int) -> Run:
+        """A producer's batch, already checked."""
+        run = Run(queue_id, max_ms)
+        run.count = count
+        run.flags = WHOLE
+        run.parts.append(batch)
+        self._open.pop(queue_id, None)
+        self.runs.append(run)
+        self.size_bytes += len(batch)
+        return run
+
+    def seal(self, next_offsets: list[int], first_id: int, epoch: int) -> Sealed:
+        """Give every run its place; `next_offsets` holds, per run, the next offset of its queue before this frame.
+
+        A queue with several runs is listed with the same number each time; later runs are moved on here.
+        """
+        entries = Entries()
+        queue_ids: list[int] = []
+        first_offsets: list[int] = []
+        max_ms: list[int] = []
+        counts: list[int] = []
+        first_records: list[int] = []
+        byte_offsets: list[int] = []
+        byte_lengths: list[int] = []
+        crcs: list[int] = []
+        flags: list[int] = []
+        bodies: list[bytes] = []
+        moved: dict[int, int] = {}
+        whole_queues = len(self._open) != len(self.runs)
+        at = 0
+        record = 0
+        i = 0
+        for run in self.runs:
+            count = run.count
+            offset = next_offsets[i]
+            i += 1
+            if whole_queues:
+                offset += moved.get(run.queue_id, 0)
+                moved[run.queue_id] = moved.get(run.queue_id, 0) + count
+            run.first_offset = offset
+            run.first_id = first_id + record
+            data = run.parts[0] if count == 1 else b"".join(run.parts)
+            if run.flags:
+                data = placed(run.parts[0], offset, epoch)
+            size = len(data)
+            queue_ids.append(run.queue_id)
+            first_offsets.append(offset)
+            max_ms.append(run.max_ms)
+            counts.append(count)
+            first_records.append(record)
+            byte_offsets.append(at)
+            byte_lengths.append(size)
+            crcs.append(crc32c(data))
+            flags.append(run.flags)
+            bodies.append(data)
+            record += count
+            at += size
+        entries.queue_id.fromlist(queue_ids)
+        entries.first_offset.fromlist(first_offsets)
+        entries.max_ms.fromlist(max_ms)
+        entries.count.fromlist(counts)
+        entries.first_record.fromlist(first_records)
+        entries.byte_offset.fromlist(byte_offsets)
+        entries.byte_length.fromlist(byte_lengths)
+        entries.crc.fromlist(crcs)
+        entries.flags.fromlist(flags)
+        return Sealed(entries, bodies[0] if len(bodies) == 1 else b"".join(bodies), record)

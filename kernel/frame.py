@@ -1,0 +1,127 @@
+"""The head of a frame: everything replay needs to know, without opening a batch.
+
+     0  version       u16    1
+     2  zero          u16
+     4  epoch         u32    which start of the hub wrote it
+     8  append_ms     i64    append time of every message in the frame
+    16  first_id      u64    message id of the frame's first record; the others follow in order
+    24  record_count  u32    message ids used up
+    28  entry_count   u32
+    32  state_bytes   u32
+    36  zero          u32
+    40  entries in columns, each entry_count long:
+          queue_id i64, first_offset i64, max_ms i64,
+          count u32, first_record u32, byte_offset u32, byte_length u32, crc u32, flags u32
+        state records, state_bytes in all, each:
+          kind u8, flags u8, key_len u16, value_len u32, order u64, key, value
+
+An entry says that `count` records lying at `byte_offset` of the body entered a queue at `first_offset`. Columns, because they
+are written and read whole, by one call each, however many queues a frame enters. `first_record` numbers the entry's first
+record within the frame: its message id is first_id + first_record. `crc` is the CRC-32C of the entry's bytes, so that one
+entry can be checked without reading its frame. A state record with the flag DELETED has no value; `order` is 0 but in kept
+frames, where it is the position the record first had. Numbers are little-endian.
+"""
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from typing import Final, NamedTuple
+
+HEAD_VERSION: Final = 1
+WHOLE: Final = 1               # entry flag: the bytes are a whole record batch as its producer sent it
+DELETED: Final = 1             # state record flag
+
+_HEAD = struct.Struct("<HxxIqQIII4x")
+_STATE = struct.Struct("<BBHIQ")
+_HEAD_BYTES: Final = 40
+_STATE_BYTES: Final = 16
+
+_U32: Final = "I" if array("I").itemsize == 4 else "L"
+assert sys.byteorder == "little" and array(_U32).itemsize == 4 and array("q").itemsize == 8
+
+
+class Entries:
+    """The entries of a frame, as columns of equal length."""
+
+    __slots__ = ("queue_id", "first_offset", "max_ms", "count", "first_record", "byte_offset", "byte_length", "crc",
+                 "flags")
+
+    def __init__(self) -> None:
+        self.queue_id = array("q")
+        self.first_offset = array("q")
+        self.max_ms = array("q")
+        self.count = array(_U32)
+        self.first_record = array(_U32)
+        self.byte_offset = array(_U32)
+        self.byte_length = array(_U32)
+        self.crc = array(_U32)
+        self.flags = array(_U32)
+
+    def columns(self) -> tuple[array[int], ...]:
+        return (self.queue_id, self.first_offset, self.max_ms, self.count, self.first_record, self.byte_offset,
+                self.byte_length, self.crc, self.flags)
+
+    def __len__(self) -> int:
+        return len(self.queue_id)
+
+
+class StateRecord(NamedTuple):
+    """The newest truth about one key: what a key and a value hold is `kernel.state`'s business."""
+
+    kind: int
+    key: bytes
+    value: bytes | None        # None: the key is deleted
+    order: int = 0             # in kept frames, the position it first had
+
+
+class Head(NamedTuple):
+    epoch: int
+    append_ms: int
+    first_id: int
+    record_count: int
+    entries: Entries
+    state: list[StateRecord]
+
+
+class BadHead(Exception):
+    """A head whose CRC is right and whose contents make no sense: written by a version this one does not know."""
+
+
+def encode_head(epoch: int, append_ms: int, first_id: int, record_count: int, entries: Entries,
+                state: list[StateRecord]) -> bytes:
+    records = b"".join([
+        _STATE.pack(kind, DELETED if value is None else 0, len(key), len(value or b""), order) + key + (value or b"")
+        for kind, key, value, order in state])
+    head = _HEAD.pack(HEAD_VERSION, epoch, append_ms, first_id, record_count, len(entries), len(records))
+    return b"".join([head, *[column.tobytes() for column in entries.columns()], records])
+
+
+def decode_head(head: bytes) -> Head:
+    """Raises BadHead where the head does not add up."""
+    if len(head) < _HEAD_BYTES:
+        raise BadHead("a frame head is shorter than its fixed part")
+    version, epoch, append_ms, first_id, record_count, entry_count, state_bytes = _HEAD.unpack_from(head)
+    if version != HEAD_VERSION:
+        raise BadHead(f"a frame head of version {version} is not known here")
+    entries, at = Entries(), _HEAD_BYTES
+    for column in entries.columns():
+        size = column.itemsize * entry_count
+        column.frombytes(head[at:at + size])
+        at += size
+    if at + state_bytes != len(head) or len(entries.flags) != entry_count:
+        raise BadHead("a frame head is not as long as it says")
+    return Head(epoch, append_ms, first_id, record_count, entries, _decode_state(head, at))
+
+
+def _decode_state(head: bytes, at: int) -> list[StateRecord]:
+    state: list[StateRecord] = []
+    while at < len(head):
+        kind, flags, key_len, value_len, order = _STATE.unpack_from(head, at)
+        at += _STATE_BYTES
+        key = head[at:at + key_len]
+        at += key_len
+        value = None if flags & DELETED else head[at:at + value_len]
+        at += value_len
+        state.append(StateRecord(kind, key, value, order))
+    return state

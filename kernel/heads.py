@@ -1,0 +1,95 @@
+"""Where each queue begins and ends: two numbers per queue, in pages of 256 queues. Hot.
+
+Queue ids of a topic follow one another, so a million queues are some four thousand pages; a queue that never held a message
+has no page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
+"""
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from kernel.frame import Entries
+
+PAGE_QUEUES: Final = 256
+_SHIFT: Final = 8
+_MASK: Final = PAGE_QUEUES - 1
+
+
+class Heads:
+    """log_start and next offset of every queue, as far as they are durable."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, array[int]] = {}
+        self.dirty: set[int] = set()
+
+    def next_offset(self, queue_id: int) -> int:
+        page = self.pages.get(queue_id >> _SHIFT)
+        if page is None:
+            return 0
+        offset: int = page[(queue_id & _MASK) * 2 + 1]
+        return offset
+
+    def log_start(self, queue_id: int) -> int:
+        page = self.pages.get(queue_id >> _SHIFT)
+        if page is None:
+            return 0
+        offset: int = page[(queue_id & _MASK) * 2]
+        return offset
+
+    def next_offsets(self, queue_ids: list[int]) -> list[int]:
+        """Next offsets of many queues at once."""
+        found: list[int] = []
+        pages = self.pages
+        for queue_id in queue_ids:
+            page = pages.get(queue_id >> _SHIFT)
+            if page is None:
+                found.append(0)
+            else:
+                offset: int = page[(queue_id & _MASK) * 2 + 1]
+                found.append(offset)
+        return found
+
+    def apply(self, entries: Entries) -> None:
+        """Records entered these queues."""
+        pages = self.pages
+        queue_ids: list[int] = entries.queue_id.tolist()
+        firsts: list[int] = entries.first_offset.tolist()
+        counts: list[int] = entries.count.tolist()
+        for i in range(len(queue_ids)):
+            queue_id = queue_ids[i]
+            number = queue_id >> _SHIFT
+            page = pages.get(number)
+            if page is None:
+                page = pages[number] = array("q", bytes(PAGE_QUEUES * 16))
+            self.dirty.add(number)
+            end = firsts[i] + counts[i]
+            at = (queue_id & _MASK) * 2 + 1
+            if page[at] < end:
+                page[at] = end
+
+    def start_at(self, queue_id: int, offset: int) -> None:
+        """Records before this offset are gone."""
+        number = queue_id >> _SHIFT
+        page = self._page(number)
+        at = (queue_id & _MASK) * 2
+        if page[at] < offset:
+            page[at] = offset
+            page[at + 1] = max(page[at + 1], offset)
+            self.dirty.add(number)
+
+    def merge(self, number: int, packed: bytes) -> None:
+        """A page as `packed` made it, from a checkpoint or a state record."""
+        page = self._page(number)
+        newer = array("q", packed)
+        for i in range(len(page)):
+            if page[i] < newer[i]:
+                page[i] = newer[i]
+
+    def packed(self, number: int) -> bytes:
+        return self._page(number).tobytes()
+
+    def _page(self, number: int) -> array[int]:
+        page = self.pages.get(number)
+        if page is None:
+            page = self.pages[number] = array("q", bytes(PAGE_QUEUES * 16))
+        return page

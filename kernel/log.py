@@ -1,0 +1,91 @@
+"""The commit log as the kernel sees it: frames go in at the end, come back by position, and old segments are dropped.
+
+A frame is a head (small, read at replay) and a body (message bytes, read on demand). A position names where a frame's
+body lies: an opaque, ordered 64-bit number, known when `append` returns; nobody but the log does arithmetic on it.
+
+The log has two chains. Frames are appended to the main chain, whose oldest segment is dropped by retention. What is still
+owed in a segment about to go is first appended to the kept chain, whose segments go when nothing in them is owed any more.
+Positions of kept frames are above all positions of the main chain; order in time is the main chain's alone.
+
+`append`, `sync` and everything that changes the log is called from one thread; `read` may be called from another.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+KEPT_BASE: Final = 1 << 62
+"""Positions from here on lie in the kept chain."""
+
+
+class LogFull(Exception):
+    """The disk took no more. The log is as it was before the append, and appending may be tried again."""
+
+
+class LogFailed(Exception):
+    """The disk failed in a way after which nothing may be promised: the process must end and recover at its next start."""
+
+
+class Frame(NamedTuple):
+    """One frame as replay gives it."""
+
+    position: int
+    head: bytes
+    end: int             # where the next frame of this chain begins
+
+
+class Segment(NamedTuple):
+    """A stretch of the log that is dropped whole."""
+
+    base: int            # no position in it is smaller
+    end: int             # every position in it is smaller
+    size_bytes: int
+
+
+class Damage(NamedTuple):
+    """A range that cannot be read."""
+
+    start: int
+    end: int
+    reason: str
+
+
+class Log(Protocol):
+    def recover(self, start: int, kept_start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
+        """Open the log and replay: kept frames from `kept_start`, then the main chain from `start`.
+
+        Run it to its end before anything else: it finds where the log ends and cuts off what a crash left half written.
+        A damaged range in the middle is reported and skipped.
+        """
+
+    def append(self, head: bytes, body: bytes) -> int:
+        """Write one frame at the end of the main chain; returns its position. Raises LogFull or LogFailed."""
+
+    def sync(self) -> None:
+        """On return every appended frame is durable. Raises LogFailed; never call it again after that."""
+
+    def keep(self, head: bytes, body: bytes) -> int:
+        """Write one frame at the end of the kept chain. Raises LogFull or LogFailed."""
+
+    def sync_kept(self) -> None: ...
+
+    def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
+        """Bytes of bodies by (position, offset within the body, length). Short or empty where they are gone. Any thread."""
+
+    def heads(self, segment: Segment) -> Iterator[Frame]:
+        """The frames of one segment again."""
+
+    def segments(self) -> list[Segment]:
+        """Of the main chain, oldest first; the last one is being written."""
+
+    def kept_segments(self) -> list[Segment]: ...
+
+    def drop(self, segment: Segment) -> None:
+        """Delete a segment of either chain; of the main chain only the oldest. Never the one being written."""
+
+    def end(self) -> int:
+        """Greater than every position of the main chain: where `recover` may start once all before it is indexed."""
+
+    def kept_end(self) -> int: ...
+
+    def close(self) -> None: ...

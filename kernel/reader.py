@@ -1,0 +1,218 @@
+"""Reading queues: from memory at the tail, else from the index and the log, on another thread.
+
+A fetch looks for entries in the newest part of the index first. What the cache of recent bodies holds is answered at once; for
+anything else one job reads index and log, so a reader far behind never holds up the kernel's thread. An entry that does
+not match its checksum is reported and left out: the rest is served, with a gap in the offsets.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kernel.batch import records_of
+from kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
+from kernel.heads import Heads
+from kernel.index import Entry, Index, tail_entry
+from kernel.log import Damage, Log
+from kernel.message import Fetched, Piece
+from kernel.ports import Worker
+from kernel.tail import Tail
+
+MAX_ENTRIES: Final = 4_096         # of one queue in one fetch
+
+
+class Recent:
+    """Bodies of the newest frames, bounded in bytes; oldest out first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._size_bytes = 0
+        self._bodies: OrderedDict[int, bytes] = OrderedDict()
+
+    def add(self, position: int, body: bytes) -> None:
+        if not body:
+            return
+        self._bodies[position] = body
+        self._size_bytes += len(body)
+        while self._size_bytes > self._limit_bytes:
+            self._size_bytes -= len(self._bodies.popitem(last=False)[1])
+
+    def get(self, position: int) -> bytes | None:
+        return self._bodies.get(position)
+
+
+class Want(NamedTuple):
+    """One queue's part of a fetch."""
+
+    queue_id: int
+    offset: int
+    max_bytes: int
+
+
+def piece(entry: Entry, data: bytes) -> Piece:
+    return Piece(entry.first_offset, entry.record_count, entry.whole, data, entry.append_ms, entry.max_ms, entry.first_id)
+
+
+class Reader:
+    """Answers fetches; owns the cache of recent bodies and the tails of the index."""
+
+    def __init__(self, heads: Heads, index: Index, log: Log, worker: Worker, recent_bytes: int,
+                 on_damage: Callable[[Damage], None]) -> None:
+        self._heads = heads
+        self._index = index
+        self._log = log
+        self._worker = worker
+        self._on_damage = on_damage
+        self.recent = Recent(recent_bytes)
+        self.tail = Tail(0)
+        self.frozen: Tail | None = None         # being written by a checkpoint
+        self.cold_reads = 0
+
+    # ---- fetch
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+        """See `Kernel.fetch`."""
+        answers: list[Fetched] = []
+        cold: list[tuple[Fetched, Want]] = []
+        left = max_bytes
+        for queue_id, offset, queue_max_bytes in wants:
+            start, high = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+            answer = Fetched(queue_id, None, start, high, [])
+            answers.append(answer)
+            if offset == high:
+                continue
+            if not start <= offset < high:
+                answer.error = OffsetOutOfRange(f"offset {offset} is outside {start} to {high}")
+                continue
+            if left <= 0:
+                continue
+            want = Want(queue_id, offset, min(queue_max_bytes, left))
+            pieces = self._from_memory(want)
+            if pieces is None:
+                cold.append((answer, want))
+                left -= want.max_bytes
+            else:
+                answer.pieces = pieces
+                left -= sum([len(one.data) for one in pieces])
+        if cold:
+            self.cold_reads += 1
+            plans = [(answer, self._tail_entries(want), want) for answer, want in cold]
+            self._worker.submit(partial(self._read_cold, plans), partial(self._cold_done, answers, cold, on_done))
+        else:
+            on_done(answers)
+
+    def _from_memory(self, want: Want) -> list[Piece] | None:
+        """The pieces, if index and bodies are all in memory."""
+        entries = self._tail_entries(want)
+        if not entries or entries[0].first_offset > want.offset and self._is_cold(want):
+            return None
+        pieces = []
+        for entry in entries:
+            body = self.recent.get(entry.position)
+            if body is None:
+                return None
+            pieces.append(piece(entry, body[entry.byte_offset:entry.byte_offset + entry.byte_length]))
+        return pieces
+
+    def _is_cold(self, want: Want) -> bool:
+        """Whether the store may hold the offset: it lies before the first one in memory."""
+        for tail in (self.frozen, self.tail):
+            first = tail.first_offset_of(want.queue_id) if tail is not None else -1
+            if first >= 0:
+                return want.offset < first
+        return True
+
+    def _tail_entries(self, want: Want) -> list[Entry]:
+        """The entries in memory from the offset on, within the byte limit; the first one whatever its size."""
+        found: list[Entry] = []
+        total = 0
+        for tail in (self.frozen, self.tail):
+            if tail is None:
+                continue
+            numbers, at = tail.find(want.queue_id, want.offset)
+            for number in numbers[at:at + MAX_ENTRIES]:
+                entry = tail_entry(tail, number)
+                if entry.end_offset <= want.offset:
+                    continue
+                if found and total + entry.byte_length > want.max_bytes:
+                    return found
+                found.append(entry)
+                total += entry.byte_length
+        return found
+
+    def _read_cold(self, plans: list[tuple[Fetched, list[Entry], Want]]) -> list[list[Piece]]:
+        """On the reading thread."""
+        found: list[list[Piece]] = []
+        for _, in_tail, want in plans:
+            stop = in_tail[0].first_offset if in_tail else 1 << 62
+            entries = self._index.entries_from(want.queue_id, want.offset, want.max_bytes, stop) \
+                if want.offset < stop else []
+            total = sum([entry.byte_length for entry in entries])
+            for entry in in_tail:
+                if entries and (total + entry.byte_length > want.max_bytes or entry.first_offset != entries[-1].end_offset):
+                    break
+                entries.append(entry)
+                total += entry.byte_length
+            found.append(self._read(entries[:MAX_ENTRIES]))
+        return found
+
+    def _read(self, entries: list[Entry]) -> list[Piece]:
+        bodies = self._log.read([(entry.position, entry.byte_offset, entry.byte_length) for entry in entries])
+        pieces: list[Piece] = []
+        for entry, data in zip(entries, bodies, strict=True):
+            if len(data) != entry.byte_length or crc32c(data) != entry.crc:
+                self._on_damage(Damage(entry.position + entry.byte_offset,
+                                       entry.position + entry.byte_offset + entry.byte_length,
+                                       f"offsets {entry.first_offset} to {entry.end_offset - 1} do not match their checksum"))
+                continue
+            pieces.append(piece(entry, data))
+        return pieces
+
+    def _cold_done(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
+                   on_done: Callable[[list[Fetched]], None], found: list[list[Piece]] | None,
+                   error: BaseException | None) -> None:
+        for i, (answer, _) in enumerate(cold):
+            if found is None:
+                answer.error = StorageFailed(f"the log cannot be read: {error}")
+            else:
+                answer.pieces = found[i]
+        on_done(answers)
+
+    # ---- by time
+
+    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `Kernel.offset_for_time`."""
+        in_memory = self._first_in_memory(queue_id, timestamp_ms)
+        start = self._heads.log_start(queue_id)
+        self._worker.submit(partial(self._find_time, queue_id, timestamp_ms, start, in_memory),
+                            partial(self._time_found, on_done))
+
+    def _first_in_memory(self, queue_id: int, timestamp_ms: int) -> Entry | None:
+        for tail in (self.frozen, self.tail):
+            for number in tail.by_queue.get(queue_id, ()) if tail is not None else ():
+                if tail is not None and tail.entries.max_ms[number] >= timestamp_ms:
+                    return tail_entry(tail, number)
+        return None
+
+    def _find_time(self, queue_id: int, timestamp_ms: int, start: int, in_memory: Entry | None) -> tuple[int, int] | None:
+        """On the reading thread."""
+        entry = self._index.first_at_or_after(queue_id, timestamp_ms, start) or in_memory
+        if entry is None:
+            return None
+        for one in self._read([entry]):
+            for record in records_of(one):
+                if record[1] >= timestamp_ms:
+                    return record[0], record[1]
+        return entry.first_offset, entry.max_ms
+
+    @staticmethod
+    def _time_found(on_done: Callable[[int | None, int], None], found: tuple[int, int] | None,
+                    error: BaseException | None) -> None:
+        if isinstance(error, KernelError) or found is None:
+            on_done(None, -1)
+        else:
+            on_done(*found)

@@ -1,0 +1,38 @@
+"""What can be set about the kernel; the configuration file's [kernel] table says the same in its own units."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+FSYNC_POLICIES: Final = ("commit", "interval", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSettings:
+    fsync: str = "commit"
+    """`commit`: acknowledged means durable. `interval`: durable a second later. `never`: when the system writes it."""
+
+    auto_create_topics: bool = True
+    max_auto_topics: int = 10_000
+    default_queues: int = 4
+    retention_ms: int = 72 * 3_600_000
+    retention_bytes: int = 10 << 30
+    kept_bytes: int = 10 << 30
+    max_message_bytes: int = 4 << 20
+
+    segment_bytes: int = 256 << 20
+    """Of one file of the log; retention deletes whole files."""
+
+    checkpoint_ms: int = 2_000
+    checkpoint_bytes: int = 64 << 20
+    """A checkpoint of the index is taken after this time or this much log."""
+
+    recent_bytes: int = 128 << 20
+    """Bodies of the newest frames kept in memory for readers at the tail."""
+
+    pending_bytes: int = 32 << 20
+    """More than this not yet flushed, and publishers are not read until half of it is."""
+
+    idempotency_ms: int = 3_600_000
+    max_idempotency_keys: int = 100_000
+    """How long, and how many, answers for idempotency keys are remembered."""

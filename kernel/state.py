@@ -1,0 +1,104 @@
+"""Durable state as keyed records: for each (kind, key) the newest record is the whole truth.
+
+Records travel in frame heads; what is in memory here is what changed since the last checkpoint, the rest is in the store. A
+record's *order* is the position of the frame that first carried it, its *home* where it lies now: retention moves what is
+still the newest of its key out of a segment before the segment goes.
+
+A deleted key keeps a record for as long as an older one of it lies in a kept segment (`copies` counts those): without it, a
+rebuild from the log would bring the key back to life.
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kernel.frame import StateRecord
+from kernel.store import IndexStore
+
+_STORED = struct.Struct(">QQBB")
+_STORED_DELETED: Final = 1
+
+
+class Kind(IntEnum):
+    """What a state record is about; numbers are for ever."""
+
+    COUNTERS = 1          # next ids to give out; one record
+    EPOCH = 2             # starts of the hub; one record
+    TOPIC = 3             # a topic's definition, by its id
+    HEADS = 4             # a page of queue heads, by page number
+    PRODUCER = 5          # an idempotent producer's last batches, by queue id and producer id
+    OFFSET = 6            # a group's committed offset, by group and queue id
+    IDEMPOTENCY = 7       # the answer given for an idempotency key
+
+
+class Held(NamedTuple):
+    """The newest record of a key."""
+
+    order: int
+    home: int
+    copies: int                 # kept segments that hold any record of the key, this one included if it is there
+    value: bytes | None         # None: deleted
+
+
+def store_key(kind: int, key: bytes) -> bytes:
+    return b"s" + bytes((kind,)) + key
+
+
+def encode_held(held: Held) -> bytes:
+    deleted = held.value is None
+    return _STORED.pack(held.order, held.home, held.copies, _STORED_DELETED if deleted else 0) + (held.value or b"")
+
+
+def decode_held(stored: bytes) -> Held:
+    order, home, copies, flags = _STORED.unpack_from(stored)
+    return Held(order, home, copies, None if flags & _STORED_DELETED else stored[_STORED.size:])
+
+
+class StateChanges:
+    """The records since a checkpoint: newest value per key, and how many kept copies were made meanwhile."""
+
+    def __init__(self) -> None:
+        self.newest: dict[tuple[int, bytes], tuple[int, int, bytes | None]] = {}      # (order, home, value)
+        self.copied: dict[tuple[int, bytes], int] = {}
+
+    def absorb(self, position: int, records: list[StateRecord]) -> None:
+        """The state records of one durable frame; kept frames carry each record's first position."""
+        for kind, key, value, order in records:
+            name = (kind, key)
+            if order:
+                self.copied[name] = self.copied.get(name, 0) + 1
+            known = self.newest.get(name)
+            if known is None or known[0] <= (order or position):
+                self.newest[name] = (order or position, position, value)
+
+
+class StateTable:
+    """Reads through the changes in memory to the store."""
+
+    def __init__(self, store: IndexStore) -> None:
+        self._store = store
+        self.changes = StateChanges()
+        self.frozen: StateChanges | None = None        # being written by a checkpoint
+
+    def get(self, kind: int, key: bytes) -> bytes | None:
+        for changes in (self.changes, self.frozen):
+            if changes is not None and (kind, key) in changes.newest:
+                return changes.newest[kind, key][2]
+        stored = self._store.get(store_key(kind, key))
+        return None if stored is None else decode_held(stored).value
+
+    def scan(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind and its value, in no particular order."""
+        seen: set[bytes] = set()
+        for changes in (self.changes, self.frozen):
+            for (of_kind, key), (_, _, value) in (changes.newest.items() if changes is not None else ()):
+                if of_kind == kind and key not in seen:
+                    seen.add(key)
+                    if value is not None:
+                        yield key, value
+        for stored_key, stored in self._store.scan(store_key(kind, b""), store_key(kind + 1, b"")):
+            held = decode_held(stored)
+            if held.value is not None and stored_key[2:] not in seen:
+                yield stored_key[2:], held.value

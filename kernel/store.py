@@ -1,0 +1,149 @@
+"""The ordered key-value store that checkpoints of the index go to: RocksDB, or memory for tests.
+
+What it holds can always be rebuilt from the log. It must keep its writes in order: after a crash it may have lost the newest
+ones (unless they were written with `sync`), never an older one while a newer survived.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
+
+BATCH_OPERATIONS: Final = 500       # a write holds the GIL: many small ones let the event loop in between
+BLOCK_CACHE_BYTES: Final = 32 << 20
+WRITE_BUFFER_BYTES: Final = 16 << 20
+
+
+class IndexStore(Protocol):
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def floor(self, key: bytes, lowest: bytes) -> tuple[bytes, bytes] | None:
+        """The greatest entry not above `key` and not below `lowest`."""
+
+    def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with lowest <= key < below, in order."""
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
+              ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
+        """Delete ranges [lowest, below), delete keys, put, in this order; the last put lands last.
+
+        With `sync` everything written so far survives a power cut on return.
+        """
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+    def close(self) -> None: ...
+
+
+class RocksStore:
+    """RocksDB in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+        options.set_max_write_buffer_number(3)
+        options.set_max_background_jobs(1)
+        options.set_keep_log_file_num(3)
+        blocks = BlockBasedOptions()
+        blocks.set_block_cache(Cache(BLOCK_CACHE_BYTES))
+        blocks.set_bloom_filter(10, False)
+        options.set_block_based_table_factory(blocks)
+        self._db = Rdict(str(folder), options)
+        self._folder = folder
+        self._synced = WriteOptions()
+        self._synced.sync = True
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self._db.get(key)
+        return value
+
+    def floor(self, key: bytes, lowest: bytes) -> tuple[bytes, bytes] | None:
+        cursor = self._db.iter(ReadOptions())
+        cursor.seek_for_prev(key)
+        if not cursor.valid():
+            return None
+        found: bytes = cursor.key()
+        return (found, cursor.value()) if found >= lowest else None
+
+    def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
+        cursor = self._db.iter(ReadOptions())
+        cursor.seek(lowest)
+        while cursor.valid():
+            key: bytes = cursor.key()
+            if key >= below:
+                return
+            yield key, cursor.value()
+            cursor.next()
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
+              ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
+        for lowest, below in ranges:
+            self._db.delete_range(lowest, below)
+        self._write([(key, None) for key in deletes])
+        self._write(puts)
+        if sync:
+            self._db.put(b"\0sync", b"", write_opt=self._synced)
+
+    def _write(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
+        for at in range(0, len(changes), BATCH_OPERATIONS):
+            batch = WriteBatch(raw_mode=True)
+            for key, value in changes[at:at + BATCH_OPERATIONS]:
+                if value is None:
+                    batch.delete(key)
+                else:
+                    batch.put(key, value)
+            self._db.write(batch)
+
+    def clear(self) -> None:
+        self._db.delete_range(b"", b"\xff" * 32)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class MemoryStore:
+    """A sorted list of keys."""
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._values: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def floor(self, key: bytes, lowest: bytes) -> tuple[bytes, bytes] | None:
+        i = bisect_right(self._keys, key) - 1
+        if i < 0 or self._keys[i] < lowest:
+            return None
+        return self._keys[i], self._values[self._keys[i]]
+
+    def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key in self._keys[bisect_left(self._keys, lowest):bisect_left(self._keys, below)]:
+            yield key, self._values[key]
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
+              ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
+        for lowest, below in ranges:
+            self._delete([key for key, _ in self.scan(lowest, below)])
+        self._delete(deletes)
+        for key, value in puts:
+            if key not in self._values:
+                insort(self._keys, key)
+            self._values[key] = value
+
+    def _delete(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            if self._values.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
+
+    def clear(self) -> None:
+        self._keys.clear()
+        self._values.clear()
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,207 @@
+"""Topic definitions: names, queues, settings, each under an id that is never used again.
+
+Pure bookkeeping over state records. A change is made here at once, so that the next message can be placed; its record goes
+into the frame being gathered, and `undo` takes it back where that frame could not be stored.
+"""
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from kernel.errors import InvalidTopic, TopicExists, UnknownQueue, UnknownTopic
+
+MAX_QUEUES: Final = 1_000_000          # of one topic
+SHARD_BITS: Final = 16                 # the upper bits of a queue id say which node of a later cluster owns it
+
+_COUNTERS = struct.Struct(">QQQ")
+_ID = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What may differ per topic and be changed while it is in use; None means the hub's own setting."""
+
+    retention_ms: int | None = None
+    max_message_bytes: int | None = None
+
+    def check(self) -> None:
+        """Raises InvalidTopic for values that cannot be."""
+        for name, value in asdict(self).items():
+            if value is not None and value < 1:
+                raise InvalidTopic(f"{name} must be at least 1, not {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A stored stream of several queues (Kafka's partitions)."""
+
+    id: int
+    uuid: bytes
+    tenant: str
+    name: str
+    ranges: tuple[tuple[int, int], ...]          # (first queue id, count), in the order they were added
+    settings: TopicSettings
+    created_ms: int
+
+    @property
+    def queues(self) -> int:
+        return sum(count for _, count in self.ranges)
+
+    def queue_id(self, queue: int) -> int:
+        """The 64-bit id of one queue of the topic. Raises UnknownQueue."""
+        rest = queue
+        if rest >= 0:
+            for first, count in self.ranges:
+                if rest < count:
+                    return first + rest
+                rest -= count
+        raise UnknownQueue(f"topic {self.name} has queues 0 to {self.queues - 1}, not {queue}")
+
+    def queue_ids(self) -> Iterator[int]:
+        for first, count in self.ranges:
+            yield from range(first, first + count)
+
+
+def encode_topic(topic: Topic) -> bytes:
+    return json.dumps({"id": topic.id, "uuid": topic.uuid.hex(), "tenant": topic.tenant, "name": topic.name,
+                       "ranges": topic.ranges, "settings": asdict(topic.settings),
+                       "created_ms": topic.created_ms}).encode()
+
+
+def decode_topic(value: bytes) -> Topic:
+    read = json.loads(value)
+    known = {name: read["settings"].get(name) for name in TopicSettings.__slots__}
+    return Topic(read["id"], bytes.fromhex(read["uuid"]), read["tenant"], read["name"],
+                 tuple((first, count) for first, count in read["ranges"]), TopicSettings(**known), read["created_ms"])
+
+
+def topic_key(topic_id: int) -> bytes:
+    return _ID.pack(topic_id)
+
+
+class Topics:
+    """All topics of the hub by name and by id."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[str, str], Topic] = {}
+        self._by_uuid: dict[bytes, Topic] = {}
+        self._by_id: dict[int, Topic] = {}
+        self.next_id = 1
+        self.next_queue_id = 1
+        self.next_producer_id = 1
+        self._undo: list[tuple[Topic | None, Topic | None]] = []        # (before, after) of changes not yet durable
+
+    # ---- looking up
+
+    def get(self, name: str, tenant: str) -> Topic | None:
+        return self._by_name.get((tenant, name))
+
+    def require(self, name: str, tenant: str) -> Topic:
+        topic = self._by_name.get((tenant, name))
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return topic
+
+    def by_uuid(self, topic_uuid: bytes) -> Topic | None:
+        return self._by_uuid.get(topic_uuid)
+
+    def of(self, tenant: str) -> list[Topic]:
+        return sorted((topic for topic in self._by_name.values() if topic.tenant == tenant), key=lambda topic: topic.name)
+
+    def all(self) -> list[Topic]:
+        return list(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    # ---- changing; each returns what to record
+
+    def create(self, name: str, tenant: str, queues: int, settings: TopicSettings, now_ms: int) -> Topic:
+        """Raises TopicExists, InvalidTopic. The name has been checked."""
+        if (tenant, name) in self._by_name:
+            raise TopicExists(f"topic {name!r} exists already")
+        settings.check()
+        topic = Topic(self.next_id, uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant}\0{name}\0{self.next_id}\0{now_ms}").bytes,
+                      tenant, name, self._new_range(queues), settings, now_ms)
+        self.next_id += 1
+        self._change(None, topic)
+        return topic
+
+    def change(self, topic: Topic, queues: int | None, settings: TopicSettings | None) -> Topic:
+        """More queues, other settings. Raises InvalidTopic where queues would be taken away."""
+        ranges = topic.ranges
+        if queues is not None and queues != topic.queues:
+            if queues < topic.queues:
+                raise InvalidTopic(f"topic {topic.name!r} has {topic.queues} queues; queues can be added, not removed")
+            if queues > MAX_QUEUES:
+                raise InvalidTopic(f"a topic has at most {MAX_QUEUES} queues, not {queues}")
+            ranges = (*ranges, *self._new_range(queues - topic.queues))
+        if settings is not None:
+            settings.check()
+        changed = replace(topic, ranges=ranges, settings=settings if settings is not None else topic.settings)
+        self._change(topic, changed)
+        return changed
+
+    def delete(self, topic: Topic) -> None:
+        self._change(topic, None)
+
+    def counters(self) -> bytes:
+        """The value of the COUNTERS state record."""
+        return _COUNTERS.pack(self.next_id, self.next_queue_id, self.next_producer_id)
+
+    def new_producer_id(self) -> int:
+        self.next_producer_id += 1
+        return self.next_producer_id - 1
+
+    def _new_range(self, queues: int) -> tuple[tuple[int, int], ...]:
+        if not 1 <= queues <= MAX_QUEUES:
+            raise InvalidTopic(f"a topic has 1 to {MAX_QUEUES} queues, not {queues}")
+        first = self.next_queue_id
+        self.next_queue_id += queues
+        return ((first, queues),)
+
+    def _change(self, before: Topic | None, after: Topic | None) -> None:
+        self._undo.append((before, after))
+        self._set(before, after)
+
+    def _set(self, before: Topic | None, after: Topic | None) -> None:
+        if before is not None:
+            del self._by_name[before.tenant, before.name]
+            del self._by_uuid[before.uuid]
+            del self._by_id[before.id]
+        if after is not None:
+            self._by_name[after.tenant, after.name] = after
+            self._by_uuid[after.uuid] = after
+            self._by_id[after.id] = after
+
+    def settle(self, changes: int) -> None:
+        """The first `changes` changes made since the last call are durable."""
+        del self._undo[:changes]
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._undo)
+
+    def undo(self) -> list[Topic]:
+        """Take back every change that is not durable; returns the topics whose definition is another one now."""
+        touched: list[Topic] = []
+        while self._undo:
+            before, after = self._undo.pop()
+            self._set(after, before)
+            touched += [topic for topic in (before, after) if topic is not None]
+        return touched
+
+    # ---- replay
+
+    def apply_counters(self, value: bytes) -> None:
+        self.next_id, self.next_queue_id, self.next_producer_id = map(
+            max, _COUNTERS.unpack(value), (self.next_id, self.next_queue_id, self.next_producer_id))
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """A TOPIC state record during replay."""
+        before = self._by_id.get(_ID.unpack(key)[0])
+        self._set(before, None if value is None else decode_topic(value))
