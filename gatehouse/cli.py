@@ -20,24 +20,18 @@ from gatehouse import __version__, exits
 from gatehouse.cli_messages import consume, publish, tail
 from gatehouse.cli_planned import planned_commands
 from gatehouse.cli_state import status, topics
-from gatehouse.client import HubError
+from gatehouse.exits import Refused
 from gatehouse.tables import pairs, show
 
 DEFAULT_CONFIG = "gateways.toml"
 
 
-class Refused(click.ClickException):
-    """A command cannot do what it was asked; one line, and how the process ends."""
-
-    def __init__(self, text: str, exit_code: int) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
-
-
-def config_option(command: click.Command) -> click.Command:
-    """--config, for the commands that read the file."""
-    return click.option("--config", "config_file", type=click.Path(path_type=Path), default=Path(DEFAULT_CONFIG),
-                        envvar="GATEHOUSE_CONFIG", show_default=True, help="The configuration file.")(command)
+config_option = click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), default=Path(DEFAULT_CONFIG), envvar="GATEHOUSE_CONFIG",
+    show_default=True, help="The configuration file.")
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path), help="Data directory, instead of hub.data_dir.")
+json_option = click.option("--json", "json_wanted", is_flag=True, help="For programs.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,46 +42,45 @@ def cli() -> None:
 
 @cli.command()
 @config_option
-@click.option("--data", type=click.Path(path_type=Path), help="Data directory, instead of hub.data_dir.")
-def serve(config_file: Path, data: Path | None) -> None:
+@data_option
+def serve(config_file: Path, data: Path | None) -> int:
     """Run a hub until it is told to stop (SIGTERM, Ctrl-C).
 
     One line per door when it listens, then `gatehouse ready`, on standard output. SIGHUP reads the configuration again.
     """
     from gatehouse.serve import serve as run_hub
-    sys.exit(run_hub(config_file, data))
+    return run_hub(config_file, data)
 
 
 @cli.command()
 @config_option
-@click.option("--json", "json_wanted", is_flag=True, help="For programs.")
-def check(config_file: Path, json_wanted: bool) -> None:
+@json_option
+def check(config_file: Path, json_wanted: bool) -> int:
     """Validate a configuration: exit code 2 and one line per problem."""
     from gatehouse.config import ConfigError, load
-    from gatehouse.serve import StartError, read_specs
+    from gatehouse.serve import read_specs
     try:
         config = load(config_file, os.environ, read_specs())
     except ConfigError as error:
         show({"valid": False, "problems": error.lines}, "\n".join(error.lines), json_wanted)
-        sys.exit(exits.USAGE)
-    except StartError as error:
-        raise Refused(str(error), error.exit_code) from None
+        return exits.USAGE
     doors = {door.spec.name: [str(listen) for listen in door.listen] for door in config.doors}
     lines = [f"note: {notice}" for notice in config.notices] + [f"{config_file} is valid"]
     show({"valid": True, "doors": doors, "notices": config.notices}, "\n".join(lines), json_wanted)
+    return exits.OK
 
 
 @cli.command()
 @click.argument("where", metavar="DOOR:ADDRESS")
 @config_option
-@click.option("--json", "json_wanted", is_flag=True, help="For programs.")
+@json_option
 def explain(where: str, config_file: Path, json_wanted: bool) -> None:
     """Show where an address goes and what it is called on every door.
 
     Works from the configuration alone; no hub needs to run. Example: gatehouse explain mqtt:plant/line1/temp
     """
     from gatehouse.config import ConfigError, load
-    from gatehouse.serve import StartError, read_specs
+    from gatehouse.serve import read_specs
     from gateways.explain import explain as explain_address
     from kernel.errors import KernelError
     door, colon, address = where.partition(":")
@@ -98,8 +91,6 @@ def explain(where: str, config_file: Path, json_wanted: bool) -> None:
         told = explain_address(door, address, config.routes, config.kernel.default_queues)
     except ConfigError as error:
         raise Refused(f"{error.lines[0]} (`gatehouse check` shows all)", exits.USAGE) from None
-    except StartError as error:
-        raise Refused(str(error), error.exit_code) from None
     except (ValueError, KernelError) as error:
         raise Refused(str(error), exits.USAGE) from None
     show(told, pairs(told), json_wanted)
@@ -107,25 +98,24 @@ def explain(where: str, config_file: Path, json_wanted: bool) -> None:
 
 @cli.command()
 @config_option
-@click.option("--data", type=click.Path(path_type=Path), help="Data directory, instead of hub.data_dir.")
+@data_option
 def reload(config_file: Path, data: Path | None) -> None:
     """Tell the running hub to read its configuration again (SIGHUP); its log says what came of it."""
     from gatehouse.config import ConfigError, load
     from gatehouse.datadir import running_process
-    from gatehouse.serve import StartError, read_specs
+    from gatehouse.serve import read_specs
     try:
         folder = data or load(config_file, os.environ, read_specs()).data_dir
     except ConfigError as error:
         raise Refused(f"{error.lines[0]} (`gatehouse check` shows all)", exits.USAGE) from None
-    except StartError as error:
-        raise Refused(str(error), error.exit_code) from None
     process = running_process(folder)
     if process is None:
         raise Refused(f"no hub runs on {folder}; start one with `gatehouse serve`", exits.DATA_IN_USE)
     try:
         os.kill(process, signal.SIGHUP)
     except PermissionError:
-        raise Refused(f"the hub (process {process}) belongs to another user; run this as that user", exits.FAILED) from None
+        raise Refused(f"the hub (process {process}) belongs to another user; run this as that user",
+                      exits.FAILED) from None
     click.echo(f"told process {process} to read its configuration again")
 
 
@@ -150,7 +140,7 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{error.format_message()} (see `{path} --help`)", exits.USAGE)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
-    except HubError as error:
+    except Refused as error:
         return _fail(str(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return exits.INTERRUPTED

@@ -11,7 +11,9 @@ from typing import Any, BinaryIO, Final
 
 import click
 
+from gatehouse import exits
 from gatehouse.client import HubClient, HubError
+from gatehouse.exits import Refused
 from gatehouse.hub_option import hub_options
 from gatehouse.tables import as_json, cell, show
 from kernel.filters import InvalidFilter, matches, parse_filter
@@ -117,8 +119,8 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _tell_stored(answer: dict[str, Any], json_wanted: bool) -> None:
-    text = f"stored as {answer.get('id')} in {answer.get('topic')}, queue {answer.get('queue')}, offset {answer.get('offset')}"
-    show(answer, text, json_wanted)
+    told = {name: answer.get(name) for name in ("topic", "queue", "offset", "id")}
+    show(answer, "stored: " + ", ".join(f"{name} {cell(value)}" for name, value in told.items()), json_wanted)
 
 
 @click.command()
@@ -155,7 +157,7 @@ def tail(topic: str, start: str, pattern: str | None, limit: int | None, group: 
 
 def _refuse_group(group: str | None) -> None:
     if group is not None:
-        raise HubError("--group is not built yet; read the topic without it", status=501)
+        raise Refused("--group is not built yet; read the topic without it", exits.NOT_BUILT)
 
 
 def _read(url: str, topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,

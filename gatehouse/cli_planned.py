@@ -33,7 +33,5 @@ def _planned(name: str, text: str) -> click.Command:
                    context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
     @click.argument("words", nargs=-1, type=click.UNPROCESSED, expose_value=False)
     def command() -> None:
-        error = click.ClickException(f"`gatehouse {name}` is not built yet")
-        error.exit_code = exits.NOT_BUILT
-        raise error
+        raise exits.Refused(f"`gatehouse {name}` is not built yet", exits.NOT_BUILT)
     return command

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import Any, Final
 
 import click
@@ -30,7 +29,7 @@ def read_samples(page: str) -> list[tuple[str, dict[str, str], float]]:
 
 @click.command()
 @hub_options
-def status(url: str, json_wanted: bool) -> None:
+def status(url: str, json_wanted: bool) -> int:
     """Whether the hub is ready, its doors and what went through. Exit code 1 where it is not ready."""
     with HubClient(url) as hub:
         ready_status, _ = hub.text("/readyz")
@@ -45,11 +44,11 @@ def status(url: str, json_wanted: bool) -> None:
         rows = [(name, *numbers.values()) for name, numbers in doors.items()]
         text += "\n\n" + table(["door", "connections", "accepted", "refused", "faults"], rows)
     show(told, text, json_wanted)
-    if not told["ready"]:
-        sys.exit(exits.FAILED)
+    return exits.OK if told["ready"] else exits.FAILED
 
 
-def describe(samples: list[tuple[str, dict[str, str], float]], ready: bool, topics_count: int, url: str) -> dict[str, Any]:
+def describe(samples: list[tuple[str, dict[str, str], float]], ready: bool, topics_count: int,
+             url: str) -> dict[str, Any]:
     """The state of a hub, from its metrics."""
     plain = {name: value for name, labels, value in samples if not labels}
     info: dict[str, str] = next((labels for name, labels, _ in samples if name == "gatehouse_info"), {})

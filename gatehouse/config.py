@@ -111,7 +111,7 @@ class RouteSettings:
                                           "end. The first route that matches decides."})
     topic: str = field(metadata={"help": "Topic that stores them; may hold `{name}` of the filter."})
     key: str = field(default="{address}", metadata={
-        "help": "Key of the message; may hold `{name}`, `{rest}` (what `#` matched) and `{address}`, the whole address."})
+        "help": "Key of the message; may hold `{name}`, `{rest}` (what `#` matched) and `{address}` (all of it)."})
     shard: str = field(default="", metadata={
         "help": "What chooses the queue instead of the key; may hold `{name}`."})
 

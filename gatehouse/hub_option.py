@@ -1,7 +1,8 @@
-"""--url: which hub a command asks. Given, from the environment, from the configuration file here, or the default port."""
+"""--url: which hub a command asks: as given, from the environment, from the configuration here, or the default."""
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -11,7 +12,7 @@ from gatehouse.listeners import EVERYWHERE, parse_address
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
-Command = TypeVar("Command")
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def default_url(config_file: Path = Path("gateways.toml")) -> str:
@@ -30,4 +31,4 @@ def hub_options(command: Command) -> Command:
     url = click.option("--url", envvar="GATEHOUSE_URL", default=default_url,
                        help="HTTP door of the hub. Default: the one in gateways.toml here, or " + DEFAULT_URL + ".")
     json_wanted = click.option("--json", "json_wanted", is_flag=True, help="For programs: one JSON value per line.")
-    return url(json_wanted(command))  # type: ignore[type-var]
+    return url(json_wanted(command))

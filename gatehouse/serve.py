@@ -26,7 +26,8 @@ from typing import Any, Final
 
 from gatehouse import __version__, exits
 from gatehouse.config import Config, ConfigError, Door, changed_settings, load
-from gatehouse.datadir import DataDir, DataDirError, open_data_dir
+from gatehouse.datadir import DataDir, open_data_dir
+from gatehouse.exits import Refused
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.runtime import Completions, HubLoop, Stall, ThreadWorker
 from gatehouse.storage import open_index
@@ -39,28 +40,20 @@ from kernel.kernel import Kernel
 
 log = logging.getLogger("gatehouse")
 
-# A worker needs the interpreter lock for an instant after each fdatasync, and at Python's 5 ms a busy loop starves it for
-# seconds. `python -m bench.switch_interval`: from 0.2 ms down the median wait is one burst, and the loop does as much.
+# A worker needs the interpreter lock for an instant after each fdatasync, and at Python's 5 ms a busy loop starves it
+# for seconds. `python -m bench.switch_interval`: from 0.2 ms down the median wait is one burst of the loop's work.
 SWITCH_INTERVAL_S: Final = 0.0002
 
 DRAIN_S: Final = 10.0            # what sessions get to answer and say goodbye
 CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint; a disk slower than that has failed
 
 
-class StartError(Exception):
-    """The hub cannot start; the text is one line that says what to do."""
-
-    def __init__(self, text: str, exit_code: int) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
-
-
 def read_specs() -> dict[str, GatewaySpec]:
-    """Every door that is installed. Raises StartError."""
+    """Every door that is installed. Raises Refused."""
     try:
         return load_specs()
     except (GatewayClash, ImportError) as error:
-        raise StartError(f"a door does not load: {error}", exits.USAGE) from None
+        raise Refused(f"a door does not load: {error}", exits.USAGE) from None
 
 
 def raise_descriptor_limit() -> int:
@@ -134,7 +127,8 @@ class Hub:
 
     def fatal(self, message: str) -> None:
         """The kernel can promise nothing more: say so and be gone before anybody is told otherwise."""
-        print(f"gatehouse: {message}; ending, the next start recovers what was acknowledged", file=sys.stderr, flush=True)
+        print(f"gatehouse: {message}; ending, the next start recovers what was acknowledged", file=sys.stderr,
+              flush=True)
         self._end(exits.STORAGE)
 
     # --- start -------------------------------------------------------------------------------------------------------
@@ -174,12 +168,12 @@ class Hub:
                 self._services.append((spec.name, service))
                 return opened
             listener = Listener(spec, services, door.settings, capacity=capacity)
-            opened = await listener.start(addresses)
+            opened = await listener.start((listen.host, listen.port) for listen in door.listen)
             self._listeners.append((spec.name, listener))
             return opened
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            raise StartError(f"the {spec.name} door cannot listen on {', '.join(addresses)}: {reason}; change "
+            raise Refused(f"the {spec.name} door cannot listen on {', '.join(addresses)}: {reason}; change "
                              f"gateways.{spec.name}.listen or end what uses it", exits.CANNOT_LISTEN) from None
 
     # --- stop --------------------------------------------------------------------------------------------------------
@@ -269,7 +263,7 @@ def serve(config_file: Path, data: Path | None) -> int:
         for line in error.lines:
             print(line, file=sys.stderr)
         return exits.USAGE
-    except (StartError, DataDirError) as error:
+    except Refused as error:
         return _refuse(str(error), error.exit_code)
     for notice in config.notices:
         log.warning("%s", notice)
@@ -279,7 +273,7 @@ def serve(config_file: Path, data: Path | None) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(Hub(config, specs, data_dir).run())
-    except StartError as error:
+    except Refused as error:
         return _refuse(str(error), error.exit_code)
     except OSError as error:
         return _refuse(f"the data directory {data_dir.folder} failed: {error}", exits.STORAGE)

@@ -1,4 +1,4 @@
-"""Opens the index's store. What it holds can be rebuilt from the log, so a damaged one is thrown away, never repaired."""
+"""Opens the index's store. What it holds can be rebuilt from the log: a damaged one is thrown away, not repaired."""
 from __future__ import annotations
 
 import logging
