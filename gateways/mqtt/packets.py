@@ -6,8 +6,8 @@
     SUBSCRIBE    0x82 | length | packet id (2) | (filter, QoS (1)) ...
     UNSUBSCRIBE  0xA2 | length | packet id (2) | filter ...
 
-The decoders get the whole packet's body. Text is checked for well-formed UTF-8 without NUL; what topic names and filters
-may hold is `mapping`'s business.
+The decoders get the whole packet's body. Text is checked for well-formed UTF-8 without NUL; what topic names and
+filters may hold is `mapping`'s business.
 """
 from __future__ import annotations
 
