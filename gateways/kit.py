@@ -1,11 +1,11 @@
 """For tests of doors, ours and plugin authors': a link without a socket and a kernel without a disk.
 
-    hub = FakeHub()                                          # kernel, admission, a clock that stands still
+    hub = FakeHub()                                 # kernel, admission, a clock that stands still
     session, link = hub.open(GATEWAY, GATEWAY.config())
-    session.handle_data(b"...")                              # cut anywhere
-    hub.kernel.flush()                                       # everything appended becomes durable: on_stored, on_delivery
+    session.handle_data(b"...")                     # cut anywhere
+    hub.kernel.flush()                              # everything appended becomes durable: on_stored, on_delivery
     assert link.take() == b"..."
-    hub.advance(ms)                                          # the session's timers run
+    hub.advance(ms)                                 # the session's timers run
 
 The fake kernel keeps the facade's promises (completions once per flush and in order, deliveries in append order,
 errors at the same places) and none of its durability; every topic has one queue. Only what doors have needed is here.
@@ -234,7 +234,8 @@ class FakeKernel:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
         self.fetches += 1
         answers: list[Fetched] = []
         for queue_id, offset, queue_bytes in wants:

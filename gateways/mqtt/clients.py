@@ -1,4 +1,4 @@
-"""What the sessions of this door share: who is connected under which client id, and packets encoded for many at once."""
+"""What this door's sessions share: who is connected under which client id, and packets encoded for many at once."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final

@@ -49,7 +49,10 @@ class _Range:
 
 
 class Outbox:
-    """The kernel's `Subscriber`. `give_up(reason)` ends the connection of a client that can no longer be served without a gap."""
+    """The kernel's `Subscriber`.
+
+    `give_up(reason)` ends the connection of a client that can no longer be served without a gap.
+    """
 
     def __init__(self, link: Link, kernel: Kernel, clients: Clients, config: MqttConfig, trace: Trace,
                  give_up: Callable[[str], None]) -> None:
