@@ -11,7 +11,7 @@ time is an argument. So a test joins two machines with a list of bytes, and the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -27,13 +27,17 @@ class Link(Protocol):
     peer: str
     """Address of the peer, for logs and people."""
 
-    unsent_bytes: int
-    """Written but not yet taken by the peer's socket. Above `high_water_bytes` the peer's requests are not read."""
+    @property
+    def unsent_bytes(self) -> int:
+        """Written but not yet taken by the peer's socket. Above `high_water_bytes` the peer's requests are not read."""
 
-    def write(self, data: bytes) -> None:
-        """Queue bytes for the peer; they leave at the end of this turn."""
+    @property
+    def write(self) -> Callable[[bytes], None]:
+        """Queue bytes for the peer; they leave at the end of this turn. Call it as `link.write(data)`, never keep it:
+        it changes with the state of the connection, so that the common case is the transport's own method."""
 
-    def write_many(self, parts: list[bytes]) -> None:
+    @property
+    def write_many(self) -> Callable[[list[bytes]], None]:
         """Queue several buffers without joining them first."""
 
     def close(self, reason: str = "") -> None:
@@ -98,6 +102,9 @@ class Services:
     """The Prometheus page."""
 
     ready: Callable[[], bool] = bool
+
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,88 @@
+# The door for people. `make run` and `make test` need Python 3.11 or later and nothing else set up beforehand.
+#
+#   run      set up .venv on first use, start the hub from gateways.toml
+#   test     set up what the tests need, lint, run the tests (ARGS= goes to pytest)
+#   lint     ruff, mypy, layers
+#   compile  build the hot modules with mypyc (optional: the plain files do the same, slower)
+#   bench    measure (ARGS= goes to the benchmark)
+#   sim      simulate the system from one seed (SEED=)
+#   soak     load a hub for a long time
+#   docs     write the generated pages again
+#   setup    everything above needs, Spark too
+#   clean    take away what was built; keeps .venv and data
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+PIP    := $(PYTHON) -m pip --quiet --disable-pip-version-check
+# The compiler itself runs on the plain files: what is stale is what it is about to replace.
+COMPILE := GATEHOUSE_PLAIN=1 $(PYTHON) -m gatehouse.compile
+CONFIG ?= gateways.toml
+SEED   ?= 1
+ARGS   ?=
+
+# What runs on the hot modules is tested twice: compiled where there is a compiler, and plain.
+PLAIN_TESTS := tests/kernel tests/gateways tests/properties
+
+RUN_STAMP   := $(VENV)/.stamp-run
+TEST_STAMP  := $(VENV)/.stamp-test
+SPARK_STAMP := $(VENV)/.stamp-spark
+
+.PHONY: run test lint compile bench sim soak docs setup clean
+
+run: $(RUN_STAMP)
+	@$(COMPILE) --quiet
+	@exec $(VENV)/bin/gatehouse serve --config $(CONFIG)
+
+test: lint
+	@sh tests/setup.sh
+	@$(COMPILE) --quiet
+	$(PYTHON) -m pytest -n 2 $(ARGS)
+	GATEHOUSE_PLAIN=1 $(PYTHON) -m pytest -n 2 $(PLAIN_TESTS)
+
+lint: $(TEST_STAMP)
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+compile: $(RUN_STAMP)
+	@$(COMPILE)
+
+bench: $(TEST_STAMP)
+	@$(COMPILE) --quiet
+	$(PYTHON) -m bench $(ARGS)
+
+sim: $(TEST_STAMP)
+	$(PYTHON) -m tests.simulation --seed $(SEED) $(ARGS)
+
+soak: $(TEST_STAMP)
+	$(PYTHON) -m bench.soak $(ARGS)
+
+docs: $(RUN_STAMP)
+	$(PYTHON) -m gatehouse.reference
+
+setup: $(RUN_STAMP) $(TEST_STAMP) $(SPARK_STAMP)
+	@sh tests/setup.sh
+	@$(COMPILE)
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(PYTHON):
+	@sh scripts/make_venv.sh $(VENV)
+
+# Stamps: made once, and again when the dependencies change.
+$(RUN_STAMP): pyproject.toml | $(PYTHON)
+	@echo "installing what the hub needs into $(VENV) (first use only)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(TEST_STAMP): $(RUN_STAMP)
+	@echo "installing what the tests need into $(VENV) (first use only)"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(SPARK_STAMP): $(RUN_STAMP)
+	@echo "installing what the Spark part needs into $(VENV) (first use only)"
+	@$(PIP) install --editable '.[spark]'
+	@touch $@

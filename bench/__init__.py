@@ -1,0 +1,1 @@
+"""Measurements: each file says what it measures and prints a table. `make bench` runs them."""

@@ -1,0 +1,316 @@
+"""`gateways.toml` and the environment, read into typed sections and checked as a whole.
+
+    [hub] [kernel] [auth]      one dataclass each, below
+    [gateways.NAME]            a door: `listen`, and the settings that the door itself declares (GatewaySpec.config)
+    [[routes]]                 handed to `kernel.routes`, which says what is wrong with one
+
+Every value can be overridden from the environment: GATEHOUSE__KERNEL__FSYNC=never, lists as JSON or separated by
+commas, `GATEHOUSE__ROUTES` as a JSON list. All problems are found before one is reported, each as a line
+`FILE: key: problem; nearest valid name`.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gatehouse.listeners import Listen, find_conflicts, parse_listen
+from gatehouse.settings import Place, Problems, Text, read_section
+from gateways.contract import GatewaySpec
+from kernel.routes import InvalidRoutes, RouteEntry, Routes
+from kernel.settings import KernelSettings
+
+ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
+GIB: Final = 1 << 30
+
+# Kafka clients read a message size as a signed 32-bit number; a batch needs room beside its message.
+MAX_MESSAGE_BYTES_LIMIT: Final = 1 << 30
+
+# Named in the documents, not built yet: refused by name instead of being called unknown.
+PLANNED_DOORS: Final = {"amqp"}
+PLANNED_SECTIONS: Final = {"topics", "groups", "links", "relay", "users", "acl", "quotas", "webhooks", "tracing",
+                           "catalogue"}
+PLANNED_AUTH: Final = {"users", "acl", "oauth", "jwt", "ldap"}
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings:
+    """[hub]"""
+
+    name: str = field(default="gatehouse", metadata={
+        "help": "Name of this hub, shown to clients and in the metrics."})
+    data_dir: str = field(default="data", metadata={
+        "help": "Folder of everything that is stored, from the folder of the configuration file on."})
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSection:
+    """[kernel]"""
+
+    fsync: str = field(default="commit", metadata={
+        "choices": ("commit", "interval", "never"),
+        "help": "When the log is forced to disk: `commit` before every acknowledgement, `interval` once a second, "
+                "`never` leaves it to the operating system. The last two may lose acknowledged messages when the "
+                "machine (not only the hub) goes down."})
+    auto_create_topics: bool = field(default=True, metadata={
+        "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it goes to `unrouted`."})
+    max_auto_topics: int = field(default=10_000, metadata={
+        "min": 0, "max": 1_000_000, "help": "Topics made by use; what comes after them goes to `unrouted`."})
+    default_queues: int = field(default=4, metadata={
+        "min": 1, "max": 10_000, "help": "Queues (Kafka: partitions) of a new topic."})
+    retention_hours: int = field(default=72, metadata={
+        "min": 1, "max": 1_000_000, "help": "Segments of the log older than this are deleted."})
+    retention_bytes: int = field(default=10 * GIB, metadata={
+        "min": 1 << 20, "help": "Size of the whole log, in bytes, above which its oldest segments are deleted."})
+    kept_bytes: int = field(default=10 * GIB, metadata={
+        "min": 0, "help": "Bytes kept beyond retention for what is still owed to somebody."})
+    max_message_bytes: int = field(default=4 << 20, metadata={
+        "min": 1024, "max": MAX_MESSAGE_BYTES_LIMIT,
+        "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own."})
+    segment_bytes: int = field(default=256 << 20, metadata={
+        "min": 1 << 20, "max": 1 << 40,
+        "help": "Size of one file of the log, in bytes; retention deletes whole files."})
+    checkpoint_ms: int = field(default=2_000, metadata={
+        "min": 100, "max": 600_000, "help": "A checkpoint of the index is taken after this many milliseconds ..."})
+    checkpoint_bytes: int = field(default=64 << 20, metadata={
+        "min": 1 << 20, "help": "... or after this many bytes of log. Rarer ones make a start after a crash longer."})
+    recent_bytes: int = field(default=128 << 20, metadata={
+        "min": 0, "help": "Bytes of the newest messages kept in memory for readers that are up to date."})
+    pending_bytes: int = field(default=32 << 20, metadata={
+        "min": 1 << 20,
+        "help": "Bytes waiting for the disk above which publishers are not read until half of it is stored."})
+    idempotency_ms: int = field(default=3_600_000, metadata={
+        "min": 0, "help": "How long the answer to an `Idempotency-Key` is remembered, in milliseconds."})
+    max_idempotency_keys: int = field(default=100_000, metadata={
+        "min": 0, "max": 10_000_000, "help": "How many such answers are remembered; the oldest goes first."})
+
+    def for_kernel(self) -> KernelSettings:
+        """The same in the kernel's units."""
+        values = dataclasses.asdict(self)
+        values["retention_ms"] = values.pop("retention_hours") * 3_600_000
+        return KernelSettings(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """[auth]"""
+
+    allow_anonymous: bool = field(default=True, metadata={
+        "help": "Whether clients may connect without a user. Only accepted while every listener is on loopback."})
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSettings:
+    """[[routes]]"""
+
+    filter: str = field(metadata={"help": "Addresses this route takes: levels, `{name}` for one level, `+`, `#` at the "
+                                          "end. The first route that matches decides."})
+    topic: str = field(metadata={"help": "Topic that stores them; may hold `{name}` of the filter."})
+    key: str = field(default="{address}", metadata={
+        "help": "Key of the message; may hold `{name}`, `{rest}` (what `#` matched) and `{address}` (all of it)."})
+    shard: str = field(default="", metadata={
+        "help": "What chooses the queue instead of the key; may hold `{name}`."})
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One door that opens."""
+
+    spec: GatewaySpec
+    listen: tuple[Listen, ...]
+    settings: Any
+    """An instance of `spec.config`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration that has passed every check."""
+
+    source: str
+    hub: HubSettings
+    kernel: KernelSection
+    auth: AuthSettings
+    doors: tuple[Door, ...]
+    routes: Routes
+    route_entries: tuple[RouteEntry, ...]
+    data_dir: Path
+    notices: tuple[str, ...] = ()
+    """What is valid and yet worth a line at start."""
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; `lines` says why, one problem each."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+SECTIONS: Final[dict[str, type]] = {"hub": HubSettings, "kernel": KernelSection, "auth": AuthSettings}
+LISTEN_HELP: Final = "Addresses to listen on, `HOST:PORT`; port 0 takes a free one."
+
+
+def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec]) -> Config:
+    """Read and check a configuration file. Raises ConfigError with every problem that was found."""
+    place = Place(str(path), path.parent, environ)
+    problems = Problems()
+    tables = _overridden(_read_toml(path), environ, specs, problems)
+    _refuse_unknown_sections(tables, place, problems)
+    sections = {name: read_section(kind, _table(tables, name, place, problems), name, place, problems)
+                for name, kind in SECTIONS.items()}
+    doors = _read_doors(_table(tables, "gateways", place, problems), specs, place, problems)
+    entries, routes = _read_routes(tables.get("routes", []), place, problems)
+    auth = sections["auth"]
+    find_conflicts([(door.spec.name, door.listen, getattr(door.settings, "advertise", None)) for door in doors],
+                   auth is not None and auth.allow_anonymous, place.source, problems)
+    if problems.lines:
+        raise ConfigError(problems.lines)
+    data_dir = path.parent / sections["hub"].data_dir
+    return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, entries,
+                  data_dir, _notices(auth, doors))
+
+
+def _notices(auth: AuthSettings, doors: list[Door]) -> tuple[str, ...]:
+    notices = []
+    if not auth.allow_anonymous:
+        notices.append("auth.allow_anonymous is false and users are not built yet: every client will be refused")
+    if not doors:
+        notices.append("no [gateways.NAME] table: no door opens")
+    return tuple(notices)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot read it: {error.strerror}; give another file with --config"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: not valid TOML: {error}"]) from None
+
+
+def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mapping[str, GatewaySpec],
+                problems: Problems) -> dict[str, Any]:
+    """The tables with the values of GATEHOUSE__... variables put in."""
+    for variable in sorted(environ):
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        names = variable[len(ENVIRONMENT_PREFIX):].lower().split("__")
+        source, text = f"environment {variable}", environ[variable]
+        if names == ["routes"]:
+            try:
+                tables["routes"] = json.loads(text)
+            except ValueError:
+                problems.add(source, "routes", "must be a JSON list of objects with filter and topic")
+            continue
+        folders = names[:-1]
+        if not all(names) or len(folders) != (2 if names[0] == "gateways" else 1):
+            problems.add(source, ".".join(names), f"a setting is {ENVIRONMENT_PREFIX}SECTION__NAME or "
+                                                  f"{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME")
+            continue
+        if folders[0] == "gateways" and folders[1] not in specs and folders[1] not in PLANNED_DOORS:
+            problems.unknown(source, ".".join(folders), folders[1], specs, "door")
+            continue
+        if folders[0] not in SECTIONS and folders[0] != "gateways":
+            problems.unknown(source, folders[0], folders[0], [*SECTIONS, "gateways"], "section")
+            continue
+        table = tables
+        for name in folders:
+            inner = table.setdefault(name, {})
+            if not isinstance(inner, dict):
+                break    # wrong in the file too, and reported there
+            table = inner
+        else:
+            table[names[-1]] = Text(variable, text)
+    return tables
+
+
+def _refuse_unknown_sections(tables: Mapping[str, Any], place: Place, problems: Problems) -> None:
+    for name in tables:
+        if name in PLANNED_SECTIONS:
+            problems.add(place.source, name, "is not built yet; take it out")
+        elif name not in SECTIONS and name not in ("gateways", "routes"):
+            problems.unknown(place.source, name, name, [*SECTIONS, "gateways", "routes"], "section")
+
+
+def _table(tables: Mapping[str, Any], name: str, place: Place, problems: Problems) -> dict[str, Any]:
+    table = tables.get(name, {})
+    if not isinstance(table, dict):
+        problems.add(place.source, name, f"must be a table: [{name}]")
+        return {}
+    if name == "auth":
+        for key in PLANNED_AUTH & set(table):
+            problems.add(place.source, f"auth.{key}", "is not built yet; take it out")
+        return {key: value for key, value in table.items() if key not in PLANNED_AUTH}
+    return table
+
+
+def _read_doors(tables: dict[str, Any], specs: Mapping[str, GatewaySpec], place: Place,
+                problems: Problems) -> list[Door]:
+    doors = []
+    for name, table in tables.items():
+        key = f"gateways.{name}"
+        if name not in specs:
+            if name in PLANNED_DOORS:
+                problems.add(place.source, key, f"the {name.upper()} door is not built yet; take the table out")
+            else:
+                problems.unknown(place.source, key, name, specs, "door")
+        elif not isinstance(table, dict):
+            problems.add(place.source, key, f"must be a table: [{key}]")
+        else:
+            doors.append(_read_door(specs[name], table, place, problems))
+    return doors
+
+
+def _read_door(spec: GatewaySpec, table: dict[str, Any], place: Place, problems: Problems) -> Door:
+    key = f"gateways.{spec.name}"
+    own = dict(table)
+    if own.pop("tls", None) is not None:
+        problems.add(place.source, f"{key}.tls", "TLS is not built yet; take it out, or put a TLS proxy in front")
+    listen = parse_listen(own.pop("listen", list(spec.default_listen)), key, place, problems)
+    settings = read_section(spec.config, own, key, place, problems, also=("listen",))
+    return Door(spec, listen, settings)
+
+
+def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[tuple[RouteEntry, ...], Routes]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        problems.add(place.source, "routes", "must be a list of tables: [[routes]]")
+        return (), Routes()
+    settings = [read_section(RouteSettings, entry, f"routes[{number}]", place, problems)
+                for number, entry in enumerate(entries)]
+    routes = tuple(RouteEntry(*dataclasses.astuple(route)) for route in settings if route is not None)
+    try:
+        return routes, Routes(routes)
+    except InvalidRoutes as error:
+        if len(routes) == len(entries):    # else the numbers are not those of the file, and the file is wrong anyway
+            for problem in error.problems:
+                problems.add(place.source, f"routes[{problem.index}].{problem.field}", problem.text)
+        return (), Routes()
+
+
+def changed_settings(old: Config, new: Config) -> list[str]:
+    """Names of the settings that two configurations differ in, doors that one of them lacks included."""
+    before, after = _flat(old), _flat(new)
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    flat: dict[str, Any] = {"routes": config.route_entries}
+    for name in SECTIONS:
+        flat.update({f"{name}.{key}": value for key, value in dataclasses.asdict(getattr(config, name)).items()})
+    for door in config.doors:
+        flat[f"gateways.{door.spec.name}.listen"] = door.listen
+        flat.update({f"gateways.{door.spec.name}.{key}": value
+                     for key, value in dataclasses.asdict(door.settings).items()})
+    return flat
+
+
+def documented_sections(specs: Mapping[str, GatewaySpec]) -> dict[str, type]:
+    """Every section that a file may hold and the dataclass behind it, for the reference page."""
+    doors = {f"gateways.{name}": spec.config for name, spec in sorted(specs.items())}
+    return {**SECTIONS, **doors, "routes": RouteSettings}
+

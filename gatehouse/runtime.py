@@ -1,0 +1,198 @@
+"""The real world behind `kernel.ports`: the event loop as the kernel's thread, and threads that do what blocks.
+
+    HubLoop        clock and timers of the one thread that everything runs on
+    Completions    the way back from all worker threads: one wake-up of the loop per batch, not per job
+    ThreadWorker   one thread with a queue of jobs, run in order
+    Stall          how long the loop was kept from running, for the metrics
+
+Rules: nothing here swallows an error. A job's error goes to its `done`; an error raised by a callback is our own fault
+and goes to the loop's exception handler, and the callbacks after it still run.
+"""
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+# A timer is looked at again at least this often, so that a step of the wall clock is noticed within a minute.
+MAX_TIMER_SLEEP_S: Final = 60.0
+
+STALL_TICK_S: Final = 0.05       # a stall longer than this is always seen, a shorter one when a tick falls into it
+STALL_WINDOW_S: Final = 60.0     # `recent_ms` covers between one and two of these
+
+
+class WallTimer:
+    """One call at a wall-clock time. The loop's own timers follow a clock that ignores changes of the date."""
+
+    __slots__ = ("_loop", "_when_ms", "_callback", "_handle")
+
+    def __init__(self, loop: HubLoop, when_ms: int, callback: Callable[[], None]) -> None:
+        self._loop = loop
+        self._when_ms = when_ms
+        self._callback: Callable[[], None] | None = callback
+        self._handle: asyncio.TimerHandle | None = None
+        self._arm(when_ms - loop.now_ms())
+
+    def cancel(self) -> None:
+        self._callback = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _arm(self, wait_ms: int) -> None:
+        wait_s = min(max(wait_ms, 0) / 1000, MAX_TIMER_SLEEP_S)
+        self._handle = self._loop.aio.call_later(wait_s, self._check)
+
+    def _check(self) -> None:
+        wait_ms = self._when_ms - self._loop.now_ms()
+        if wait_ms > 0:
+            self._arm(wait_ms)
+            return
+        callback, self._callback, self._handle = self._callback, None, None
+        if callback is not None:
+            callback()
+
+
+class HubLoop:
+    """`kernel.ports.Loop` over an asyncio or uvloop event loop."""
+
+    def __init__(self, aio: asyncio.AbstractEventLoop) -> None:
+        self.aio = aio
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        # Both loops run what is added while callbacks run in their next turn, after this turn's I/O has been handled.
+        self.aio.call_soon(callback)
+
+    def call_at(self, when_ms: int, callback: Callable[[], None]) -> WallTimer:
+        return WallTimer(self, when_ms, callback)
+
+
+Done = Callable[[Any, "BaseException | None"], None]
+
+
+class Completions:
+    """Finished jobs of every worker on their way to the loop's thread.
+
+    A thread adds to the queue first and looks at `_signalled` second; the loop clears `_signalled` first and empties
+    the queue second. So a finished job is never left behind, and a burst of them wakes the loop once.
+    """
+
+    def __init__(self, aio: asyncio.AbstractEventLoop) -> None:
+        self._aio = aio
+        self._finished: deque[tuple[Done, Any, BaseException | None]] = deque()
+        self._signalled = False
+        self.wakeups = 0
+
+    def post(self, done: Done, result: Any, error: BaseException | None) -> None:
+        """Called from a worker thread."""
+        self._finished.append((done, result, error))
+        if self._signalled:
+            return
+        self._signalled = True
+        try:
+            self._aio.call_soon_threadsafe(self._deliver)
+        except RuntimeError:
+            # The loop has been closed: whoever waited for this result is gone with it.
+            if not self._aio.is_closed():
+                raise
+
+    def _deliver(self) -> None:
+        self.wakeups += 1
+        self._signalled = False
+        finished = self._finished
+        while finished:
+            done, result, error = finished.popleft()
+            try:
+                done(result, error)
+            except Exception as fault:
+                self._aio.call_exception_handler({"message": "a completion failed", "exception": fault})
+
+
+class ThreadWorker:
+    """`kernel.ports.Worker`: one thread that runs its jobs in order."""
+
+    def __init__(self, name: str, completions: Completions) -> None:
+        self.name = name
+        self._completions = completions
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
+        # A daemon: a job stuck on a dead disk cannot keep a failing hub alive. `close` waits for the normal end.
+        self._thread = threading.Thread(target=self._run, name=f"gatehouse-{name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        self._jobs.put((job, done))
+
+    def close(self) -> None:
+        """Run what has been submitted, then end the thread; returns when it has ended."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        jobs, post = self._jobs, self._completions.post
+        while True:
+            item = jobs.get()
+            if item is None:
+                return
+            job, done = item
+            try:
+                result = job()
+            except BaseException as error:    # even SystemExit belongs to whoever submitted the job
+                post(done, None, error)
+            else:
+                post(done, result, None)
+            del item, job, done    # an idle worker keeps nothing alive
+
+
+class Stall:
+    """How late the loop runs its timers, which is how long something kept it from running."""
+
+    def __init__(self, aio: asyncio.AbstractEventLoop) -> None:
+        self._aio = aio
+        self._handle: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
+        self._window_end_s = 0.0
+        self._this_window_s = 0.0
+        self._last_window_s = 0.0
+        self._worst_s = 0.0
+
+    @property
+    def recent_ms(self) -> float:
+        """The longest stall of the last one to two minutes."""
+        return max(self._this_window_s, self._last_window_s) * 1000
+
+    @property
+    def worst_ms(self) -> float:
+        """The longest stall since the start."""
+        return self._worst_s * 1000
+
+    def start(self) -> None:
+        self._window_end_s = self._aio.time() + STALL_WINDOW_S
+        self._arm()
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _arm(self) -> None:
+        self._due_s = self._aio.time() + STALL_TICK_S
+        self._handle = self._aio.call_later(STALL_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        now_s = self._aio.time()
+        late_s = max(now_s - self._due_s, 0.0)
+        if now_s >= self._window_end_s:
+            self._last_window_s, self._this_window_s = self._this_window_s, 0.0
+            self._window_end_s = now_s + STALL_WINDOW_S
+        self._this_window_s = max(self._this_window_s, late_s)
+        self._worst_s = max(self._worst_s, late_s)
+        self._arm()

@@ -1,0 +1,10 @@
+"""The MQTT door: 3.1.1, QoS 0 and 1. What it does not do is in README.md."""
+from __future__ import annotations
+
+from gateways.contract import GatewaySpec
+from gateways.mqtt.codec import DOOR
+from gateways.mqtt.config import MqttConfig
+from gateways.mqtt.session import MqttSession
+
+GATEWAY = GatewaySpec(name="mqtt", door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
+                      session=MqttSession)

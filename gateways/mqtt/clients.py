@@ -1,0 +1,83 @@
+"""What this door's sessions share: who is connected under which client id, and packets encoded for many at once."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateways.mqtt.codec import encode_qos0
+from gateways.mqtt.mapping import topic_field
+
+if TYPE_CHECKING:
+    from gateways.contract import Services
+    from gateways.mqtt.session import MqttSession
+    from kernel.message import Message, Placement
+
+TOPICS_MAX: Final = 65536          # topic names kept in encoded form
+ENCODED_MAX: Final = 64            # runs of messages kept in encoded form while their flush is handed out
+ENCODED_BYTES_MAX: Final = 1 << 20
+
+
+class Clients:
+    """One per hub, found through `Services.shared`."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[tuple[str, str], MqttSession] = {}
+        self._topics: dict[Placement, bytes] = {}
+        self._encoded: dict[int, tuple[list[Message], bytes]] = {}
+        self._encoded_bytes = 0
+        self._assigned = 0
+
+    @classmethod
+    def of(cls, services: Services) -> Clients:
+        clients = services.shared.get("mqtt")
+        if not isinstance(clients, cls):
+            clients = services.shared["mqtt"] = cls()
+        return clients
+
+    # --- client ids --------------------------------------------------------------------------------------------------
+
+    def connect(self, tenant: str, client_id: str, session: MqttSession) -> MqttSession | None:
+        """Enter a session; returns the one that held the client id until now, which must be ended [MQTT-3.1.4-2]."""
+        before = self._by_id.get((tenant, client_id))
+        self._by_id[tenant, client_id] = session
+        return before
+
+    def leave(self, tenant: str, client_id: str, session: MqttSession) -> None:
+        if self._by_id.get((tenant, client_id)) is session:
+            del self._by_id[tenant, client_id]
+
+    def assign_id(self, epoch: int) -> str:
+        """A client id for a client that gave none [MQTT-3.1.3-6], not given before by any start of this hub."""
+        self._assigned += 1
+        return f"gatehouse-{epoch}-{self._assigned}"
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    # --- encoding ----------------------------------------------------------------------------------------------------
+
+    def topic_field(self, placement: Placement) -> bytes:
+        """`mapping.topic_field`, remembered."""
+        topic = self._topics.get(placement)
+        if topic is None:
+            if len(self._topics) >= TOPICS_MAX:
+                self._topics.clear()
+            topic = self._topics[placement] = topic_field(placement)
+        return topic
+
+    def encode_shared(self, topic: bytes, messages: list[Message]) -> bytes:
+        """A whole run with QoS 0, encoded once for all who get it in this flush.
+
+        The kernel hands the same list to every subscriber, so its identity is the key; the list is kept beside the
+        bytes so that the identity stays true.
+        """
+        known = self._encoded.get(id(messages))
+        if known is not None and known[0] is messages:
+            return known[1]
+        encoded = encode_qos0(topic, messages, 0, len(messages))
+        if len(self._encoded) >= ENCODED_MAX or self._encoded_bytes + len(encoded) > ENCODED_BYTES_MAX:
+            self._encoded.clear()
+            self._encoded_bytes = 0
+        if len(encoded) <= ENCODED_BYTES_MAX:
+            self._encoded[id(messages)] = (messages, encoded)
+            self._encoded_bytes += len(encoded)
+        return encoded

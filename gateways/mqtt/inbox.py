@@ -1,0 +1,147 @@
+"""What one client publishes: where it may go, one append per burst, and the PUBACK packets when it is durable.
+
+PUBACKs leave in the order of the PUBLISH packets [MQTT-4.6.0-2], those of publishes that were not allowed too: MQTT
+3.1.1 has no word for no, so they are acknowledged, dropped and counted (3.3.5). What the hub itself cannot store is
+never acknowledged: the connection is closed, and the client sends it again.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gateways.admission.admission import Denied
+from gateways.mqtt import mapping
+from gateways.mqtt.codec import encode_pubacks, packet_id_of, publish_topic
+from kernel.errors import KernelError, MessageTooLarge
+from kernel.message import Message, Placement, Stored
+
+if TYPE_CHECKING:
+    from gateways.admission.admission import Admission
+    from gateways.admission.places import PlacementCache
+    from gateways.admission.principal import Principal
+    from gateways.contract import Link
+    from gateways.mqtt.packets import Will
+    from kernel.kernel import Kernel
+
+DOOR_NAME: Final = "mqtt"
+
+
+class Inbox:
+    """Made when CONNECT is accepted. The kernel's `Owner`. `end(reason)` closes the connection."""
+
+    def __init__(self, link: Link, kernel: Kernel, admission: Admission, principal: Principal,
+                 end: Callable[[str], None]) -> None:
+        self.settled = True
+        """Whether everything submitted has been answered."""
+
+        self._link = link
+        self._kernel = kernel
+        self._admission = admission
+        self.principal = principal
+        self._cache: PlacementCache = admission.cache(principal, DOOR_NAME)
+        self._end = end
+        self._submitted = 0              # appends that will be answered
+        self._answered = 0
+        self._late_acks: deque[tuple[int, bytes]] = deque()    # (answers to wait for, acknowledgements)
+        self._last_reason = ""           # why to end once everything is answered
+        self.places: dict[bytes, Placement] = self._cache.places
+
+    def place(self, data: bytes, pos: int) -> bool:
+        """Find out where the topic of the whole PUBLISH at `pos` is stored; False if it may not go anywhere.
+
+        Raises ProtocolError.
+        """
+        raw = publish_topic(data, pos)
+        address = mapping.decode_topic(raw)
+        if address.startswith(mapping.RESERVED):
+            self._count("publish_reserved")
+            return False
+        try:
+            self._cache.remember(raw, self._admission.place(self.principal, address))
+        except Denied:
+            self._count("publish_denied")
+            return False
+        except KernelError as error:
+            self._count("publish_" + error.code)
+            return False
+        return True
+
+    def skip(self, data: bytes, pos: int, packet_ids: list[bytes]) -> None:
+        """Acknowledge the PUBLISH at `pos`, which is dropped."""
+        packet_id = packet_id_of(data, pos)
+        if packet_id:
+            packet_ids.append(packet_id)
+
+    def submit(self, messages: list[Message], packet_ids: list[bytes], size_bytes: int) -> int:
+        """Append a burst whose acknowledgements leave with `on_stored`; returns for how many ms to slow down."""
+        acks = encode_pubacks(packet_ids) if packet_ids else b""
+        if not messages:
+            self._acknowledge_in_turn(acks)
+            return 0
+        wait_ms = self._admission.charge(self.principal, len(messages), size_bytes)
+        try:
+            if acks:
+                self._kernel.append(messages, self, acks)
+                self._submitted += 1
+                self.settled = False
+            else:
+                self._kernel.append(messages, None)
+        except MessageTooLarge as error:
+            self._append_before_large(messages)
+            self._refuse(error)
+        except KernelError as error:
+            self._refuse(error)
+        return wait_ms
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        acks: list[bytes] = []
+        late = self._late_acks
+        for answer in stored:
+            self._answered += 1
+            if answer.error is not None:
+                self._refuse(answer.error)
+                return
+            token = answer.token
+            assert isinstance(token, bytes)
+            acks.append(token)
+            while late and late[0][0] <= self._answered:
+                acks.append(late.popleft()[1])
+        self.settled = self._answered == self._submitted
+        self._link.write(acks[0] if len(acks) == 1 else b"".join(acks))
+        if self._last_reason and self.settled:
+            self._end(self._last_reason)
+
+    def end_when_settled(self, reason: str) -> None:
+        """Nothing more is submitted: end the connection when the last acknowledgement has left."""
+        self._last_reason = reason
+
+    def publish_will(self, will: Will) -> None:
+        """[MQTT-3.1.2-8]; rights and places are those of now. What is refused is counted: there is nobody to tell."""
+        try:
+            placement = self._admission.place(self.principal, mapping.decode_topic(will.topic))
+            self._kernel.append([mapping.will_message(will, placement)], None)
+        except (Denied, KernelError) as error:
+            self._count("will_" + error.code)
+
+    def _append_before_large(self, messages: list[Message]) -> None:
+        """Nothing of the burst was taken; what stands before its first message that is too large is."""
+        for at, (placement, value, _, _, _) in enumerate(messages):
+            if value is not None and len(value) > placement.max_message_bytes:
+                if at:
+                    self._kernel.append(messages[:at], None)
+                return
+
+    def _acknowledge_in_turn(self, acks: bytes) -> None:
+        if self.settled:
+            self._link.write(acks)
+        else:
+            self._late_acks.append((self._submitted, acks))
+
+    def _refuse(self, error: Exception) -> None:
+        code = error.code if isinstance(error, KernelError) else "internal_error"
+        self._count("publish_" + code)
+        self._end(f"{code}: {error}")
+
+    def _count(self, event: str) -> None:
+        self._admission.trace.on_event(DOOR_NAME, event)

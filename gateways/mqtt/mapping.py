@@ -1,0 +1,55 @@
+"""MQTT topic names and filters against addresses, and messages against packets. Pure.
+
+A topic name is the address: the levels are the same, written the same way. What MQTT 3.1.1 cannot say of a message (its
+key apart from its topic, content type, headers, times) does not cross to its subscribers; the README lists it.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from gateways.mqtt.codec import DOOR
+from gateways.mqtt.errors import ProtocolError
+from gateways.mqtt.packets import Will, decode_text
+from kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Message, Placement, Record
+from kernel.record import NO_HEADERS
+
+RESERVED: Final = "$"          # a first level that begins so belongs to the hub
+QOS_ATTRIBUTES: Final = (TRANSIENT, 0, EXACTLY_ONCE)
+
+
+def decode_topic(raw: bytes) -> str:
+    """A PUBLISH's topic name as an address. Raises ProtocolError."""
+    if not raw:
+        raise ProtocolError("[MQTT-4.7.3-1] an empty topic name")
+    topic = decode_text(raw)
+    if "+" in topic or "#" in topic:
+        raise ProtocolError("[MQTT-3.3.2-2] a topic name with a wildcard")
+    return topic
+
+
+def decode_filter(raw: bytes) -> str:
+    """A topic filter. Raises ProtocolError."""
+    if not raw:
+        raise ProtocolError("[MQTT-4.7.3-1] an empty topic filter")
+    topic_filter = decode_text(raw)
+    if "#" in topic_filter[:-1] or topic_filter.endswith("#") and topic_filter[-2:] not in ("#", "/#"):
+        raise ProtocolError("[MQTT-4.7.1-2] '#' that is not the last level of its filter")
+    if "+" in topic_filter and any("+" in level and level != "+" for level in topic_filter.split("/")):
+        raise ProtocolError("[MQTT-4.7.1-3] '+' that is not a level by itself")
+    return topic_filter
+
+
+def topic_field(placement: Placement) -> bytes:
+    """The topic of a PUBLISH to subscribers: its size in two bytes, and the name."""
+    name = placement.address.encode()
+    return len(name).to_bytes(2, "big") + name
+
+
+def will_message(will: Will, placement: Placement) -> Message:
+    attributes = DOOR | QOS_ATTRIBUTES[will.qos] | (RETAIN if will.retain else 0)
+    return placement, will.payload, NO_HEADERS, attributes, 0
+
+
+def stored_message(record: Record, placement: Placement) -> Message:
+    """A record read back from the log, as if it had just been appended."""
+    return placement, record[3], NO_HEADERS, record[5], record[1]

@@ -1,0 +1,316 @@
+"""One MQTT 3.1.1 client: CONNECT, subscriptions, keep alive, the end. Publishes are `inbox`, deliveries `outbox`.
+
+Rules kept here: packets take effect in the order they came, with one append per read; a client's fault ends in
+`Link.close` with a reason and never in an exception; whatever ends the connection but DISCONNECT publishes the will
+[MQTT-3.1.2-8].
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.admission.admission import NotAuthenticated
+from gateways.admission.decision import Operation
+from gateways.mqtt import mapping, packets
+from gateways.mqtt.clients import Clients
+from gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, decode_publishes, packet_size
+from gateways.mqtt.errors import MalformedPacket, ProtocolError
+from gateways.mqtt.inbox import DOOR_NAME, Inbox
+from gateways.mqtt.outbox import Outbox
+from kernel.errors import KernelError
+from kernel.message import Message
+
+if TYPE_CHECKING:
+    from gateways.contract import Link, Services
+    from gateways.mqtt.config import MqttConfig
+    from gateways.mqtt.packets import Connect, Will
+
+QOS_MAX: Final = 1                     # the highest that a subscription is granted
+PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
+DESCRIBED_FILTERS_MAX: Final = 100
+
+
+class MqttSession:
+    """See `contract.Session`."""
+
+    def __init__(self, link: Link, services: Services, config: MqttConfig) -> None:
+        self._link = link
+        self._services = services
+        self._kernel = services.kernel
+        self._now_ms = services.now_ms
+        self._config = config
+        self._packet_bytes_max = packets.CONNECT_BYTES_MAX
+        self._inbox: Inbox | None = None                   # both None until CONNECT is accepted
+        self._outbox: Outbox | None = None
+        self._tenant = ""
+        self._client_id = ""
+        self._user = ""
+        self._will: Will | None = None
+        self._filters: dict[str, int] = {}                 # granted QoS by filter
+        self._ended = False
+        self._stopping = False
+        self._parts: list[bytes] = []                      # of the packet that is not all there yet
+        self._parts_bytes = 0
+        self._needed_bytes = 0                             # its size, 0 where not even that is known
+        now_ms = services.now_ms()
+        self._heard_ms = now_ms
+        self._silence_max_ms = config.connect_timeout_ms   # until CONNECT; then what keep alive allows, 0: for ever
+        self._quota_until_ms = 0
+        link.wake_at(now_ms + self._silence_max_ms)
+
+    # --- bytes in ----------------------------------------------------------------------------------------------------
+
+    def handle_data(self, data: bytes) -> None:
+        if self._parts:
+            self._parts.append(data)
+            self._parts_bytes += len(data)
+            if self._parts_bytes < self._needed_bytes:
+                self._note_alive()
+                return
+            data = b"".join(self._parts)
+            self._parts = []
+        try:
+            inbox, outbox = self._inbox, self._outbox
+            if inbox is not None and outbox is not None:
+                self._heard_ms = self._now_ms()
+                self._handle_packets(data, 0, inbox, outbox)
+            else:
+                self._handle_first(data)
+        except ProtocolError as error:
+            self._end(f"{error.code}: {error}")
+
+    def _handle_packets(self, data: bytes, pos: int, inbox: Inbox, outbox: Outbox) -> None:
+        messages: list[Message] = []
+        packet_ids: list[bytes] = []
+        begin = pos
+        try:
+            while True:
+                pos, why, size = decode_publishes(data, pos, self._packet_bytes_max, inbox.places, messages, packet_ids)
+                if why == NEED_MORE:
+                    self._keep_rest(data, pos, size)
+                    return
+                if why == UNKNOWN_TOPIC:
+                    if not inbox.place(data, pos):
+                        inbox.skip(data, pos, packet_ids)
+                        pos += size
+                    continue
+                if data[pos] == packets.PUBACK:
+                    at = outbox.acknowledge(data, pos)
+                    if at == pos:
+                        self._keep_rest(data, pos, PUBACK_SIZE)
+                        return
+                    pos = at
+                    continue
+                size = packet_size(data, pos, self._packet_bytes_max)
+                if size == 0 or pos + size > len(data):
+                    self._keep_rest(data, pos, size)
+                    return
+                if messages or packet_ids:
+                    self._submit(inbox, messages, packet_ids, pos - begin)
+                    messages, packet_ids, begin = [], [], pos
+                self._handle_control(data[pos], data[pos:pos + size])
+                if self._ended:
+                    return
+                pos += size
+        finally:                       # also before a packet that breaks the protocol: what came before it stands
+            if messages or packet_ids:
+                self._submit(inbox, messages, packet_ids, pos - begin)
+
+    def _keep_rest(self, data: bytes, pos: int, needed_bytes: int) -> None:
+        if pos < len(data):
+            rest = data[pos:]
+            self._parts = [rest]
+            self._parts_bytes = len(rest)
+            self._needed_bytes = needed_bytes
+
+    def _submit(self, inbox: Inbox, messages: list[Message], packet_ids: list[bytes], size_bytes: int) -> None:
+        wait_ms = inbox.submit(messages, packet_ids, size_bytes)
+        if wait_ms and not self._ended:
+            self._quota_until_ms = self._heard_ms + wait_ms
+            self._link.pause()
+            self._wake()
+
+    def _handle_control(self, first: int, packet: bytes) -> None:
+        """A whole packet that is neither PUBLISH nor PUBACK."""
+        if first == packets.PINGREQ:
+            _check_empty(packet)
+            self._link.write(packets.PINGRESP)
+        elif first == packets.SUBSCRIBE:
+            packet_id, wishes = packets.decode_subscribe(packet[body_at(packet, 0):])
+            self._link.write(packets.encode_suback(packet_id, [self._grant(raw, qos) for raw, qos in wishes]))
+        elif first == packets.UNSUBSCRIBE:
+            packet_id, filters = packets.decode_unsubscribe(packet[body_at(packet, 0):])
+            for raw in filters:
+                self._unsubscribe(mapping.decode_filter(raw))
+            self._link.write(packets.encode_unsuback(packet_id))
+        elif first == packets.DISCONNECT:
+            _check_empty(packet)
+            self._will = None                                  # [MQTT-3.14.4-3]
+            self._end("")
+        elif first == packets.CONNECT:
+            raise ProtocolError("[MQTT-3.1.0-2] a second CONNECT")
+        else:
+            raise MalformedPacket(f"[MQTT-2.2.2-2] a packet that begins with {first:#04x}")
+
+    # --- CONNECT -----------------------------------------------------------------------------------------------------
+
+    def _handle_first(self, data: bytes) -> None:
+        if data[0] != packets.CONNECT:
+            raise ProtocolError("[MQTT-3.1.0-1] the first packet is no CONNECT")
+        size = packet_size(data, 0, self._packet_bytes_max)
+        if size == 0 or size > len(data):
+            self._keep_rest(data, 0, size)
+            return
+        packet = data[:size]
+        self._connect(packets.decode_connect(packet[body_at(packet, 0):]))
+        if self._inbox is not None and self._outbox is not None and size < len(data):
+            self._handle_packets(data, size, self._inbox, self._outbox)
+
+    def _connect(self, connect: Connect) -> None:
+        if connect.protocol_level != packets.PROTOCOL_LEVEL:
+            self._refuse(packets.CONNACK_BAD_PROTOCOL, f"protocol level {connect.protocol_level} [MQTT-3.1.2-2]")
+            return
+        if not connect.client_id and not connect.clean_session:
+            self._refuse(packets.CONNACK_BAD_CLIENT_ID, "no client id, and no clean session [MQTT-3.1.3-8]")
+            return
+        if connect.will is not None:
+            mapping.decode_topic(connect.will.topic)
+        services, link = self._services, self._link
+        try:
+            principal = services.admission.authenticate(DOOR_NAME, link.peer, connect.user, connect.password)
+        except NotAuthenticated as error:
+            code = packets.CONNACK_NOT_AUTHORIZED if connect.user is None else packets.CONNACK_BAD_LOGIN
+            self._refuse(code, str(error))
+            return
+        clients = Clients.of(services)
+        self._tenant, self._user = principal.tenant, principal.name
+        self._client_id = connect.client_id or clients.assign_id(self._kernel.epoch)
+        self._will = connect.will
+        self._packet_bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
+        before = clients.connect(self._tenant, self._client_id, self)
+        if before is not None:
+            before.handle_taken_over()
+        self._inbox = Inbox(link, self._kernel, services.admission, principal, self._end)
+        self._outbox = Outbox(link, self._kernel, clients, self._config, services.admission.trace, self._end)
+        self._heard_ms = self._now_ms()
+        self._silence_max_ms = int(connect.keep_alive_s * 1000 * self._config.keep_alive_factor)
+        self._wake()
+        link.write(packets.encode_connack(packets.CONNACK_ACCEPTED))
+
+    def _refuse(self, code: int, reason: str) -> None:
+        self._link.write(packets.encode_connack(code))         # and then the connection is closed [MQTT-3.2.2-5]
+        self._end(f"connect_refused: {reason}")
+
+    def handle_taken_over(self) -> None:
+        """Another connection has come with the same client id [MQTT-3.1.4-2]."""
+        self._end("taken_over: another connection came with the same client id")
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    def _grant(self, raw: bytes, qos: int) -> int:
+        """Subscribe to one filter; returns what SUBACK says of it. Raises ProtocolError."""
+        topic_filter = mapping.decode_filter(raw)
+        assert self._inbox is not None and self._outbox is not None
+        if topic_filter.startswith(mapping.RESERVED):
+            return self._refuse_filter("reserved")
+        if topic_filter not in self._filters and len(self._filters) >= self._config.max_subscriptions:
+            return self._refuse_filter("too_many")
+        if not self._services.admission.may(self._inbox.principal, Operation.CONSUME, topic_filter):
+            return self._refuse_filter("denied")
+        granted = min(qos, QOS_MAX)
+        try:
+            self._kernel.subscribe(topic_filter, self._outbox, granted)
+        except KernelError as error:
+            return self._refuse_filter(error.code)
+        self._filters[topic_filter] = granted
+        return granted
+
+    def _refuse_filter(self, why: str) -> int:
+        self._services.admission.trace.on_event(DOOR_NAME, "subscribe_" + why)
+        return packets.SUBACK_REFUSED
+
+    def _unsubscribe(self, topic_filter: str) -> None:
+        if self._filters.pop(topic_filter, None) is not None and self._outbox is not None:
+            self._kernel.unsubscribe(topic_filter, self._outbox)
+
+    # --- time, and the end -------------------------------------------------------------------------------------------
+
+    def _note_alive(self) -> None:
+        if self._inbox is not None:                            # a CONNECT that trickles in does not gain time
+            self._heard_ms = self._now_ms()
+
+    def _wake(self) -> None:
+        due_ms = self._heard_ms + self._silence_max_ms if self._silence_max_ms else 0
+        if self._quota_until_ms and (not due_ms or self._quota_until_ms < due_ms):
+            due_ms = self._quota_until_ms
+        self._link.wake_at(due_ms)
+
+    def handle_timer(self, now_ms: int) -> None:
+        if self._ended:
+            return
+        if self._quota_until_ms and now_ms >= self._quota_until_ms:
+            self._quota_until_ms = 0
+            self._heard_ms = now_ms
+            self._link.resume()
+        if self._silence_max_ms and now_ms - self._heard_ms >= self._silence_max_ms:
+            if self._inbox is None:
+                self._end("connect_timeout: no CONNECT came")
+                return
+            if not self._is_not_read():
+                self._end("keep_alive_timeout: nothing came for too long [MQTT-3.1.2-24]")
+                return
+            self._heard_ms = now_ms
+        self._wake()
+
+    def _is_not_read(self) -> bool:
+        """Whether it may be our doing that nothing was heard."""
+        return bool(self._quota_until_ms or self._kernel.congested or self._link.unsent_bytes)
+
+    def handle_drained(self) -> None:
+        if self._outbox is not None:
+            self._outbox.pump()
+
+    def handle_stopping(self) -> None:
+        """MQTT 3.1.1 has no goodbye: what was published is acknowledged, then the connection is closed."""
+        self._will = None                                      # the client is well, it is we who go
+        if self._inbox is None or self._inbox.settled:
+            self._end("stopping")
+            return
+        self._link.pause()
+        self._inbox.end_when_settled("stopping")
+
+    def handle_closed(self) -> None:
+        self._finish()
+        will, self._will = self._will, None
+        if will is not None and self._inbox is not None:
+            self._inbox.publish_will(will)
+
+    def _end(self, reason: str) -> None:
+        if not self._ended:
+            self._finish()
+            self._link.close(reason)
+
+    def _finish(self) -> None:
+        """Take nothing more and owe nothing more; idempotent."""
+        self._ended = True
+        self._parts = []
+        outbox = self._outbox
+        if outbox is None:
+            return
+        outbox.end()
+        for topic_filter in self._filters:
+            self._kernel.unsubscribe(topic_filter, outbox)
+        self._filters = {}
+        Clients.of(self._services).leave(self._tenant, self._client_id, self)
+
+    def describe(self) -> dict[str, Any]:
+        described: dict[str, Any] = {"client_id": self._client_id, "user": self._user,
+                                     "subscriptions": len(self._filters),
+                                     "filters": sorted(self._filters)[:DESCRIBED_FILTERS_MAX]}
+        if self._outbox is not None:
+            described.update(self._outbox.describe())
+        return described
+
+
+def _check_empty(packet: bytes) -> None:
+    if len(packet) != 2:
+        raise MalformedPacket("a PINGREQ or DISCONNECT with a body (3.12, 3.14)")

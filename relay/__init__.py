@@ -1,0 +1,1 @@
+"""Links between hubs in different networks. Not built yet; see README.md."""

@@ -1,0 +1,84 @@
+"""One hub per data directory, and only on a format that it understands."""
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from gatehouse import exits
+from gatehouse.datadir import DataDirError, open_data_dir, running_process
+
+
+def refused(folder, **options) -> DataDirError:
+    with pytest.raises(DataDirError) as caught:
+        open_data_dir(folder, **options)
+    return caught.value
+
+
+def test_a_new_folder_is_made_locked_and_given_the_format(tmp_path):
+    folder = tmp_path / "a" / "data"
+    data_dir = open_data_dir(folder)
+    assert (folder / "format").read_text() == "1\n"
+    assert running_process(folder) == os.getpid()
+    data_dir.close()
+    assert running_process(folder) is None
+
+
+def test_a_second_hub_is_refused_until_the_first_has_ended(tmp_path):
+    first = open_data_dir(tmp_path)
+    error = refused(tmp_path)
+    assert error.exit_code == exits.DATA_IN_USE
+    assert str(error) == (f"another hub (process {os.getpid()}) runs on {tmp_path}; stop it, or give this one another "
+                          "folder with --data")
+    first.close()
+    open_data_dir(tmp_path).close()
+
+
+def test_a_newer_format_is_refused_and_the_folder_left_free(tmp_path):
+    (tmp_path / "format").write_text("2\n")
+    error = refused(tmp_path)
+    assert error.exit_code == exits.DATA_FORMAT
+    assert "has format 2, this version knows up to 1" in str(error)
+    assert running_process(tmp_path) is None
+
+
+def test_an_older_format_is_upgraded_step_by_step(tmp_path):
+    (tmp_path / "format").write_text("1\n")
+    steps: list[int] = []
+    upgrades = {number: lambda _folder, number=number: steps.append(number) for number in (1, 2)}
+    open_data_dir(tmp_path, 3, upgrades).close()
+    assert steps == [1, 2]
+    assert (tmp_path / "format").read_text() == "3\n"
+
+
+def test_an_upgrade_that_fails_is_tried_again_from_where_it_was(tmp_path):
+    (tmp_path / "format").write_text("1\n")
+
+    def broken(_folder):
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        open_data_dir(tmp_path, 3, {1: lambda _folder: None, 2: broken})
+    assert (tmp_path / "format").read_text() == "2\n"
+    assert running_process(tmp_path) is None
+
+
+def test_a_format_nobody_can_upgrade_is_refused(tmp_path):
+    (tmp_path / "format").write_text("0\n")
+    assert "cannot upgrade" in str(refused(tmp_path))
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "format").write_text("ext4\n")
+    assert "is no data directory of Gatehouse" in str(refused(tmp_path))
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    error = refused(tmp_path / "file" / "data")
+    assert error.exit_code == exits.STORAGE
+    assert str(error).endswith("data: Not a directory")
+
+
+def test_no_hub_on_no_folder(tmp_path):
+    assert running_process(tmp_path / "none") is None
