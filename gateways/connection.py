@@ -63,8 +63,8 @@ def _discard_many(parts: Iterable[bytes], /) -> None:
 class Connection(asyncio.Protocol):
     """One peer's socket. Made by a `Listener`, which owns it."""
 
-    __slots__ = ("peer", "write", "write_many", "_listener", "_transport", "_session", "_idle", "_taken_mark", "_written",
-                 "_session_due_ms", "_write_due_ms", "_armed_ms", "_armed_tick")
+    __slots__ = ("peer", "write", "write_many", "_listener", "_transport", "_session", "_idle", "_taken_mark",
+                 "_written", "_session_due_ms", "_write_due_ms", "_armed_ms", "_armed_tick")
 
     write: Callable[[bytes], None]
     write_many: Callable[[list[bytes]], None]
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         self._armed_ms = 0               # when the wake-ups will call `wake`; 0: they will not
         self._armed_tick = 0
 
-    # --- what the session sees -----------------------------------------------------------------------------------
+    # --- what the session sees ---------------------------------------------------------------------------------------
 
     @property
     def unsent_bytes(self) -> int:
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._session_due_ms = when_ms
         self._arm()
 
-    # --- what the event loop calls -------------------------------------------------------------------------------
+    # --- what the event loop calls -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast(asyncio.Transport, transport)
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
             except Exception:
                 listener.fault(self, "closing")
 
-    # --- what the listener and the wake-ups call -------------------------------------------------------------------
+    # --- what the listener and the wake-ups call ---------------------------------------------------------------------
 
     def hold(self, why: int) -> None:
         """Stop reading for one of the reasons above."""

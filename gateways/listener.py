@@ -154,7 +154,7 @@ class Listener:
             connection.release(CONGESTED)
 
     def note_end(self, connection: Connection, reason: str) -> None:
-        """Count and log why we end a connection; `reason` is `code` or `code: text for people`. None for a plain one."""
+        """Count and log why we end a connection. `reason`: `code` or `code: text for people`; empty for a plain end."""
         if not reason:
             return
         name = "closed_" + reason.partition(":")[0]

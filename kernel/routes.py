@@ -155,6 +155,11 @@ class Routes:
             raise InvalidRoutes(problems)
         self._routes: list[Route] = [route for route in compiled if route is not None]
 
+    @property
+    def any(self) -> bool:
+        """Whether there is more than the default rule."""
+        return bool(self._routes)
+
     def route(self, address: str) -> Routed:
         """Raises InvalidAddress for a text that is no address and for `$...` to which no route gives a topic."""
         check_address(address)

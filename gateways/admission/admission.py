@@ -50,7 +50,7 @@ class Admission:
         self._meters: dict[str, Meter] = {}
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
 
-    # --- who -----------------------------------------------------------------------------------------------------------
+    # --- who ---------------------------------------------------------------------------------------------------------
 
     def authenticate(self, door: str, peer: str, user: str | None, password: str | None) -> Principal:
         """The principal behind these credentials. Raises NotAuthenticated.
@@ -65,7 +65,7 @@ class Admission:
             raise NotAuthenticated("credentials are needed")
         raise NotAuthenticated("unknown user or wrong password")
 
-    # --- may they ------------------------------------------------------------------------------------------------------
+    # --- may they ----------------------------------------------------------------------------------------------------
 
     def may(self, principal: Principal, operation: Operation, address: str) -> bool:
         """Whether the principal may do this at an address (or, to consume, with a filter)."""
@@ -105,7 +105,7 @@ class Admission:
         for cache in self._caches.values():
             cache.clear()
 
-    # --- how much ------------------------------------------------------------------------------------------------------
+    # --- how much ----------------------------------------------------------------------------------------------------
 
     def charge(self, principal: Principal, messages: int, size_bytes: int) -> int:
         """Count a burst that was taken; returns for how many ms its sender is to be slowed down (0: not at all)."""

@@ -1,4 +1,4 @@
-"""What the sessions of this door share: who is connected under which client id, and packets encoded for many at once."""
+"""What this door's sessions share: who is connected under which client id, and packets encoded for many at once."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -33,7 +33,7 @@ class Clients:
             clients = services.shared["mqtt"] = cls()
         return clients
 
-    # --- client ids ----------------------------------------------------------------------------------------------------
+    # --- client ids --------------------------------------------------------------------------------------------------
 
     def connect(self, tenant: str, client_id: str, session: MqttSession) -> MqttSession | None:
         """Enter a session; returns the one that held the client id until now, which must be ended [MQTT-3.1.4-2]."""
@@ -53,7 +53,7 @@ class Clients:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    # --- encoding ------------------------------------------------------------------------------------------------------
+    # --- encoding ----------------------------------------------------------------------------------------------------
 
     def topic_field(self, placement: Placement) -> bytes:
         """`mapping.topic_field`, remembered."""

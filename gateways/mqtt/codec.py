@@ -5,10 +5,10 @@
 
     d DUP   qq QoS   r RETAIN     remaining length: 1 to 4 bytes, seven bits each, low first, high bit: more follow
 
-Rules kept here: one pass over the buffer; a burst becomes one list of message tuples that the kernel takes as it is; the
-only look-up per message is the dictionary from raw topic name to placement; a run of packets of one shape (same topic,
-same size) is recognised by comparing the bytes up to the end of the topic name. Acknowledgements are never built one by
-one: `PUBACKS` holds all of them in order and a run is a slice of it.
+Rules kept here: one pass over the buffer; a burst becomes one list of message tuples that the kernel takes as it is;
+the only look-up per message is the dictionary from raw topic name to placement; a run of packets of one shape (same
+topic, same size) is recognised by comparing the bytes up to the end of the topic name. Acknowledgements are never
+built one by one: `PUBACKS` holds all of them in order and a run is a slice of it.
 """
 from __future__ import annotations
 

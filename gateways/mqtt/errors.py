@@ -3,8 +3,10 @@ from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """The client broke the protocol, or asks for what is not here. `code` is stable and goes to the log and the metrics;
-    the text quotes the clause of MQTT 3.1.1."""
+    """The client broke the protocol, or asks for what is not here.
+
+    `code` is stable and goes to the log and the metrics; the text quotes the clause of MQTT 3.1.1.
+    """
 
     code = "protocol_error"
 

@@ -1,8 +1,8 @@
 """What one client publishes: where it may go, one append per burst, and the PUBACK packets when it is durable.
 
-PUBACKs leave in the order of the PUBLISH packets [MQTT-4.6.0-2], those of publishes that were not allowed too: MQTT 3.1.1
-has no word for no, so they are acknowledged, dropped and counted (3.3.5). What the hub itself cannot store is never
-acknowledged: the connection is closed, and the client sends it again.
+PUBACKs leave in the order of the PUBLISH packets [MQTT-4.6.0-2], those of publishes that were not allowed too: MQTT
+3.1.1 has no word for no, so they are acknowledged, dropped and counted (3.3.5). What the hub itself cannot store is
+never acknowledged: the connection is closed, and the client sends it again.
 """
 from __future__ import annotations
 

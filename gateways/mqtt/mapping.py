@@ -32,7 +32,7 @@ def decode_filter(raw: bytes) -> str:
     if not raw:
         raise ProtocolError("[MQTT-4.7.3-1] an empty topic filter")
     topic_filter = decode_text(raw)
-    if "#" in topic_filter and not (topic_filter == "#" or topic_filter.endswith("/#") and topic_filter.count("#") == 1):
+    if "#" in topic_filter[:-1] or topic_filter.endswith("#") and topic_filter[-2:] not in ("#", "/#"):
         raise ProtocolError("[MQTT-4.7.1-2] '#' that is not the last level of its filter")
     if "+" in topic_filter and any("+" in level and level != "+" for level in topic_filter.split("/")):
         raise ProtocolError("[MQTT-4.7.1-3] '+' that is not a level by itself")

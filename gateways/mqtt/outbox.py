@@ -5,8 +5,9 @@
                 -> waiting ranges (queue and offsets) QoS 1, when memory's share is used up; read back with kernel.fetch
                 -> dropped and counted                QoS 0, when its socket is full
 
-What waits is sent before anything newer of QoS 1, so the order of each topic and QoS is kept [MQTT-4.6.0-6]; QoS 0 never
-waits. When more ranges are owed than may be remembered, the client is disconnected: a silent gap would be a lie.
+What waits is sent before anything newer of QoS 1, so the order of each topic and QoS is kept [MQTT-4.6.0-6]; QoS 0
+never waits. When more ranges are owed than may be remembered, the client is disconnected: a silent gap would be a
+lie.
 """
 from __future__ import annotations
 
@@ -48,7 +49,10 @@ class _Range:
 
 
 class Outbox:
-    """The kernel's `Subscriber`. `give_up(reason)` ends the connection of a client that can no longer be served without a gap."""
+    """The kernel's `Subscriber`.
+
+    `give_up(reason)` ends the connection of a client that can no longer be served without a gap.
+    """
 
     def __init__(self, link: Link, kernel: Kernel, clients: Clients, config: MqttConfig, trace: Trace,
                  give_up: Callable[[str], None]) -> None:
@@ -76,7 +80,7 @@ class Outbox:
         self._waiting.clear()
         self._ranges.clear()
 
-    # --- live ----------------------------------------------------------------------------------------------------------
+    # --- live --------------------------------------------------------------------------------------------------------
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
         """Everything of one flush for this client, in append order. `options` of a delivery is the granted QoS."""
@@ -140,7 +144,7 @@ class Outbox:
             return
         ranges.append(_Range(placement, offset, stop - start))
 
-    # --- catching up -----------------------------------------------------------------------------------------------------
+    # --- catching up -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, data: bytes, pos: int) -> int:
         """`Window.acknowledge`, and send what was waiting for room."""

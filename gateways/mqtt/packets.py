@@ -6,8 +6,8 @@
     SUBSCRIBE    0x82 | length | packet id (2) | (filter, QoS (1)) ...
     UNSUBSCRIBE  0xA2 | length | packet id (2) | filter ...
 
-The decoders get the whole packet's body. Text is checked for well-formed UTF-8 without NUL; what topic names and filters
-may hold is `mapping`'s business.
+The decoders get the whole packet's body. Text is checked for well-formed UTF-8 without NUL; what topic names and
+filters may hold is `mapping`'s business.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SUBACK_REFUSED: Final = 0x80
 
 PROTOCOL_LEVEL: Final = 4              # 3.1.1
 FILTERS_MAX: Final = 4096              # of one packet; all of them are taken before anybody else's turn
-CONNECT_BYTES_MAX: Final = 5 + 10 + 5 * (2 + 65535)      # fixed header, variable header, five fields of the largest size
+CONNECT_BYTES_MAX: Final = 5 + 10 + 5 * (2 + 65535)      # fixed and variable header, five fields of the largest size
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """One MQTT 3.1.1 client: CONNECT, subscriptions, keep alive, the end. Publishes are `inbox`, deliveries `outbox`.
 
-Rules kept here: packets take effect in the order they came, with one append per read; a client's fault ends in `Link.close`
-with a reason and never in an exception; whatever ends the connection but DISCONNECT publishes the will [MQTT-3.1.2-8].
+Rules kept here: packets take effect in the order they came, with one append per read; a client's fault ends in
+`Link.close` with a reason and never in an exception; whatever ends the connection but DISCONNECT publishes the will
+[MQTT-3.1.2-8].
 """
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class MqttSession:
         self._quota_until_ms = 0
         link.wake_at(now_ms + self._silence_max_ms)
 
-    # --- bytes in --------------------------------------------------------------------------------------------------------
+    # --- bytes in ----------------------------------------------------------------------------------------------------
 
     def handle_data(self, data: bytes) -> None:
         if self._parts:
@@ -150,7 +151,7 @@ class MqttSession:
         else:
             raise MalformedPacket(f"[MQTT-2.2.2-2] a packet that begins with {first:#04x}")
 
-    # --- CONNECT -----------------------------------------------------------------------------------------------------------
+    # --- CONNECT -----------------------------------------------------------------------------------------------------
 
     def _handle_first(self, data: bytes) -> None:
         if data[0] != packets.CONNECT:
@@ -203,7 +204,7 @@ class MqttSession:
         """Another connection has come with the same client id [MQTT-3.1.4-2]."""
         self._end("taken_over: another connection came with the same client id")
 
-    # --- subscriptions ---------------------------------------------------------------------------------------------------
+    # --- subscriptions -----------------------------------------------------------------------------------------------
 
     def _grant(self, raw: bytes, qos: int) -> int:
         """Subscribe to one filter; returns what SUBACK says of it. Raises ProtocolError."""
@@ -231,7 +232,7 @@ class MqttSession:
         if self._filters.pop(topic_filter, None) is not None and self._outbox is not None:
             self._kernel.unsubscribe(topic_filter, self._outbox)
 
-    # --- time, and the end -------------------------------------------------------------------------------------------------
+    # --- time, and the end -------------------------------------------------------------------------------------------
 
     def _note_alive(self) -> None:
         if self._inbox is not None:                            # a CONNECT that trickles in does not gain time

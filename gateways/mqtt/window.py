@@ -1,9 +1,9 @@
 """Which packet ids of our PUBLISH packets are in flight. Hot: compiled by mypyc with the codec.
 
-Ids are given in order, 1 after 65535, so that what is in flight is a span of the ring and acknowledgements in the order of
-sending, as [MQTT-4.6.0-2] demands, are checked a run at a time by comparing bytes. Those that come out of order are kept
-until what is before them has come: no id is given again while it is in flight. A client that never acknowledges one
-message therefore gets no more than `inflight_max` after it.
+Ids are given in order, 1 after 65535, so that what is in flight is a span of the ring and acknowledgements in the
+order of sending, as [MQTT-4.6.0-2] demands, are checked a run at a time by comparing bytes. Those that come out of
+order are kept until what is before them has come: no id is given again while it is in flight. A client that never
+acknowledges one message therefore gets no more than `inflight_max` after it.
 """
 from __future__ import annotations
 

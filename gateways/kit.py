@@ -1,0 +1,333 @@
+"""For tests of doors, ours and plugin authors': a link without a socket and a kernel without a disk.
+
+    hub = FakeHub()                                 # kernel, admission, a clock that stands still
+    session, link = hub.open(GATEWAY, GATEWAY.config())
+    session.handle_data(b"...")                     # cut anywhere
+    hub.kernel.flush()                              # everything appended becomes durable: on_stored, on_delivery
+    assert link.take() == b"..."
+    hub.advance(ms)                                 # the session's timers run
+
+The fake kernel keeps the facade's promises (completions once per flush and in order, deliveries in append order,
+errors at the same places) and none of its durability; every topic has one queue. Only what doors have needed is here.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from gateways.admission.admission import Admission
+from gateways.admission.decision import Decide
+from gateways.admission.quota import Quota
+from gateways.contract import GatewaySpec, Services, Session
+from kernel.address import check_address, join_address, split_address
+from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownQueue
+from kernel.filters import FilterTrie, parse_filter
+from kernel.message import (
+    Delivery,
+    Fetched,
+    FirstLevel,
+    Headers,
+    Message,
+    Owner,
+    Piece,
+    Placement,
+    Record,
+    Stored,
+    Subscriber,
+)
+from kernel.record import encode_key, read_headers, varint
+from kernel.settings import KernelSettings
+
+if TYPE_CHECKING:
+    from kernel.kernel import Kernel
+
+START_MS: Final = 1_700_000_000_000      # where the fake clock stands at first
+
+
+class FakeLink:
+    """A `contract.Link` that keeps what was written. `stalled=True`: the peer takes nothing until `drain()`."""
+
+    def __init__(self, peer: str = "203.0.113.7:50000") -> None:
+        self.peer = peer
+        self.sent = bytearray()
+        self.stalled = False
+        self.closed = False
+        self.reason = ""
+        self.paused = False
+        self.wake_ms = 0
+        self.writes = 0
+        self._unsent = 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._unsent
+
+    def write(self, data: bytes, /) -> None:
+        assert isinstance(data, bytes), "a link takes bytes"
+        if not self.closed:
+            self.sent += data
+            self.writes += 1
+            if self.stalled:
+                self._unsent += len(data)
+
+    def write_many(self, parts: list[bytes], /) -> None:
+        for part in parts:
+            self.write(part)
+
+    def close(self, reason: str = "") -> None:
+        if not self.closed:
+            self.closed = True
+            self.reason = reason
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def wake_at(self, when_ms: int) -> None:
+        self.wake_ms = when_ms
+
+    def take(self) -> bytes:
+        """What was written since the last call."""
+        taken = bytes(self.sent)
+        self.sent.clear()
+        return taken
+
+    def drain(self, session: Session) -> None:
+        """The peer takes everything, and goes on taking."""
+        self.stalled = False
+        self._unsent = 0
+        session.handle_drained()
+
+
+class FakeQueue:
+    """One queue: records from `log_start` on."""
+
+    def __init__(self, queue_id: int) -> None:
+        self.queue_id = queue_id
+        self.log_start = 0
+        self.records: list[Record] = []          # from offset 0 on, whatever log_start says
+
+    def pieces(self, offset: int, max_bytes: int) -> list[Piece]:
+        """Records as pieces of up to 100, at least one, as far as `max_bytes` allows."""
+        pieces: list[Piece] = []
+        size = 0
+        while offset < len(self.records) and (not pieces or size < max_bytes):
+            records = self.records[offset:offset + 100]
+            base_ms = records[0][1]
+            data = b"".join(_encode(record, index, base_ms) for index, record in enumerate(records))
+            pieces.append(Piece(offset, len(records), False, data, base_ms, max(r[1] for r in records), records[0][6]))
+            size += len(data)
+            offset += len(records)
+        return pieces
+
+
+class FakeKernel:
+    """The kernel facade as far as doors use it. `flush()` is the group commit; `disk_error` makes the next one fail."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.epoch = 1
+        self.congested = False
+        self.settings = KernelSettings()
+        self.stopping = False
+        self.disk_error: KernelError | None = None
+        self.fetches = 0
+        self.queues: dict[int, FakeQueue] = {}
+        self.refused_addresses: dict[str, KernelError] = {}
+        self._now_ms = now_ms
+        self._placements: dict[tuple[str, str], Placement] = {}
+        self._queue_ids: dict[tuple[str, str], int] = {}
+        self._first_level = FirstLevel()
+        self._filters: FilterTrie[Subscriber] = FilterTrie()
+        self._options: dict[tuple[tuple[str, ...], Subscriber], int] = {}
+        self._pending: list[tuple[list[Message], Owner | None, object, bool]] = []
+        self._next_id = 1
+        self._relief: list[Callable[[], None]] = []
+
+    # --- where things go ---------------------------------------------------------------------------------------------
+
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
+        check_address(address)
+        if address in self.refused_addresses:
+            raise self.refused_addresses[address]
+        placement = self._placements.get((tenant, address))
+        if placement is None:
+            topic, key = split_address(address)
+            queue = self._queue(tenant, topic)
+            placement = Placement(tenant, address, topic, queue.queue_id, 0, queue.queue_id, key, encode_key(key), b"",
+                                  self.settings.max_message_bytes, self._first_level)
+            self._placements[tenant, address] = placement
+        return placement
+
+    def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
+                 may_create: bool = True) -> Placement:
+        return self.place(join_address(topic, key), tenant=tenant, may_create=may_create)
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
+        return join_address(topic, key)
+
+    def _queue(self, tenant: str, topic: str) -> FakeQueue:
+        queue_id = self._queue_ids.setdefault((tenant, topic), len(self._queue_ids) + 1)
+        return self.queues.setdefault(queue_id, FakeQueue(queue_id))
+
+    # --- append ------------------------------------------------------------------------------------------------------
+
+    def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
+               idempotency_key: str | None = None) -> None:
+        if self.stopping:
+            raise Stopping("the hub is shutting down")
+        for placement, value, _, _, _ in messages:
+            if value is not None and len(value) > placement.max_message_bytes:
+                raise MessageTooLarge(f"a message of {len(value)} bytes")
+        self._pending.append((list(messages), owner, token, positions))
+
+    def flush(self) -> None:
+        """Make everything durable that was appended before: owners are answered first, then subscribers told."""
+        pending, self._pending = self._pending, []
+        error, self.disk_error = self.disk_error, None
+        answers: dict[Owner, list[Stored]] = {}
+        stretches: list[tuple[Placement, list[Message], int]] = []
+        for messages, owner, token, with_positions in pending:
+            positions = [] if error is not None else [self._store(message, stretches) for message in messages]
+            if owner is not None:
+                answers.setdefault(owner, []).append(
+                    Stored(token, error, self._now_ms(), positions if with_positions else []))
+        for owner, stored in answers.items():
+            owner.on_stored(stored)
+        self._deliver(stretches)
+
+    def _store(self, message: Message, stretches: list[tuple[Placement, list[Message], int]]) -> tuple[int, int, int]:
+        placement, value, headers, attributes, timestamp_ms = message
+        queue = self.queues[placement.queue_id]
+        offset, message_id = len(queue.records), self._next_id
+        self._next_id += 1
+        queue.records.append((offset, timestamp_ms or self._now_ms(), placement.key, value, read_headers(headers, 0)[0],
+                              attributes, message_id))
+        last = stretches[-1] if stretches else None
+        if last is not None and last[0] is placement and last[2] + len(last[1]) == offset:
+            last[1].append(message)
+        else:
+            stretches.append((placement, [message], offset))
+        return placement.queue_id, offset, message_id
+
+    def _deliver(self, stretches: list[tuple[Placement, list[Message], int]]) -> None:
+        told: dict[Subscriber, list[Delivery]] = {}
+        for placement, messages, offset in stretches:
+            for subscriber, options in self._targets(placement):
+                told.setdefault(subscriber, []).append((placement, messages, offset, options))
+        for subscriber, deliveries in told.items():
+            subscriber.on_delivery(deliveries)
+
+    def _targets(self, placement: Placement) -> tuple[tuple[Subscriber, int], ...]:
+        if placement.version != placement.first_level.version:
+            levels = tuple(placement.address.split("/"))
+            best: dict[Subscriber, int] = {}
+            for (pattern, subscriber), options in self._options.items():
+                alone: FilterTrie[int] = FilterTrie()
+                alone.insert(pattern, 0)
+                if alone.match(levels):
+                    best[subscriber] = max(options, best.get(subscriber, 0))
+            placement.targets = tuple(best.items())
+            placement.version = placement.first_level.version
+        return placement.targets
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
+        self.fetches += 1
+        answers: list[Fetched] = []
+        for queue_id, offset, queue_bytes in wants:
+            queue = self.queues.get(queue_id)
+            if queue is None:
+                answers.append(Fetched(queue_id, UnknownQueue(str(queue_id)), 0, 0, []))
+            elif not queue.log_start <= offset <= len(queue.records):
+                error = OffsetOutOfRange(str(offset))
+                answers.append(Fetched(queue_id, error, queue.log_start, len(queue.records), []))
+            else:
+                answers.append(Fetched(queue_id, None, queue.log_start, len(queue.records),
+                                       queue.pieces(offset, queue_bytes)))
+        on_done(answers)
+
+    # --- live subscribers --------------------------------------------------------------------------------------------
+
+    def subscribe(self, filter: str, subscriber: Subscriber, options: int = 0) -> None:
+        self._options[parse_filter(filter), subscriber] = options
+        self._first_level.version += 1
+
+    def unsubscribe(self, filter: str, subscriber: Subscriber) -> bool:
+        self._first_level.version += 1
+        return self._options.pop((parse_filter(filter), subscriber), None) is not None
+
+    @property
+    def subscriptions(self) -> int:
+        return len(self._options)
+
+    # --- back-pressure -----------------------------------------------------------------------------------------------
+
+    def on_relief(self, callback: Callable[[], None]) -> None:
+        self._relief.append(callback)
+
+    def relieve(self) -> None:
+        """No longer congested."""
+        self.congested = False
+        callbacks, self._relief = self._relief, []
+        for callback in callbacks:
+            callback()
+
+
+class FakeHub:
+    """What a session is given, and the sessions that were opened."""
+
+    def __init__(self, *, allow_anonymous: bool = True, decision: Decide | None = None,
+                 quotas: dict[str, Quota] | None = None) -> None:
+        self.clock_ms = START_MS
+        self.kernel = FakeKernel(self.now_ms)
+        kernel = cast("Kernel", self.kernel)
+        self.admission = Admission(kernel, self.now_ms, allow_anonymous=allow_anonymous, decision=decision,
+                                   quotas=quotas)
+        self.services = Services("hub", kernel, self.admission, self.now_ms)
+        self._open: list[tuple[Session, FakeLink]] = []
+
+    def now_ms(self) -> int:
+        return self.clock_ms
+
+    def open(self, spec: GatewaySpec, config: Any) -> tuple[Session, FakeLink]:
+        """A peer connects."""
+        assert spec.session is not None, "only byte-stream doors have sessions"
+        link = FakeLink()
+        session = spec.session(link, self.services, config)
+        self._open.append((session, link))
+        return session, link
+
+    def advance(self, ms: int) -> None:
+        """Let time pass; every timer that falls due in it runs at its time, in order."""
+        end_ms = self.clock_ms + ms
+        while True:
+            due = [(link.wake_ms, index) for index, (_, link) in enumerate(self._open)
+                   if link.wake_ms and link.wake_ms <= end_ms and not link.closed]
+            if not due:
+                break
+            when_ms, index = min(due)
+            session, link = self._open[index]
+            self.clock_ms = max(self.clock_ms, when_ms)
+            link.wake_ms = 0
+            session.handle_timer(self.clock_ms)
+        self.clock_ms = end_ms
+
+    def cut(self, session: Session) -> None:
+        """The connection is gone."""
+        self._open = [(other, link) for other, link in self._open if other is not session]
+        session.handle_closed()
+
+
+def _encode(record: Record, index: int, base_ms: int) -> bytes:
+    """A v2 record."""
+    _, timestamp_ms, key, value, headers, attributes, _ = record
+    body = bytes((attributes,)) + varint(timestamp_ms - base_ms) + varint(index) + encode_key(key)
+    body += varint(-1) if value is None else varint(len(value)) + value
+    body += varint(len(headers))
+    for name, content in headers:
+        body += varint(len(name)) + name + (varint(-1) if content is None else varint(len(content)) + content)
+    return varint(len(body)) + body
