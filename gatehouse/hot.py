@@ -13,4 +13,5 @@ HOT_MODULES: Final = (
     "kernel.record",
     "gateways.kafka.codec",
     "gateways.mqtt.codec",
+    "gateways.mqtt.window",
 )
