@@ -225,6 +225,8 @@ class Outbox:
                 self._waiting_bytes += size_of(messages, 0, len(messages))
                 owed.first_offset += len(messages)
                 owed.count -= len(messages)
+            elif owed.count and lost:        # the answer was for what is gone: ask again from where it begins now
+                return
             elif owed.count and first:       # promised, not lost, and not there: never wait for it for ever
                 raise StorageFailed(f"queue {owed.placement.queue_id} has nothing at offset {owed.first_offset}")
             first = False
