@@ -5,6 +5,7 @@ caller knows whether a publish may happen twice.
 """
 from __future__ import annotations
 
+import http
 import http.client
 import json
 from collections.abc import Iterator, Mapping
@@ -18,17 +19,13 @@ LONG_POLL_S: Final = 20.0                 # the `wait` of a read that waits for 
 MAX_ANSWER_BYTES: Final = 256 << 20       # an answer larger than this is not one of the hub's pages
 
 
-class HubError(Exception):
+class HubError(exits.Refused):
     """The hub refused, or is not there. `code` is its stable error code where it gave one."""
 
     def __init__(self, text: str, code: str = "", status: int = 0) -> None:
-        super().__init__(text)
+        super().__init__(text, exits.NOT_BUILT if status == http.HTTPStatus.NOT_IMPLEMENTED else exits.FAILED)
         self.code = code
         self.status = status
-
-    @property
-    def exit_code(self) -> int:
-        return exits.NOT_BUILT if self.status == 501 else exits.FAILED
 
 
 class HubClient:
@@ -36,7 +33,7 @@ class HubClient:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        parts = urlsplit(self.url if "//" in self.url else f"http://{self.url}")
+        parts = urlsplit(url if "//" in url else f"http://{url}")
         try:
             port = parts.port
         except ValueError:
@@ -45,7 +42,7 @@ class HubClient:
             raise HubError(f"{url!r} is no address of a hub; give one like http://127.0.0.1:8080")
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, port, timeout=TIMEOUT_S)
-        self._prefix = parts.path
+        self._prefix = parts.path.rstrip("/")
 
     def __enter__(self) -> HubClient:
         return self
@@ -111,8 +108,8 @@ class HubClient:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise HubError(f"no hub answers at {self.url} ({reason}); start one with `gatehouse serve`, or name it with "
-                           "--url") from None
+            raise HubError(f"no hub answers at {self.url} ({reason}); start one with `gatehouse serve`, or name it "
+                           "with --url") from None
         if len(answer) > MAX_ANSWER_BYTES:
             self._connection.close()
             raise HubError(f"the answer of {self.url} is larger than {MAX_ANSWER_BYTES} bytes")

@@ -10,6 +10,7 @@ commas, `GATEHOUSE__ROUTES` as a JSON list. All problems are found before one is
 """
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from typing import Any, Final
 from gatehouse.listeners import Listen, find_conflicts, parse_listen
 from gatehouse.settings import Place, Problems, Text, read_section
 from gateways.contract import GatewaySpec
+from kernel.routes import InvalidRoutes, RouteEntry, Routes
+from kernel.settings import KernelSettings
 
 ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
 GIB: Final = 1 << 30
@@ -68,6 +71,28 @@ class KernelSection:
     max_message_bytes: int = field(default=4 << 20, metadata={
         "min": 1024, "max": MAX_MESSAGE_BYTES_LIMIT,
         "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own."})
+    segment_bytes: int = field(default=256 << 20, metadata={
+        "min": 1 << 20, "max": 1 << 40,
+        "help": "Size of one file of the log, in bytes; retention deletes whole files."})
+    checkpoint_ms: int = field(default=2_000, metadata={
+        "min": 100, "max": 600_000, "help": "A checkpoint of the index is taken after this many milliseconds ..."})
+    checkpoint_bytes: int = field(default=64 << 20, metadata={
+        "min": 1 << 20, "help": "... or after this many bytes of log. Rarer ones make a start after a crash longer."})
+    recent_bytes: int = field(default=128 << 20, metadata={
+        "min": 0, "help": "Bytes of the newest messages kept in memory for readers that are up to date."})
+    pending_bytes: int = field(default=32 << 20, metadata={
+        "min": 1 << 20,
+        "help": "Bytes waiting for the disk above which publishers are not read until half of it is stored."})
+    idempotency_ms: int = field(default=3_600_000, metadata={
+        "min": 0, "help": "How long the answer to an `Idempotency-Key` is remembered, in milliseconds."})
+    max_idempotency_keys: int = field(default=100_000, metadata={
+        "min": 0, "max": 10_000_000, "help": "How many such answers are remembered; the oldest goes first."})
+
+    def for_kernel(self) -> KernelSettings:
+        """The same in the kernel's units."""
+        values = dataclasses.asdict(self)
+        values["retention_ms"] = values.pop("retention_hours") * 3_600_000
+        return KernelSettings(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +110,10 @@ class RouteSettings:
     filter: str = field(metadata={"help": "Addresses this route takes: levels, `{name}` for one level, `+`, `#` at the "
                                           "end. The first route that matches decides."})
     topic: str = field(metadata={"help": "Topic that stores them; may hold `{name}` of the filter."})
-    key: str | None = field(default=None, metadata={"help": "Key of the message; may hold `{name}` and `{address}`, "
-                                                            "the whole address."})
-    shard: str | None = field(default=None, metadata={"help": "What chooses the queue instead of the key; may hold "
-                                                              "`{name}`."})
+    key: str = field(default="{address}", metadata={
+        "help": "Key of the message; may hold `{name}`, `{rest}` (what `#` matched) and `{address}` (all of it)."})
+    shard: str = field(default="", metadata={
+        "help": "What chooses the queue instead of the key; may hold `{name}`."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +135,8 @@ class Config:
     kernel: KernelSection
     auth: AuthSettings
     doors: tuple[Door, ...]
-    routes: tuple[RouteSettings, ...]
+    routes: Routes
+    route_entries: tuple[RouteEntry, ...]
     data_dir: Path
     notices: tuple[str, ...] = ()
     """What is valid and yet worth a line at start."""
@@ -137,15 +163,15 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
     sections = {name: read_section(kind, _table(tables, name, place, problems), name, place, problems)
                 for name, kind in SECTIONS.items()}
     doors = _read_doors(_table(tables, "gateways", place, problems), specs, place, problems)
-    routes = _read_routes(tables.get("routes", []), place, problems)
+    entries, routes = _read_routes(tables.get("routes", []), place, problems)
     auth = sections["auth"]
     find_conflicts([(door.spec.name, door.listen, getattr(door.settings, "advertise", None)) for door in doors],
                    auth is not None and auth.allow_anonymous, place.source, problems)
     if problems.lines:
         raise ConfigError(problems.lines)
     data_dir = path.parent / sections["hub"].data_dir
-    return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, data_dir,
-                  _notices(auth, doors))
+    return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, entries,
+                  data_dir, _notices(auth, doors))
 
 
 def _notices(auth: AuthSettings, doors: list[Door]) -> tuple[str, ...]:
@@ -250,13 +276,37 @@ def _read_door(spec: GatewaySpec, table: dict[str, Any], place: Place, problems:
     return Door(spec, listen, settings)
 
 
-def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[RouteSettings, ...]:
+def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[tuple[RouteEntry, ...], Routes]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         problems.add(place.source, "routes", "must be a list of tables: [[routes]]")
-        return ()
-    routes = [read_section(RouteSettings, entry, f"routes[{number}]", place, problems)
-              for number, entry in enumerate(entries, start=1)]
-    return tuple(route for route in routes if route is not None)
+        return (), Routes()
+    settings = [read_section(RouteSettings, entry, f"routes[{number}]", place, problems)
+                for number, entry in enumerate(entries)]
+    routes = tuple(RouteEntry(*dataclasses.astuple(route)) for route in settings if route is not None)
+    try:
+        return routes, Routes(routes)
+    except InvalidRoutes as error:
+        if len(routes) == len(entries):    # else the numbers are not those of the file, and the file is wrong anyway
+            for problem in error.problems:
+                problems.add(place.source, f"routes[{problem.index}].{problem.field}", problem.text)
+        return (), Routes()
+
+
+def changed_settings(old: Config, new: Config) -> list[str]:
+    """Names of the settings that two configurations differ in, doors that one of them lacks included."""
+    before, after = _flat(old), _flat(new)
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    flat: dict[str, Any] = {"routes": config.route_entries}
+    for name in SECTIONS:
+        flat.update({f"{name}.{key}": value for key, value in dataclasses.asdict(getattr(config, name)).items()})
+    for door in config.doors:
+        flat[f"gateways.{door.spec.name}.listen"] = door.listen
+        flat.update({f"gateways.{door.spec.name}.{key}": value
+                     for key, value in dataclasses.asdict(door.settings).items()})
+    return flat
 
 
 def documented_sections(specs: Mapping[str, GatewaySpec]) -> dict[str, type]:

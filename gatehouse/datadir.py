@@ -24,12 +24,8 @@ Upgrade = Callable[[Path], None]
 UPGRADES: Final[Mapping[int, Upgrade]] = {}
 
 
-class DataDirError(Exception):
-    """This data directory cannot be used; the text says why and what to do, `exit_code` is for the shell."""
-
-    def __init__(self, text: str, exit_code: int) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
+class DataDirError(exits.Refused):
+    """This data directory cannot be used."""
 
 
 class DataDir:

@@ -3,6 +3,15 @@ from __future__ import annotations
 
 from typing import Final
 
+
+class Refused(Exception):
+    """A command cannot do what it was asked: one line that says what to do, and how the process ends."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2

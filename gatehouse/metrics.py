@@ -74,7 +74,7 @@ class Metrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Families of the table in its order; KeyError for a sample that the table does not declare is our own fault."""
+        """Families of the table in its order. KeyError for a sample that is not in the table: our own fault."""
         samples: dict[str, list[Sample]] = {name: [] for name in METRICS}
         for source in self._sources:
             for sample in source():

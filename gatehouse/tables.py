@@ -26,8 +26,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     raw = [list(row) for row in rows]
     cells = [[cell(value) for value in row] for row in raw]
     widths = [max([len(head), *(len(row[column]) for row in cells)]) for column, head in enumerate(heads)]
-    right = [bool(raw) and all(isinstance(row[column], (int, float)) and not isinstance(row[column], bool) for row in raw)
-             for column in range(len(heads))]
+    right = [bool(raw) and all(type(row[column]) in (int, float) for row in raw) for column in range(len(heads))]
     lines = []
     for row in [list(heads), *cells]:
         padded = [text.rjust(width) if to_right else text.ljust(width)

@@ -125,7 +125,7 @@ def key_of_text(text: str) -> bytes:
 
 def escape(text: str, characters: str) -> str:
     """Replaces these characters (of `/+#` and NUL) by their percent form, and doubles the escape of what reads like one."""
-    if "%" not in text and not any(character in text for character in characters):
+    if SUSPECT[characters].search(text) is None:         # nearly every text, at a third of the cost
         return text
     return ESCAPABLE[characters].sub(_escaped, text)
 
@@ -151,6 +151,7 @@ def _codes(characters: str) -> str:
     return "%(?:25)*(?:" + "|".join(f"{ord(character):02X}" for character in characters) + ")"
 
 
+SUSPECT: Final = {characters: re.compile(f"[%{characters}]") for characters in (KEY_ESCAPES, LEVEL_ESCAPES)}
 ESCAPED: Final = {characters: re.compile(_codes(characters)) for characters in (KEY_ESCAPES, LEVEL_ESCAPES)}
 ESCAPABLE: Final = {characters: re.compile(f"[{characters}]|{_codes(characters)}")
                     for characters in (KEY_ESCAPES, LEVEL_ESCAPES)}

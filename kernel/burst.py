@@ -6,11 +6,13 @@ one queue stand in the order of arrival.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from crc32c import crc32c
 
 from kernel.batch import placed
+from kernel.errors import MessageTooLarge
 from kernel.frame import WHOLE, Entries
 from kernel.message import Message, Placement
 from kernel.record import SMALL, SMALL_LIMIT, add_header, varint
@@ -35,6 +37,22 @@ class Run:
         self.first_id: int = -1
 
 
+def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None:
+    """Refuse the whole list with MessageTooLarge if one is; bring placements up to date that have changed."""
+    last: Placement | None = None
+    limit = 0
+    for message in messages:
+        placement = message[0]
+        if placement is not last:
+            last = placement
+            if placement.version != placement.first_level.version:
+                refresh(placement)
+            limit = placement.max_message_bytes
+        value = message[1]
+        if value is not None and len(value) + len(message[2]) > limit:
+            raise MessageTooLarge(f"a message of {len(value)} bytes is more than {placement.topic} takes: {limit}")
+
+
 class Sealed:
     """A burst as it goes to the log."""
 
@@ -53,7 +71,8 @@ class Burst:
         self.runs: list[Run] = []
         self._open: dict[int, Run] = {}
         # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the run)
-        self.heard: list[tuple[Placement, list[Message], Run, int]] = []
+        # or a producer's batch that somebody may listen to: (None, [], run, 0)
+        self.heard: list[tuple[Placement | None, list[Message], Run, int]] = []
 
     def add(self, messages: list[Message], places: list[tuple[Run, int]] | None) -> None:
         """Encode messages, in order. Their placements' targets are fresh and their sizes checked.

@@ -41,6 +41,9 @@ class Flushed(Protocol):
 
     def applied(self, frame: Durable) -> None: ...
 
+    def answer(self, gathering: Gathering) -> None:
+        """Nothing had to be stored for these; everything before them is durable."""
+
     def failed(self, gatherings: list[Gathering], error: KernelError) -> None:
         """None of this was stored."""
 
@@ -106,7 +109,8 @@ class Committer:
         if self.flight is not None or gathering is None:
             return
         self._gathering = None
-        if gathering.empty:
+        if gathering.stores_nothing:
+            self._flushed.answer(gathering)
             self._next()
             return
         first_id = self.next_id

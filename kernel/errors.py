@@ -9,10 +9,14 @@ class KernelError(Exception):
 
 
 class UnknownTopic(KernelError):
+    """There is no topic of that name, and it is not created by this use."""
+
     code = "unknown_topic"
 
 
 class TopicExists(KernelError):
+    """A topic of that name exists already."""
+
     code = "topic_exists"
 
 
@@ -23,6 +27,8 @@ class InvalidTopic(KernelError):
 
 
 class InvalidAddress(KernelError):
+    """A text that is no address, or none that can be published to."""
+
     code = "invalid_address"
 
 
@@ -33,6 +39,8 @@ class UnknownQueue(KernelError):
 
 
 class MessageTooLarge(KernelError):
+    """Larger than the topic's limit, or the hub's where the topic has none."""
+
     code = "message_too_large"
 
 
@@ -49,6 +57,8 @@ class UnsupportedBatch(KernelError):
 
 
 class OutOfOrderSequence(KernelError):
+    """A producer's sequence that does not follow the last one stored: something between them is missing."""
+
     code = "out_of_order_sequence"
 
 
@@ -65,10 +75,14 @@ class FencedProducer(KernelError):
 
 
 class UnknownProducer(KernelError):
+    """A producer id that this hub never gave, or has forgotten."""
+
     code = "unknown_producer"
 
 
 class OffsetOutOfRange(KernelError):
+    """The queue holds no such offset: retention has deleted it, or it is not written yet."""
+
     code = "offset_out_of_range"
 
 

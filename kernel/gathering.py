@@ -3,8 +3,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kernel.batch import BatchHeader
 from kernel.burst import Burst, Run
 from kernel.frame import StateRecord
+from kernel.idempotency import Answer
 from kernel.message import Owner, Stored
 
 Places = list[tuple[Run, int]]
@@ -17,7 +19,7 @@ class Submission(NamedTuple):
     owner: Owner
     token: object
     places: Places | None
-    fixed: list[tuple[int, int, int]] | None      # positions known beforehand: a repeat's first answer, a producer id
+    fixed: tuple[int, list[tuple[int, int, int]]] | None     # known beforehand: append time and positions
 
 
 class Repeatable(NamedTuple):
@@ -34,32 +36,36 @@ class Gathering:
         self.burst = Burst(now_ms)
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
-        self.produced: dict[tuple[int, int], list[tuple[int, Run]]] = {}     # (queue, producer): (sequence, run)
+        self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id
         self.repeatable: dict[str, Repeatable] = {}
+        self.answered: dict[str, Answer] = {}
+        self.deleted: tuple[tuple[int, int], ...] = ()       # queues of deleted topics, as (first queue id, count)
         self.topic_changes = 0
 
-    def produced_run(self, queue_id: int, producer_id: int, sequence: int, records: int) -> Run | None:
-        """The run of a producer's batch in here, if it is this one."""
-        for known, run in self.produced.get((queue_id, producer_id), ()):
-            if known == sequence and run.count == records:
+    def produced_run(self, queue_id: int, header: BatchHeader) -> Run | None:
+        """The run of this very batch, if it is in here."""
+        for known, run in self.produced.get((queue_id, header.producer_id), ()):
+            if (known.producer_epoch, known.base_sequence, known.record_count) == \
+                    (header.producer_epoch, header.base_sequence, header.record_count):
                 return run
         return None
 
     @property
-    def empty(self) -> bool:
-        return not self.burst.runs and not self.submissions and not self.state
+    def stores_nothing(self) -> bool:
+        """There may be answers to give all the same."""
+        return not self.burst.runs and not self.state
 
 
 def answers(submissions: list[Submission], append_ms: int, error: Exception | None) -> dict[Owner, list[Stored]]:
     """Each owner's answers, in the order of its calls."""
     found: dict[Owner, list[Stored]] = {}
     for owner, token, places, fixed in submissions:
-        positions = fixed or []
+        stamp, positions = (append_ms, []) if fixed is None else fixed
         if error is not None:
             positions = []
         elif places is not None:
             positions = [(run.queue_id, run.first_offset + i, run.first_id + i) for run, i in places]
-        answer = Stored(token, error, append_ms, positions)
+        answer = Stored(token, error, stamp, positions)
         mine = found.get(owner)
         if mine is None:
             found[owner] = [answer]

@@ -22,6 +22,11 @@ class Heads:
         self.pages: dict[int, array[int]] = {}
         self.dirty: set[int] = set()
 
+    def clear(self) -> None:
+        """Forget everything, for building anew from the log."""
+        self.pages.clear()
+        self.dirty.clear()
+
     def next_offset(self, queue_id: int) -> int:
         page = self.pages.get(queue_id >> _SHIFT)
         if page is None:
@@ -67,19 +72,22 @@ class Heads:
             if page[at] < end:
                 page[at] = end
 
-    def start_at(self, queue_id: int, offset: int) -> None:
-        """Records before this offset are gone."""
-        number = queue_id >> _SHIFT
-        page = self._page(number)
-        at = (queue_id & _MASK) * 2
-        if page[at] < offset:
-            page[at] = offset
-            page[at + 1] = max(page[at + 1], offset)
-            self.dirty.add(number)
+    def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
+        """The pages of these queues as they are once the records before these offsets are gone; nothing changes here."""
+        changed: dict[int, array[int]] = {}
+        for queue_id, offset in starts.items():
+            number = queue_id >> _SHIFT
+            page = changed.get(number)
+            if page is None:
+                page = changed[number] = array("q", self.packed(number))
+            at = (queue_id & _MASK) * 2
+            page[at] = max(page[at], min(offset, page[at + 1]))
+        return {number: page.tobytes() for number, page in changed.items()}
 
     def merge(self, number: int, packed: bytes) -> None:
         """A page as `packed` made it, from a checkpoint or a state record."""
         page = self._page(number)
+        self.dirty.add(number)
         newer = array("q", packed)
         for i in range(len(page)):
             if page[i] < newer[i]:

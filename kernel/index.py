@@ -195,18 +195,28 @@ class Index:
 
     def forget_segment(self, base: int, starts: dict[int, int]) -> None:
         """A main segment is about to go: entries of these queues before these offsets, and its counter."""
-        ranges = [(block_key(queue_id, 0), block_key(queue_id, start)) for queue_id, start in starts.items()
-                  if (start := self._first_block_with(queue_id, start))]
+        ranges = [(block_key(queue_id, 0), self._first_block_needed(queue_id, start)) for queue_id, start in starts.items()]
         self._store.write([], [b"l" + _U64.pack(base)], ranges, sync=True)
 
-    def _first_block_with(self, queue_id: int, offset: int) -> int:
-        """The first offset of the block that holds `offset`: a block goes only when all of it does."""
-        found = self._store.floor(block_key(queue_id, offset), block_key(queue_id, 0))
-        return 0 if found is None else int(_KEY.unpack(found[0])[2])
+    def _first_block_needed(self, queue_id: int, start: int) -> bytes:
+        """The key of the first block with entries from `start` on: a block goes only when all of it does."""
+        found = self._store.floor(block_key(queue_id, start), block_key(queue_id, 0))
+        if found is not None and Entry._make(_ROW.unpack_from(found[1], len(found[1]) - _ROW.size)).end_offset > start:
+            return found[0]
+        return block_key(queue_id, start)
 
-    def forget_queues(self, ranges: list[tuple[int, int]]) -> None:
+    def forget_queues(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """All entries of deleted queues, as (first queue id, count)."""
         self._store.write([], (), [(block_key(first, 0), block_key(first + count, 0)) for first, count in ranges])
+
+    def first_appended_since(self, queue_id: int, append_ms: int) -> int | None:
+        """The first offset of the queue that was appended at or after a time; append times never fall."""
+        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            at = int(np.searchsorted(rows["append_ms"], append_ms))
+            if at < len(rows):
+                return int(rows[at]["first_offset"])
+        return None
 
     # ---- reading
 

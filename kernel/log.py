@@ -7,7 +7,7 @@ The log has two chains. Frames are appended to the main chain, whose oldest segm
 owed in a segment about to go is first appended to the kept chain, whose segments go when nothing in them is owed any more.
 Positions of kept frames are above all positions of the main chain; order in time is the main chain's alone.
 
-`append`, `sync` and everything that changes the log is called from one thread; `read` may be called from another.
+One thread appends to the main chain and one, perhaps another, to the kept chain; everything else may come from any thread.
 """
 from __future__ import annotations
 

@@ -91,6 +91,7 @@ class Chain:
         self._dirty = False
         self._readers: OrderedDict[int, ReadFile] = OrderedDict()
         self._readers_lock = Lock()
+        self._bases_lock = Lock()                    # a new segment and a dropped one may come from two threads
 
     # ---- opening
 
@@ -101,12 +102,11 @@ class Chain:
         if not self.bases:
             self._create(max(self._first_base, start))
             return
+        self._sizes = {base: self._file_size(base) for base in self.bases[:-1]}
         for i, base in enumerate(self.bases):
             last = i == len(self.bases) - 1
-            if not last:
-                self._sizes[base] = self._file_size(base)
-                if self.bases[i + 1] <= start:
-                    continue
+            if not last and self.bases[i + 1] <= start:
+                continue
             yield from self._replay(base, max(start, base + SEGMENT_HEADER_BYTES), last, on_damage)
         self._file = self._disk.open_append(self._name(self.bases[-1]))
 
@@ -149,9 +149,11 @@ class Chain:
             raise
         if self._file is not None:
             self._file.close()
-            self._sizes[self.bases[-1]] = self._size
-        self._file, self._size = file, SEGMENT_HEADER_BYTES
-        self.bases = [*self.bases, base]
+        with self._bases_lock:
+            if self.bases:
+                self._sizes[self.bases[-1]] = self._size
+            self._file, self._size = file, SEGMENT_HEADER_BYTES
+            self.bases = [*self.bases, base]
 
     # ---- replay
 
@@ -296,16 +298,18 @@ class Chain:
             file.close()
 
     def segments(self) -> list[Segment]:
-        sizes = [self._sizes[base] for base in self.bases[:-1]] + [self._size]
-        return [Segment(base, base + size, size) for base, size in zip(self.bases, sizes, strict=True)]
+        with self._bases_lock:
+            sizes = [self._sizes[base] for base in self.bases[:-1]] + [self._size]
+            return [Segment(base, base + size, size) for base, size in zip(self.bases, sizes, strict=True)]
 
     def end(self) -> int:
         return self.bases[-1] + self._size if self.bases else self._first_base
 
     def drop(self, segment: Segment) -> None:
         assert segment.base != self.bases[-1], "the segment being written is never dropped"
-        self.bases = [base for base in self.bases if base != segment.base]
-        del self._sizes[segment.base]
+        with self._bases_lock:
+            self.bases = [base for base in self.bases if base != segment.base]
+            del self._sizes[segment.base]
         with self._readers_lock:
             self._close_reader(segment.base)
         self._disk.remove(self._name(segment.base))

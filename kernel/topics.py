@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import struct
 import uuid
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from kernel.errors import InvalidTopic, TopicExists, UnknownQueue, UnknownTopic
@@ -90,10 +92,16 @@ class Topics:
         self._by_name: dict[tuple[str, str], Topic] = {}
         self._by_uuid: dict[bytes, Topic] = {}
         self._by_id: dict[int, Topic] = {}
+        self._ranges: list[tuple[int, int, int]] = []        # (first queue id, first queue, topic id), sorted
+        self.version = 0                                     # of the definitions
         self.next_id = 1
         self.next_queue_id = 1
         self.next_producer_id = 1
         self._undo: list[tuple[Topic | None, Topic | None]] = []        # (before, after) of changes not yet durable
+
+    def clear(self) -> None:
+        """Forget everything, for building anew from the log."""
+        self.__init__()  # type: ignore[misc]
 
     # ---- looking up
 
@@ -108,6 +116,16 @@ class Topics:
 
     def by_uuid(self, topic_uuid: bytes) -> Topic | None:
         return self._by_uuid.get(topic_uuid)
+
+    def of_queue(self, queue_id: int) -> tuple[Topic, int] | None:
+        """The topic that a queue id belongs to, and the queue's number in it."""
+        i = bisect_right(self._ranges, queue_id, key=itemgetter(0)) - 1
+        if i < 0:
+            return None
+        first_id, first_queue, topic_id = self._ranges[i]
+        topic = self._by_id[topic_id]
+        queue = first_queue + queue_id - first_id
+        return (topic, queue) if queue < topic.queues and topic.queue_id(queue) == queue_id else None
 
     def of(self, tenant: str) -> list[Topic]:
         return sorted((topic for topic in self._by_name.values() if topic.tenant == tenant), key=lambda topic: topic.name)
@@ -169,7 +187,9 @@ class Topics:
         self._set(before, after)
 
     def _set(self, before: Topic | None, after: Topic | None) -> None:
+        self.version += 1
         if before is not None:
+            self._ranges = [one for one in self._ranges if one[2] != before.id]
             del self._by_name[before.tenant, before.name]
             del self._by_uuid[before.uuid]
             del self._by_id[before.id]
@@ -177,6 +197,10 @@ class Topics:
             self._by_name[after.tenant, after.name] = after
             self._by_uuid[after.uuid] = after
             self._by_id[after.id] = after
+            first_queue = 0
+            for first_id, count in after.ranges:
+                insort(self._ranges, (first_id, first_queue, after.id))
+                first_queue += count
 
     def settle(self, changes: int) -> None:
         """The first `changes` changes made since the last call are durable."""

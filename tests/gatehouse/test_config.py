@@ -124,9 +124,9 @@ def test_a_door_without_listen_takes_its_default(read):
     ('[gateways.kafka]\nadvertise = "hub"',
      "gateways.kafka.advertise: 'hub' is not HOST:PORT with a port from 0 to 65535"),
     ("routes = 1", "routes: must be a list of tables: [[routes]]"),
-    ('[[routes]]\nfilter = "a/#"', "routes[1].topic: is missing and has no default"),
+    ('[[routes]]\nfilter = "a/#"', "routes[0].topic: is missing and has no default"),
     ('[[routes]]\nfilter = "a/#"\ntopic = "t"\nshards = "x"',
-     "routes[1].shards: unknown setting; did you mean 'shard'?"),
+     "routes[0].shards: unknown setting; did you mean 'shard'?"),
 ])
 def test_what_is_wrong_is_said_in_one_line(problem, read, text, line):
     if line is None:
@@ -163,7 +163,7 @@ def test_the_environment_overrides(read):
     door, = config.doors
     assert [str(listen) for listen in door.listen] == ["127.0.0.1:1", "127.0.0.1:2"]
     assert door.settings == MqttSettings(names=("a", "b"))
-    assert len(config.routes) == 1
+    assert config.routes.route("a/b").topic == "t"
 
 
 @pytest.mark.parametrize(("variable", "value", "line"), [

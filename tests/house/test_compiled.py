@@ -75,8 +75,8 @@ def test_a_changed_source_is_used_and_the_compiled_form_refused(tree):
     source.write_text(source.read_text().replace("number +", "1000 + number +"))
     answer, said = python(tree, ASK)
     assert answer == "1042"
-    assert said == ("gatehouse: kernel/hot_sum.py has changed since it was compiled; the plain files are used, which is "
-                    "slower: run `make compile`")
+    assert said == ("gatehouse: kernel/hot_sum.py has changed since it was compiled; the plain files are used, "
+                    "which is slower: run `make compile`")
 
 
 def test_a_changed_constant_of_another_module_counts(tree):

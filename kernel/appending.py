@@ -1,0 +1,193 @@
+"""Everything that enters the frame being gathered: messages, producers' batches, definitions, offsets."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch
+from kernel.burst import Run, check
+from kernel.committer import Committer
+from kernel.deliveries import Deliveries
+from kernel.errors import IdempotencyConflict, MessageTooLarge, UnknownQueue, UnsupportedBatch
+from kernel.frame import StateRecord
+from kernel.gathering import Gathering, Places as MessagePlaces, Repeatable, Submission
+from kernel.idempotency import Window, fingerprint
+from kernel.message import Message, Owner, Placement
+from kernel.placing import Places
+from kernel.producers import KnownBatch, Producers, check_sequence, find_duplicate, with_batch
+from kernel.state import Kind
+from kernel.subscriptions import Subscriptions
+from kernel.topics import Topic, Topics, TopicSettings, encode_topic, topic_key
+from kernel.views import offset_record
+
+PENDING = -1
+"""Offset of a producer's batch that has its sequence but not yet its place."""
+
+
+class Appending:
+    def __init__(self, committer: Committer, topics: Topics, places: Places, subscriptions: Subscriptions,
+                 producers: Producers, window: Window, deliveries: Deliveries, now_ms: Callable[[], int]) -> None:
+        self._committer = committer
+        self._topics = topics
+        self._places = places
+        self._subscriptions = subscriptions
+        self._producers = producers
+        self._window = window
+        self._deliveries = deliveries
+        self._now_ms = now_ms
+
+    # ---- messages
+
+    def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
+        """See `Kernel.append`."""
+        gathering = self._committer.gather()
+        check(messages, self._refresh)
+        places: MessagePlaces | None = [] if positions else None
+        gathering.burst.add(messages, places)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, places, None))
+        self._committer.note_size()
+
+    def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str) -> None:
+        """Unless the key is known: then its first answer is given again."""
+        gathering = self._committer.gather()
+        mine = fingerprint(messages)
+        for pending in (self._committer.flight, gathering):
+            first = pending.repeatable.get(key) if pending is not None else None
+            if pending is not None and first is not None:
+                self._same(first.fingerprint, mine)
+                if owner is not None:
+                    pending.submissions.append(Submission(owner, token, first.places, None))
+                return
+        answer = self._window.get(key, self._now_ms())
+        if answer is not None:
+            self._same(answer.fingerprint, mine)
+            if owner is not None:
+                gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
+            return
+        check(messages, self._refresh)
+        places: MessagePlaces = []
+        gathering.burst.add(messages, places)
+        gathering.repeatable[key] = Repeatable(mine, places)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, places, None))
+        self._committer.note_size()
+
+    @staticmethod
+    def _same(first: bytes, second: bytes) -> None:
+        if first != second:
+            raise IdempotencyConflict("this idempotency key came with another message before")
+
+    def _refresh(self, placement: Placement) -> None:
+        if placement.topics_version != self._topics.version:
+            self._places.renew(placement)
+        self._subscriptions.refresh(placement)
+
+    # ---- producers' batches
+
+    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object) -> None:
+        """See `Kernel.append_batch`."""
+        found = self._topics.of_queue(queue_id)
+        if found is None:
+            raise UnknownQueue(f"there is no queue {queue_id}")
+        limit = self._places.max_message_bytes(found[0])
+        if len(batch) > limit:
+            raise MessageTooLarge(f"a batch of {len(batch)} bytes is more than {found[0].name} takes: {limit}")
+        header = check_batch(batch)
+        if header.attributes & TRANSACTIONAL:
+            raise UnsupportedBatch("Kafka transactions are not built yet")
+        gathering = self._committer.gather()
+        if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
+            return
+        run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
+        if self._deliveries.listens(found[0]):
+            gathering.burst.heard.append((None, [], run, 0))
+        if header.producer_id >= 0:
+            self._note_sequence(gathering, queue_id, header, run)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
+        self._committer.note_size()
+
+    def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
+                 token: object) -> bool:
+        """Answer a batch that is known or pending already; refuse one that is not the next."""
+        state = self._producers.get(queue_id, header.producer_id)
+        known = None if state is None else find_duplicate(state, header)
+        if state is None or known is None:
+            check_sequence(state, header)
+            return False
+        for pending in (self._committer.flight, gathering):
+            run = pending.produced_run(queue_id, header) if pending is not None else None
+            if pending is not None and run is not None:
+                if owner is not None:
+                    pending.submissions.append(Submission(owner, token, [(run, 0)], None))
+                return True
+        if owner is not None:
+            fixed = (state.append_ms, [(queue_id, known.first_offset, known.first_id)])
+            gathering.submissions.append(Submission(owner, token, None, fixed))
+        return True
+
+    def _note_sequence(self, gathering: Gathering, queue_id: int, header: BatchHeader, run: Run) -> None:
+        state = self._producers.get(queue_id, header.producer_id)
+        batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING)
+        now_ms = gathering.burst.now_ms
+        self._producers.put(queue_id, header.producer_id, with_batch(state, header, now_ms, batch))
+        gathering.produced.setdefault((queue_id, header.producer_id), []).append((header, run))
+
+    def new_producer_id(self, owner: Owner, token: object) -> None:
+        gathering = self._committer.gather()
+        producer_id = self._topics.new_producer_id()
+        gathering.state.append(self._counters())
+        gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [(producer_id, 0, 0)])))
+
+    # ---- definitions
+
+    def create_topic(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
+                     token: object) -> Topic:
+        gathering = self._committer.gather()
+        topic = self._topics.create(name, tenant, queues, settings, gathering.burst.now_ms)
+        self._define(gathering, topic.id, topic, owner, token)
+        return topic
+
+    def change_topic(self, topic: Topic, queues: int | None, settings: TopicSettings | None, owner: Owner | None,
+                     token: object) -> Topic:
+        gathering = self._committer.gather()
+        changed = self._topics.change(topic, queues, settings)
+        self._define(gathering, topic.id, changed, owner, token)
+        self._subscriptions.touch()
+        return changed
+
+    def delete_topic(self, topic: Topic, offsets: dict[str, dict[int, tuple[int, bytes]]], owner: Owner | None,
+                     token: object) -> None:
+        gathering = self._committer.gather()
+        self._topics.delete(topic)
+        self._define(gathering, topic.id, None, owner, token)
+        gathering.deleted += topic.ranges
+        for group, of_group in offsets.items():
+            for queue_id in of_group:
+                if any(first <= queue_id < first + count for first, count in topic.ranges):
+                    gathering.state.append(offset_record(group, queue_id, None))
+        self._subscriptions.touch()
+
+    def _define(self, gathering: Gathering, topic_id: int, topic: Topic | None, owner: Owner | None,
+                token: object) -> None:
+        value = None if topic is None else encode_topic(topic)
+        gathering.state.append(StateRecord(Kind.TOPIC, topic_key(topic_id), value))
+        gathering.state.append(self._counters())
+        gathering.topic_changes += 1
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))
+
+    def _counters(self) -> StateRecord:
+        return StateRecord(Kind.COUNTERS, b"", self._topics.counters())
+
+    # ---- groups and other state
+
+    def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
+                       token: object) -> None:
+        self.put_state([offset_record(group, queue_id, offset) for queue_id, offset in offsets.items()], owner, token)
+
+    def put_state(self, records: list[StateRecord], owner: Owner | None, token: object) -> None:
+        gathering = self._committer.gather()
+        gathering.state += records
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))

@@ -1,0 +1,111 @@
+"""Checkpoints of the index: what gathered in memory goes to the store, on another thread, and is let go of here.
+
+Taken when something has changed for `checkpoint_ms` or `checkpoint_bytes` of log have come. The log is durable up to what is
+written, always; the store then says how far it is complete, and the next start replays from there.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from kernel.heads import Heads
+from kernel.index import Checkpoint, Index, Positions
+from kernel.log import Log
+from kernel.ports import Loop, Worker
+from kernel.reader import Reader
+from kernel.settings import KernelSettings
+from kernel.state import StateChanges, StateTable
+from kernel.tail import Tail
+
+
+class Checkpoints:
+    def __init__(self, loop: Loop, log_worker: Worker, worker: Worker, log: Log, index: Index, reader: Reader, heads: Heads,
+                 state: StateTable, settings: KernelSettings, next_id: Callable[[], int],
+                 fatal: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._log_worker = log_worker
+        self._worker = worker
+        self._log = log
+        self._index = index
+        self._reader = reader
+        self._heads = heads
+        self._state = state
+        self._settings = settings
+        self._next_id = next_id
+        self._fatal = fatal
+        self._timer_set = False
+        self._busy = False
+        self._waiting: list[Callable[[], None]] = []       # wanted another one, after the one under way
+        self.kept_end = 0
+        self.taken = 0
+
+    def note(self) -> None:
+        """Something was applied: take a checkpoint in time."""
+        if self._reader.tail.size_bytes() >= self._settings.checkpoint_bytes and not self._busy:
+            self._start(sync=False, on_done=None)
+        elif not self._timer_set:
+            self._timer_set = True
+            self._loop.call_at(self._loop.now_ms() + self._settings.checkpoint_ms, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer_set = False
+        if self._busy:
+            self.note()
+        elif self._changed():
+            self._start(sync=False, on_done=None)
+
+    def take(self, on_done: Callable[[], None]) -> None:
+        """Take one now and make it survive a power cut; `on_done` when it does."""
+        if self._busy:
+            self._waiting.append(partial(self.take, on_done))
+        else:
+            self._start(sync=True, on_done=on_done)
+
+    def _changed(self) -> bool:
+        return bool(len(self._reader.tail.position) or self._state.changes.newest or self._heads.dirty)
+
+    def _start(self, *, sync: bool, on_done: Callable[[], None] | None) -> None:
+        self._busy = True
+        checkpoint = self.freeze()
+        write = partial(self._write, checkpoint, sync)
+        done = partial(self._written, on_done)
+        if self._settings.fsync == "commit":
+            self._worker.submit(write, done)
+        else:
+            self._log_worker.submit(self._log.sync, lambda _, error: self._synced(write, done, error))
+
+    def _synced(self, write: Callable[[], None], done: Callable[[None, BaseException | None], None],
+                error: BaseException | None) -> None:
+        if error is not None:
+            self._fatal(f"the log failed, nothing more can be promised: {error}")
+            return
+        self._worker.submit(write, done)
+
+    def freeze(self) -> Checkpoint:
+        """Take what has gathered away; reads look at it until it is written."""
+        tail, changes = self._reader.tail, self._state.changes
+        pages = {number: self._heads.packed(number) for number in self._heads.dirty}
+        self._heads.dirty.clear()
+        self._reader.frozen, self._reader.tail = tail, Tail(tail.end)
+        self._state.frozen, self._state.changes = changes, StateChanges()
+        return Checkpoint(tail, changes, pages, Positions(tail.end, self.kept_end, self._next_id()))
+
+    def thaw(self) -> None:
+        """What was frozen is in the store."""
+        self._reader.frozen = None
+        self._state.frozen = None
+
+    def _write(self, checkpoint: Checkpoint, sync: bool) -> None:
+        self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
+
+    def _written(self, on_done: Callable[[], None] | None, _: None, error: BaseException | None) -> None:
+        if error is not None:
+            self._fatal(f"the index cannot be written: {error}")
+            return
+        self._busy = False
+        self.taken += 1
+        self.thaw()
+        if on_done is not None:
+            on_done()
+        if self._waiting and not self._busy:
+            self._waiting.pop(0)()

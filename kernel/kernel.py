@@ -1,0 +1,278 @@
+"""The message kernel as doors see it: place, append, fetch, watch, subscribe; topics, producers, groups.
+
+    append → gathering → seal → log (one fdatasync for all) → memory → answers, deliveries, woken readers
+
+Everything runs on one thread; what blocks is handed to workers. Nothing in memory is changed by a message before its frame is
+durable, but for what the next message needs at once (a topic made by use, a producer's sequence): that is taken back if the
+frame cannot be stored. Calls raise their refusals at once, with nothing taken; what only the disk can say comes by call-back.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from kernel.address import is_topic_name
+from kernel.appending import Appending
+from kernel.checkpoints import Checkpoints
+from kernel.committer import Committer
+from kernel.deliveries import Deliveries
+from kernel.errors import InvalidTopic
+from kernel.flushing import Flushing
+from kernel.frame import Entries, StateRecord, encode_head
+from kernel.heads import Heads
+from kernel.idempotency import Window, decode_answer
+from kernel.index import Index
+from kernel.log import Damage, Log
+from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscriber
+from kernel.placing import Places
+from kernel.ports import Loop, Worker
+from kernel.producers import Producers
+from kernel.reader import Reader
+from kernel.recovery import Recovery
+from kernel.retention import Retention
+from kernel.routes import Routes
+from kernel.settings import KernelSettings
+from kernel.state import Kind, StateTable
+from kernel.store import IndexStore
+from kernel.subscriptions import Subscriptions
+from kernel.topics import Topic, Topics, TopicSettings
+from kernel.views import Views
+from kernel.watches import Watch, Watches
+
+ID_STEP = 1 << 20
+"""Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
+
+
+class Kernel:
+    """See the module's text. `open` before use; `close` to stop.
+
+    `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read; `on_error`
+    of our own faults that were contained.
+    """
+
+    def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
+                 store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
+                 on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None]) -> None:
+        self.settings = settings
+        self.epoch = 0
+        self.recovered_frames = 0
+        self._loop = loop
+        self._log = log
+        self._log_worker = log_worker
+        self._checkpoint_worker = checkpoint_worker
+        self._fatal = fatal
+        self._on_damage = on_damage
+        self._index = Index(store)
+        self._heads = Heads()
+        self._state = StateTable(store)
+        self._topics = Topics()
+        self._producers = Producers(lambda key: self._state.get(Kind.PRODUCER, key))
+        self._window = Window(settings.idempotency_ms, settings.max_idempotency_keys)
+        self._views = Views(self._topics, self._heads)
+        self._subscriptions = Subscriptions()
+        self._watches = Watches()
+        self._places = Places(routes, self._topics, self._subscriptions, settings, self._create_by_use)
+        self._reader = Reader(self._heads, self._index, log, reader_worker, settings.recent_bytes, on_damage)
+        self._deliveries = Deliveries(self._topics, self._places, self._subscriptions, reader_worker, on_error)
+        self._on_error = on_error
+
+    # ---- opening and closing
+
+    def open(self) -> None:
+        """Recover from index and log, begin a new epoch. Blocks; raises LogFailed, LogFull, OSError."""
+        recovered = Recovery(self._log, self._index, self._reader, self._heads, self._state, self.settings,
+                             self._views.apply, self._forget, self._on_damage).run()
+        self.recovered_frames = recovered.frames
+        self.epoch = self._views.epoch + 1
+        next_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
+        self._begin_epoch(next_id)
+        self._window.load((key.decode(), decode_answer(value)) for key, value in self._state.scan(Kind.IDEMPOTENCY))
+        self._build(next_id, recovered.kept_end)
+        self._checkpoints.note()
+        self._retention.start()
+
+    def _forget(self) -> None:
+        """The index is built anew: empty memory."""
+        self._topics.clear()
+        self._heads.clear()
+        self._views.clear()
+
+    def _begin_epoch(self, next_id: int) -> None:
+        records = [StateRecord(Kind.EPOCH, b"", self.epoch.to_bytes(4, "big"))]
+        head = encode_head(self.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
+        position = self._log.append(head, b"")
+        self._log.sync()
+        self._reader.tail.absorb(position, self._log.end(), 0, next_id, 0, Entries())
+        self._state.changes.absorb(position, records)
+
+    def _build(self, next_id: int, kept_end: int) -> None:
+        settings = self.settings
+        self._flushing = Flushing(self)
+        self._committer = Committer(self._loop, self._log_worker, self._log, self._flushing, policy=settings.fsync,
+                                    epoch=self.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
+                                    fatal=self._fatal)
+        self._appending = Appending(self._committer, self._topics, self._places, self._subscriptions, self._producers,
+                                    self._window, self._deliveries, self._loop.now_ms)
+        self._checkpoints = Checkpoints(self._loop, self._log_worker, self._checkpoint_worker, self._log, self._index,
+                                        self._reader, self._heads, self._state, settings,
+                                        lambda: self._committer.next_id, self._fatal)
+        self._checkpoints.kept_end = kept_end
+        self._retention = Retention(self._loop, self._checkpoint_worker, self._log, self._index, self._heads, self._reader,
+                                    settings, self._flushing, self.epoch, self._fatal)
+
+    def close(self, on_done: Callable[[], None]) -> None:
+        """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and store."""
+        self._retention.stop()
+        self._committer.stop(lambda: self._checkpoints.take(on_done))
+
+    # ---- where things go
+
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
+        """Where a message for this address is stored; its topic is made where it is missing.
+
+        Raises InvalidAddress; UnknownTopic where topics are not made by use.
+        """
+        return self._places.place(address, tenant, may_create)
+
+    def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
+                 may_create: bool = True) -> Placement:
+        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic."""
+        return self._places.place_in(topic, key, queue, tenant, may_create)
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
+        """The address of a stored record."""
+        return self._places.routes.address_of(topic, key, headers)
+
+    # ---- append
+
+    @property
+    def congested(self) -> bool:
+        """More is pending than is good: stop reading from publishers until `on_relief`."""
+        return self._committer.congested
+
+    def on_relief(self, callback: Callable[[], None]) -> None:
+        """Call once, when no longer congested."""
+        self._committer.on_relief(callback)
+
+    def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
+               idempotency_key: str | None = None) -> None:
+        """Store messages, in order, in one frame. `owner.on_stored` answers once they are durable, or with StorageFull.
+
+        `positions` asks for (queue_id, offset, message id) of each. A repeated `idempotency_key` gets the first answer and
+        stores nothing. Raises MessageTooLarge, Stopping, IdempotencyConflict.
+        """
+        if idempotency_key is None:
+            self._appending.append(messages, owner, token, positions)
+        else:
+            self._appending.append_once(messages, owner, token, idempotency_key)
+
+    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object = None) -> None:
+        """Store one record batch v2 as it is. Answered with [(queue_id, base offset, first message id)].
+
+        Raises CorruptBatch, UnsupportedBatch, MessageTooLarge, UnknownQueue, OutOfOrderSequence, DuplicateSequence,
+        FencedProducer, Stopping. A batch that is remembered is answered with its first position.
+        """
+        self._appending.append_batch(queue_id, batch, owner, token)
+
+    # ---- reading
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        """(log start offset, high watermark)."""
+        return self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+
+    def high_watermarks(self, queue_ids: list[int]) -> list[int]:
+        """The high watermarks of many queues at once."""
+        return self._heads.next_offsets(queue_ids)
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+        """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
+
+        `on_done` is called before this returns where everything is in memory, else later. Each queue's first piece is given
+        even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors stand in the answers:
+        OffsetOutOfRange, StorageFailed.
+        """
+        self._reader.fetch(wants, max_bytes, on_done)
+
+    def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
+        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer needed."""
+        return self._watches.add(queue_ids, wake)
+
+    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
+        self._reader.offset_for_time(queue_id, timestamp_ms, on_done)
+
+    # ---- topics
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        return self._topics.get(name, tenant)
+
+    def topic_by_uuid(self, uuid: bytes) -> Topic | None:
+        return self._topics.by_uuid(uuid)
+
+    def topics(self, tenant: str = "/") -> list[Topic]:
+        """Sorted by name."""
+        return self._topics.of(tenant)
+
+    def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+        """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
+        if not is_topic_name(name):
+            raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
+        return self._appending.create_topic(name, tenant, self.settings.default_queues if queues is None else queues,
+                                            settings or TopicSettings(), owner, token)
+
+    def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+        """Add queues, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
+        return self._appending.change_topic(self._topics.require(name, tenant), queues, settings, owner, token)
+
+    def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        """The topic with everything in it. Raises UnknownTopic, Stopping."""
+        self._appending.delete_topic(self._topics.require(name, tenant), self._views.offsets, owner, token)
+
+    def _create_by_use(self, name: str, tenant: str) -> Topic:
+        return self._appending.create_topic(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+
+    # ---- producers and groups
+
+    def new_producer_id(self, owner: Owner, token: object = None) -> None:
+        """A number no producer had before, answered as [(producer id, 0, 0)]."""
+        self._appending.new_producer_id(owner, token)
+
+    def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
+                       token: object = None) -> None:
+        """Per queue id the group's next offset and some bytes of its own (at most 4096)."""
+        self._appending.commit_offsets(group, offsets, owner, token)
+
+    def committed(self, group: str) -> dict[int, tuple[int, bytes]]:
+        """The group's durable offsets by queue id."""
+        return dict(self._views.offsets.get(group, {}))
+
+    # ---- live subscribers
+
+    def subscribe(self, filter: str, subscriber: Subscriber, options: int = 0) -> None:
+        """Tell `subscriber` of new messages whose address matches. Raises InvalidFilter."""
+        self._subscriptions.subscribe(filter, subscriber, options)
+
+    def unsubscribe(self, filter: str, subscriber: Subscriber) -> bool:
+        return self._subscriptions.unsubscribe(filter, subscriber)
+
+    # ---- what the metrics show
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges, by metric name without prefix; see `gateways.metrics` for their meaning."""
+        segments, kept = self._log.segments(), self._log.kept_segments()
+        return {
+            "flushes_total": self._committer.flushes,
+            "appended_messages_total": self._flushing.messages,
+            "appended_bytes_total": self._committer.flushed_bytes,
+            "refused_flushes_total": self._flushing.refused,
+            "log_bytes": sum(segment.size_bytes for segment in segments),
+            "log_segments": len(segments),
+            "kept_bytes": sum(segment.size_bytes for segment in kept),
+            "dropped_segments_total": self._retention.dropped_segments,
+            "checkpoints_total": self._checkpoints.taken,
+            "cold_reads_total": self._reader.cold_reads,
+            "topics": len(self._topics),
+            "subscriptions": len(self._subscriptions),
+            "epoch": self.epoch,
+        }

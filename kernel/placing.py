@@ -1,0 +1,110 @@
+"""From an address, or a topic and a key, to the queue that stores it. May create the topic."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernel.address import ADDRESS_HEADER, UNROUTED, is_topic_name
+from kernel.errors import InvalidAddress, InvalidTopic, UnknownTopic
+from kernel.message import Headers, Placement
+from kernel.murmur2 import queue_for
+from kernel.record import encode_key, varint
+from kernel.routes import Routes
+from kernel.settings import KernelSettings
+from kernel.subscriptions import Subscriptions
+from kernel.topics import Topic, Topics
+
+
+class Places:
+    """Makes placements. `create` makes a topic with default settings in the frame being gathered."""
+
+    def __init__(self, routes: Routes, topics: Topics, subscriptions: Subscriptions, settings: KernelSettings,
+                 create: Callable[[str, str], Topic]) -> None:
+        self.routes = routes
+        self.settings = settings
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._create = create
+
+    def place(self, address: str, tenant: str, may_create: bool) -> Placement:
+        """Raises InvalidAddress, or UnknownTopic where topics are not made by use."""
+        routed = self.routes.route(address)
+        topic = self._topics.get(routed.topic, tenant)
+        if topic is None and routed.topic != UNROUTED and self.settings.auto_create_topics \
+                and (not may_create or len(self._topics) >= self.settings.max_auto_topics):
+            routed = self.routes.unrouted(address)
+            topic = self._topics.get(UNROUTED, tenant)
+        if topic is None:
+            topic = self._auto_create(routed.topic, tenant)
+        queue = routed.queue(topic.queues)
+        return self._placement(topic, queue, routed.key, address, address if routed.needs_header else "")
+
+    def place_in(self, name: str, key: bytes | None, queue: int | None, tenant: str, may_create: bool) -> Placement:
+        """Raises UnknownTopic, UnknownQueue, InvalidTopic."""
+        topic = self._topics.get(name, tenant)
+        if topic is None:
+            if not is_topic_name(name):
+                raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
+            if not may_create:
+                raise UnknownTopic(f"there is no topic {name!r}")
+            if len(self._topics) >= self.settings.max_auto_topics:
+                raise UnknownTopic(f"there is no topic {name!r}, and {len(self._topics)} topics are as many as use may make")
+            topic = self._auto_create(name, tenant)
+        address = self.routes.address_of(name, key)
+        if queue is None:
+            return self._placement(topic, self._queue(topic, key, address), key, address, "")
+        placement = self._placement(topic, queue, key, address, "")
+        placement.fixed_queue = True
+        return placement
+
+    def _queue(self, topic: Topic, key: bytes | None, address: str) -> int:
+        """The queue that the address routes to, where that leads to this topic and key; else the key's own."""
+        try:
+            routed = self.routes.route(address)
+        except InvalidAddress:               # `$...` without a route
+            routed = None
+        if routed is not None and (routed.topic, routed.key) == (topic.name, key):
+            return routed.queue(topic.queues)
+        return queue_for(address.encode() if key is None else key, topic.queues)
+
+    def for_record(self, topic: Topic, queue: int, key: bytes | None, headers: Headers) -> Placement:
+        """The placement of a record that is stored already, for matching its address."""
+        return self._placement(topic, queue, key, self.routes.address_of(topic.name, key, headers), "")
+
+    def first_levels_of(self, topic: str) -> frozenset[str] | None:
+        """The first levels that addresses stored in this topic can have; None: any."""
+        return None if topic == UNROUTED or self.routes.any else frozenset((topic,))
+
+    def renew(self, placement: Placement) -> None:
+        """Topics have changed: find this placement's topic again, making it anew if it was deleted. Raises as `place`."""
+        placement.topics_version = self._topics.version
+        topic = self._topics.get(placement.topic, placement.tenant)
+        if topic is not None and topic.id == placement.topic_id and placement.queue < topic.queues:
+            placement.max_message_bytes = self.max_message_bytes(topic)
+            if not placement.fixed_queue:
+                placement.queue = self._queue(topic, placement.key, placement.address)
+                placement.queue_id = topic.queue_id(placement.queue)
+            return
+        fresh = self.place(placement.address, placement.tenant, True)
+        for name in ("topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header", "max_message_bytes"):
+            setattr(placement, name, getattr(fresh, name))
+
+    def _auto_create(self, name: str, tenant: str) -> Topic:
+        if not self.settings.auto_create_topics and name != UNROUTED:
+            raise UnknownTopic(f"there is no topic {name!r}, and topics are not made by use here")
+        return self._create(name, tenant)
+
+    def _placement(self, topic: Topic, queue: int, key: bytes | None, address: str, header: str) -> Placement:
+        value = header.encode()
+        encoded = varint(len(ADDRESS_HEADER)) + ADDRESS_HEADER + varint(len(value)) + value if header else b""
+        placement = Placement(topic.tenant, address, topic.name, topic.id, queue, topic.queue_id(queue), key,
+                              encode_key(key), encoded, self.max_message_bytes(topic),
+                              self._subscriptions.first_level(address))
+        placement.topics_version = self._topics.version
+        return placement
+
+    def max_message_bytes(self, topic: Topic) -> int:
+        """What the topic takes at most."""
+        own = topic.settings.max_message_bytes
+        return self.settings.max_message_bytes if own is None else own
+
+

@@ -1,0 +1,107 @@
+"""Opening: the index says how far it is complete, the log is replayed from there.
+
+Replay reads heads only and asks no clock and no configuration. An index that is missing, or that knows of more than the log
+holds, is built anew from the first frame; it is checkpointed on the way, so that memory stays bounded.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kernel.frame import StateRecord, decode_head
+from kernel.heads import Heads
+from kernel.index import Checkpoint, Index, Positions
+from kernel.log import KEPT_BASE, Damage, Frame, Log
+from kernel.reader import Reader
+from kernel.settings import KernelSettings
+from kernel.state import Kind, StateChanges, StateTable
+from kernel.tail import Tail
+
+LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, Kind.OFFSET)
+"""Kinds of state that are in memory whole; the others are read when they are needed."""
+
+
+class Recovered(NamedTuple):
+    next_id: int
+    kept_end: int
+    frames: int
+
+
+class Recovery:
+    """One opening. `apply` puts a state record into memory; `reset` empties memory for building anew."""
+
+    def __init__(self, log: Log, index: Index, reader: Reader, heads: Heads, state: StateTable, settings: KernelSettings,
+                 apply: Callable[[StateRecord], None], reset: Callable[[], None],
+                 on_damage: Callable[[Damage], None]) -> None:
+        self._log = log
+        self._index = index
+        self._reader = reader
+        self._heads = heads
+        self._state = state
+        self._settings = settings
+        self._apply = apply
+        self._reset = reset
+        self._on_damage = on_damage
+        self._next_id = 0
+        self._frames = 0
+
+    def run(self) -> Recovered:
+        positions = self._index.positions()
+        self._load()
+        self._replay(positions)
+        if self._log.end() < positions.main or self._log.kept_end() < positions.kept:
+            self._index.clear()
+            self._log.close()
+            self._reset()
+            self._replay(Positions(0, 0, 1))
+        return Recovered(self._next_id, self._log.kept_end(), self._frames)
+
+    def _load(self) -> None:
+        for number, page in self._index.head_pages():
+            self._heads.merge(number, page)
+        self._heads.dirty.clear()
+        for kind in LOADED:
+            for key, value in self._state.scan(kind):
+                self._apply(StateRecord(kind, key, value))
+
+    def _replay(self, positions: Positions) -> None:
+        self._next_id = positions.next_id
+        self._reader.tail = Tail(positions.main)
+        self._state.changes = StateChanges()
+        for frame in self._log.recover(positions.main, positions.kept, self._on_damage):
+            self._frames += 1
+            if frame.position >= KEPT_BASE:
+                self._replay_kept(frame)
+            else:
+                self._replay_main(frame)
+                if self._reader.tail.size_bytes() > self._settings.checkpoint_bytes:
+                    self._checkpoint()
+
+    def _replay_main(self, frame: Frame) -> None:
+        head = decode_head(frame.head)
+        self._reader.tail.absorb(frame.position, frame.end, head.append_ms, head.first_id, frame.end - frame.position,
+                                 head.entries)
+        self._heads.apply(head.entries)
+        self._state.changes.absorb(frame.position, head.state)
+        for record in head.state:
+            self._apply(record)
+        self._next_id = max(self._next_id, head.first_id + head.record_count)
+
+    def _replay_kept(self, frame: Frame) -> None:
+        """Records that were moved here count by the position they first had."""
+        records = decode_head(frame.head).state
+        self._state.changes.absorb(frame.position, records)
+        for record in records:
+            held = self._index.held(record.kind, record.key)
+            if held is None or held.order <= record.order:
+                self._apply(record)
+
+    def _checkpoint(self) -> None:
+        pages = {number: self._heads.packed(number) for number in self._heads.dirty}
+        self._heads.dirty.clear()
+        tail = self._reader.tail
+        self._index.write(Checkpoint(tail, self._state.changes, pages,
+                                     Positions(tail.end, self._log.kept_end(), self._next_id)),
+                          [*self._log.segments(), *self._log.kept_segments()])
+        self._reader.tail = Tail(tail.end)
+        self._state.changes = StateChanges()

@@ -1,0 +1,113 @@
+"""Live subscribers: who hears of which address, and the hand-over after each flush.
+
+What matches an address is remembered in its placement and looked up again only when a subscription that could matter has come or
+gone: each first level counts such changes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kernel.address import levels_of
+from kernel.filters import MANY, ONE, FilterTrie, parse_filter
+from kernel.message import Delivery, FirstLevel, Message, Placement, Subscriber
+
+
+class Subscriptions:
+    def __init__(self) -> None:
+        self._trie: FilterTrie[tuple[Subscriber, int]] = FilterTrie()
+        self._options: dict[tuple[tuple[str, ...], Subscriber], int] = {}
+        self._first_levels: dict[str, FirstLevel] = {}
+        self._wild = 0                               # filters that begin with a wildcard
+        self._by_first: dict[str, int] = {}          # other filters, by first level
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def subscribe(self, filter_text: str, subscriber: Subscriber, options: int) -> None:
+        """Raises InvalidFilter. Subscribing again replaces the options."""
+        pattern = parse_filter(filter_text)
+        self._remove(pattern, subscriber)
+        self._options[pattern, subscriber] = options
+        self._trie.insert(pattern, (subscriber, options))
+        self._count(pattern[0], 1)
+
+    def unsubscribe(self, filter_text: str, subscriber: Subscriber) -> bool:
+        """False where there was no such subscription. Raises InvalidFilter."""
+        return self._remove(parse_filter(filter_text), subscriber)
+
+    def _remove(self, pattern: tuple[str, ...], subscriber: Subscriber) -> bool:
+        options = self._options.pop((pattern, subscriber), None)
+        if options is None:
+            return False
+        self._trie.remove(pattern, (subscriber, options))
+        self._count(pattern[0], -1)
+        return True
+
+    def _count(self, first: str, by: int) -> None:
+        self.version += 1
+        if first in (ONE, MANY):
+            self._wild += by
+            for level in self._first_levels.values():
+                level.version += 1
+            return
+        left = self._by_first.get(first, 0) + by
+        if left:
+            self._by_first[first] = left
+        else:
+            del self._by_first[first]
+        self.touch((first,))
+
+    def first_level(self, address: str) -> FirstLevel:
+        """The change counter that placements of this address share."""
+        name = address.partition("/")[0]
+        level = self._first_levels.get(name)
+        if level is None:
+            level = self._first_levels[name] = FirstLevel()
+        return level
+
+    def refresh(self, placement: Placement) -> None:
+        """Find the placement's targets again: each subscriber once, with its highest options."""
+        best: dict[Subscriber, int] = {}
+        if self._options:
+            for subscriber, options in self._trie.match(levels_of(placement.address)):
+                if options >= best.get(subscriber, options):
+                    best[subscriber] = options
+        placement.targets = tuple(best.items())
+        placement.version = placement.first_level.version
+
+    def touch(self, addresses: Iterable[str] | None = None) -> None:
+        """Placements must be looked at again: of these first levels, or all."""
+        levels = self._first_levels.values() if addresses is None else \
+            [self._first_levels[name] for name in addresses if name in self._first_levels]
+        for level in levels:
+            level.version += 1
+
+    def may_match(self, first_levels: frozenset[str] | None) -> bool:
+        """Whether any filter could match addresses with one of these first levels (None: any)."""
+        if not self._options:
+            return False
+        if self._wild or first_levels is None:
+            return True
+        return not first_levels.isdisjoint(self._by_first)
+
+
+class Outbox:
+    """Collects what one flush delivers, so that each subscriber is called once."""
+
+    def __init__(self) -> None:
+        self._by_subscriber: dict[Subscriber, list[Delivery]] = {}
+
+    def add(self, placement: Placement, messages: list[Message], first_offset: int) -> None:
+        for subscriber, options in placement.targets:
+            mine = self._by_subscriber.get(subscriber)
+            if mine is None:
+                mine = self._by_subscriber[subscriber] = []
+            mine.append((placement, messages, first_offset, options))
+
+    def send(self, on_error: Callable[[Exception], None]) -> None:
+        for subscriber, deliveries in self._by_subscriber.items():
+            try:
+                subscriber.on_delivery(deliveries)
+            except Exception as error:      # one subscriber's bug must not cost the others their messages
+                on_error(error)

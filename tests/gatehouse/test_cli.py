@@ -1,0 +1,243 @@
+"""The commands that ask a hub, against a stand-in that remembers what it was asked; and how every command fails."""
+from __future__ import annotations
+
+import io
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gatehouse import exits
+from gatehouse.cli import run
+from gatehouse.cli_planned import PLANNED
+from gatehouse.hub_option import default_url
+
+STORED = {"id": "77", "topic": "plant", "queue": 1, "offset": 5, "address": "plant/a", "timestamp": 1}
+MESSAGES = [
+    {"id": "1", "topic": "plant", "queue": 0, "offset": 0, "key": "a/temp", "value": "21", "address": "plant/a/temp"},
+    {"id": "2", "topic": "plant", "queue": 0, "offset": 1, "key": "b/temp", "value": "22", "address": "plant/b/temp"},
+    {"id": "3", "topic": "plant", "queue": 0, "offset": 2, "key": "b/rpm", "value_base64": "/w==",
+     "address": "plant/b/rpm"},
+]
+METRICS = """# HELP gatehouse_info x
+gatehouse_info{hub="hub-1",version="0.1.0"} 1.0
+gatehouse_epoch 3.0
+gatehouse_connections{door="mqtt"} 2.0
+"""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests print nothing."""
+
+    def answer(self, status: int, value: Any) -> None:
+        body = value.encode() if isinstance(value, str) else json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append((self.path, body, dict(self.headers)))
+        status, value = self.server.refusals.get(len(self.server.asked), (201, STORED))
+        self.answer(status, value)
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        self.server.asked.append((parts.path, query, dict(self.headers)))
+        match parts.path:
+            case "/v1/topics":
+                self.answer(200, {"topics": [{"name": "plant", "queues": 4}, {"name": "a", "queues": 12}]})
+            case "/v1/topics/plant":
+                self.answer(200, {"name": "plant", "queues": 4})
+            case "/v1/topics/plant/messages":
+                start = int(query.get("cursor", "0"))
+                self.answer(200, {"messages": MESSAGES[start:start + 2], "cursor": str(start + 2)})
+            case "/readyz":
+                self.answer(200 if self.server.ready else 503, "")
+            case "/metrics":
+                self.answer(200, METRICS)
+            case _:
+                self.answer(404, {"detail": "there is no topic 'nothing'", "code": "unknown_topic"})
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.asked, server.refusals, server.ready = [], {}, True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setenv("GATEHOUSE_URL", f"http://127.0.0.1:{server.server_port}")
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def call(capsys):
+    """Exit code, standard output and standard error of one command."""
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+    return call
+
+
+def test_publish_one(hub, call):
+    assert call("publish", "plant/a b", "21.5", "--header", "Unit=C", "--expires-in", "2") == (
+        0, "stored: topic plant, queue 1, offset 5, id 77\n", "")
+    path, body, headers = hub.asked[0]
+    assert (path, body) == ("/v1/publish/plant/a%20b", b"21.5")
+    assert (headers["X-Header-Unit"], headers["X-Expires-In"]) == ("C", "2.0")
+
+
+def test_publish_for_programs(hub, call):
+    code, out, _ = call("publish", "plant/a", "21.5", "--json")
+    assert (code, json.loads(out)) == (0, STORED)
+
+
+def test_publish_a_file(hub, call, tmp_path):
+    (tmp_path / "body").write_bytes(b"\xff\n\x00")
+    assert call("publish", "plant/a", "--file", str(tmp_path / "body"))[0] == 0
+    assert hub.asked[0][1] == b"\xff\n\x00"
+
+
+class Stdin:
+    def __init__(self, content: bytes) -> None:
+        self.buffer = io.BytesIO(content)
+
+    def isatty(self) -> bool:
+        return False
+
+
+def test_publish_lines_of_standard_input(hub, call, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Stdin(b"one\ntwo\r\n\nlast"))
+    assert call("publish", "plant/a") == (0, "published 4 messages to plant/a\n", "")
+    assert [body for _, body, _ in hub.asked] == [b"one", b"two", b"", b"last"]
+
+
+def test_publish_lines_stops_at_a_refusal_and_says_how_far_it_came(hub, call, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Stdin(b"one\ntwo\nthree\n"))
+    hub.refusals[2] = (507, {"detail": "the disk is full", "code": "storage_full"})
+    assert call("publish", "plant/a") == (
+        exits.FAILED, "", "gatehouse: the hub refused: the disk is full (storage_full); 1 published before it\n")
+    assert len(hub.asked) == 2
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("--header", "novalue"), "'novalue' is not NAME=VALUE"),
+    (("--header", "a=1", "--header", "a=2"), "header 'a' is given twice, which this command cannot send"),
+    (("--header", "a b=1"), "'a b' cannot be the name of an HTTP header"),
+    (("--header", "a=1\r\nb: 2"), "'1\\r\\nb: 2' cannot be sent in an HTTP header"),
+    (("--file", "pyproject.toml"), "give either BODY or --file"),
+])
+def test_publish_refuses_what_cannot_be_sent(call, arguments, said):
+    assert call("publish", "plant/a", "x", *arguments) == (
+        exits.USAGE, "", f"gatehouse: {said} (see `gatehouse publish --help`)\n")
+
+
+def test_consume_reads_to_the_end(hub, call):
+    code, out, _ = call("consume", "plant")
+    assert (code, out) == (0, "0/0  plant/a/temp  21\n0/1  plant/b/temp  22\n0/2  plant/b/rpm  (base64) /w==\n")
+    assert [query for _, query, _ in hub.asked] == [{"from": "earliest"}, {"cursor": "2"}, {"cursor": "4"}]
+
+
+def test_consume_from_an_offset_for_programs_and_no_more_than_asked(hub, call):
+    code, out, _ = call("consume", "plant", "--from", "0", "--queue", "0", "--max", "1", "--json")
+    assert (code, json.loads(out)) == (0, MESSAGES[0])
+    assert hub.asked[0][1] == {"from": "0", "queue": "0"}
+
+
+def test_tail_waits_and_filters(hub, call):
+    code, out, _ = call("tail", "plant", "--from", "2024-01-01T00:00:00Z", "--filter", "plant/+/temp", "--max", "2")
+    assert (code, out) == (0, "0/0  plant/a/temp  21\n0/1  plant/b/temp  22\n")
+    assert hub.asked[0][1] == {"from": "2024-01-01T00:00:00Z", "wait": "20"}
+
+
+def test_a_filter_that_is_none(call):
+    code, _, err = call("tail", "plant", "--filter", "a/b#")
+    assert code == exits.USAGE
+    assert err.startswith("gatehouse: 'a/b#' is no filter: ")
+
+
+def test_groups_are_refused_by_name(call):
+    for command in ("consume", "tail"):
+        assert call(command, "plant", "--group", "g") == (
+            exits.NOT_BUILT, "", "gatehouse: --group is not built yet; read the topic without it\n")
+
+
+def test_topics(hub, call):
+    assert call("topics") == (0, "name   queues\nplant       4\na          12\n", "")
+    code, out, _ = call("topics", "--json")
+    assert [json.loads(line)["name"] for line in out.splitlines()] == ["plant", "a"]
+    assert call("topics", "plant") == (0, "name    plant\nqueues  4\n", "")
+
+
+def test_a_refusal_is_one_line(hub, call):
+    assert call("topics", "nothing") == (
+        exits.FAILED, "", "gatehouse: the hub refused: there is no topic 'nothing' (unknown_topic)\n")
+
+
+def test_what_the_hub_has_not_built_has_its_own_exit_code(hub, call):
+    hub.refusals[1] = (501, {"detail": "retained values are not built yet", "code": "not_built"})
+    assert call("publish", "a", "x", "--retain")[0] == exits.NOT_BUILT
+
+
+def test_status(hub, call):
+    code, out, _ = call("status")
+    assert code == 0
+    assert "hub               hub-1\n" in out
+    assert "ready             yes\n" in out
+    assert "mqtt            2         0        0       0\n" in out
+    assert json.loads(call("status", "--json")[1])["doors"]["mqtt"]["connections"] == 2
+
+
+def test_status_of_a_hub_that_is_not_ready(hub, call):
+    hub.ready = False
+    assert call("status")[0] == exits.FAILED
+
+
+def test_no_hub(call, monkeypatch):
+    code, out, err = call("topics", "--url", "http://127.0.0.1:1")
+    assert (code, out) == (exits.FAILED, "")
+    assert err == ("gatehouse: no hub answers at http://127.0.0.1:1 (Connection refused); start one with `gatehouse "
+                   "serve`, or name it with --url\n")
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://a:port", "::"])
+def test_no_address_of_a_hub(call, url):
+    code, _, err = call("topics", "--url", url)
+    assert code == exits.FAILED
+    assert "is no address of a hub; give one like http://127.0.0.1:8080" in err
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_what_is_not_built_is_refused_by_name(call, name):
+    assert call(name, "list", "--what", "ever") == (exits.NOT_BUILT, "", f"gatehouse: `gatehouse {name}` is not built yet\n")
+
+
+def test_wrong_usage_is_one_line(call):
+    code, out, err = call("pubish")
+    assert (code, out, err.count("\n")) == (exits.USAGE, "", 1)
+    assert err.startswith("gatehouse: No such command 'pubish'")
+
+
+@pytest.mark.parametrize(("text", "url"), [
+    ('[gateways.http]\nlisten = ["127.0.0.1:9"]', "http://127.0.0.1:9"),
+    ('[gateways.http]\nlisten = [":9"]', "http://127.0.0.1:9"),
+    ('[gateways.http]\nlisten = ["[::1]:9"]', "http://[::1]:9"),
+    ('[gateways.http]\nlisten = [9]', "http://127.0.0.1:8080"),
+    ("not toml", "http://127.0.0.1:8080"),
+])
+def test_the_hub_of_the_configuration_here(tmp_path, text, url):
+    (tmp_path / "gateways.toml").write_text(text)
+    assert default_url(tmp_path / "gateways.toml") == url
+    assert default_url(tmp_path / "none.toml") == "http://127.0.0.1:8080"

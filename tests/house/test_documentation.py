@@ -1,0 +1,81 @@
+"""What a user can touch is documented where it is defined, and the pages made from that are up to date."""
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gatehouse import exits
+from gatehouse.cli import cli
+from gatehouse.config import KernelSection, documented_sections
+from gatehouse.metrics import METRICS
+from gatehouse.reference import error_codes, pages
+from gatehouse.serve import read_specs
+from kernel.settings import KernelSettings
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = documented_sections(read_specs())
+SETTINGS = [(name, field) for name, section in SECTIONS.items() for field in dataclasses.fields(section) if field.init]
+
+
+@pytest.mark.parametrize(("section", "field"), SETTINGS, ids=[f"{name}.{field.name}" for name, field in SETTINGS])
+def test_every_setting_says_what_it_does(section, field):
+    assert len(field.metadata.get("help", "").split()) >= 3
+
+
+def test_every_setting_of_the_kernel_can_be_set():
+    ours = {field.name for field in dataclasses.fields(KernelSection)}
+    assert {field.name for field in dataclasses.fields(KernelSettings)} == ours - {"retention_hours"} | {"retention_ms"}
+    assert KernelSection().for_kernel() == KernelSettings()
+
+
+@pytest.mark.parametrize("code", error_codes())
+def test_every_error_code_says_what_it_means(code):
+    assert re.fullmatch(r"[a-z][a-z_]+", code)
+    assert len(error_codes()[code].split()) >= 3
+
+
+def test_every_error_code_belongs_to_one_error():
+    from kernel import errors
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.KernelError)]
+    assert len({kind.code for kind in kinds}) == len(kinds)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_says_what_it_counts(name):
+    assert re.fullmatch(r"gatehouse_[a-z_]+", name)
+    assert not name.endswith("_total"), "the page adds it"
+    assert len(METRICS[name].help.split()) >= 3
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_every_command_and_option_says_what_it_does(name):
+    command = cli.commands[name]
+    assert command.help
+    assert all(getattr(parameter, "help", "argument") for parameter in command.params)
+
+
+def test_every_exit_code_has_a_meaning():
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    assert codes == set(exits.MEANING)
+
+
+@pytest.mark.parametrize(("name", "text"), pages(read_specs()).items())
+def test_the_generated_pages_are_up_to_date(name, text):
+    assert (ROOT / "docs" / name).read_text() == text, "run `make docs`"
+
+
+def test_the_pages_are_written_by_the_command(tmp_path):
+    subprocess.run([sys.executable, "-m", "gatehouse.reference", str(tmp_path)], check=True, cwd=ROOT, timeout=60)
+    assert {file.name for file in tmp_path.iterdir()} == set(pages(read_specs()))
+
+
+def test_every_link_between_pages_leads_somewhere():
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

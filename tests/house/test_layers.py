@@ -1,0 +1,52 @@
+"""A folder imports only from those below it, and pure files ask nothing of the world."""
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = ("gatehouse", "gateways", "kernel", "relay", "spark", "tracing", "transactions")
+WORLD = {"asyncio", "os", "random", "socket", "ssl", "threading", "time"}
+PURE_NAMES = {"codec.py", "mapping.py", "session.py"}
+PURE_OF_KERNEL = {"address", "batch", "burst", "filters", "frame", "message", "murmur2", "record", "routes"}
+SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+PURE = [file for file in SOURCES if file.name in PURE_NAMES and file.parent.parent.name == "gateways"]
+PURE += [ROOT / "kernel" / f"{name}.py" for name in sorted(PURE_OF_KERNEL)]
+
+
+def imported(file: Path) -> set[str]:
+    """Top-level names of what a file imports when it runs (not for type checkers only)."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_the_contracts_hold():
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("file", PURE, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_a_pure_file_asks_nothing_of_the_world(file):
+    assert imported(file).isdisjoint(WORLD)
+
+
+def test_every_library_that_is_used_is_declared():
+    declared = {line.partition("==")[0].lower().replace("-", "_") for line in PYPROJECT["project"]["dependencies"]}
+    assert all("==" in line for line in PYPROJECT["project"]["dependencies"])
+    names = {"kafka_python": "kafka", "prometheus_client": "prometheus_client", "sqlalchemy": "sqlalchemy"}
+    modules = {names.get(name, name) for name in declared}
+    allowed = modules | set(PACKAGES) | sys.stdlib_module_names | {"multidict", "yarl"}    # the last two are aiohttp's
+    for file in SOURCES:
+        assert imported(file) <= allowed, file.relative_to(ROOT)

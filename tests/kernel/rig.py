@@ -1,0 +1,120 @@
+"""A kernel in a world of one thread, for tests: append, run, look."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel.batch import records_of
+from kernel.disk import RealDisk
+from kernel.kernel import Kernel
+from kernel.log import Damage, Log
+from kernel.memory_log import MemoryLog
+from kernel.message import Fetched, Message, Placement, Record, Stored
+from kernel.record import encode_headers
+from kernel.routes import Routes
+from kernel.segments import SegmentLog
+from kernel.settings import KernelSettings
+from kernel.store import IndexStore, MemoryStore
+from tests.simulation.world import World
+
+
+class Witness:
+    """An owner and a subscriber that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.stored: list[Stored] = []
+        self.delivered: list[tuple[str, bytes | None, int, int]] = []      # address, value, offset, options
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        self.stored += stored
+
+    def on_delivery(self, deliveries: list[tuple[Placement, list[Message], int, int]]) -> None:
+        for placement, messages, first_offset, options in deliveries:
+            self.delivered += [(placement.address, message[1], first_offset + i, options)
+                               for i, message in enumerate(messages)]
+
+
+class Rig:
+    """One kernel; `restart` is what a crash and a new start do to it."""
+
+    def __init__(self, folder: Path | None = None, settings: KernelSettings | None = None, routes: Routes | None = None,
+                 log: Log | None = None, store: IndexStore | None = None) -> None:
+        self.folder = folder
+        self.settings = settings or KernelSettings(segment_bytes=1 << 20)
+        self.routes = routes or Routes()
+        self.store: IndexStore = store or MemoryStore()
+        self.log: Log = log or self._new_log()
+        self.world = World()
+        self.fatal: list[str] = []
+        self.damage: list[Damage] = []
+        self.errors: list[Exception] = []
+        self.witness = Witness()
+        self.kernel = self._open()
+
+    def _new_log(self) -> Log:
+        return MemoryLog() if self.folder is None else SegmentLog(RealDisk(self.folder), self.settings.segment_bytes)
+
+    def _open(self) -> Kernel:
+        kernel = Kernel(loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
+                        checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=self.routes,
+                        settings=self.settings, fatal=self.fatal.append, on_damage=self.damage.append,
+                        on_error=self.errors.append)
+        kernel.open()
+        return kernel
+
+    def restart(self, *, lose_index: bool = False) -> None:
+        """As after kill -9: what waits in memory is gone."""
+        if self.folder is not None:
+            self.log.close()
+            self.log = self._new_log()
+        if lose_index:
+            self.store.clear()
+        self.world = World(self.world.loop.now_ms() + 1_000)
+        self.witness = Witness()
+        self.kernel = self._open()
+
+    def run(self) -> None:
+        self.world.run()
+        assert not self.errors and not self.fatal, (self.errors, self.fatal)
+
+    def publish(self, address: str, *values: bytes, headers: list[tuple[bytes, bytes | None]] | None = None,
+                idempotency_key: str | None = None, attributes: int = 2) -> list[tuple[int, int, int]]:
+        """Append, run until durable, return positions."""
+        placement = self.kernel.place(address)
+        encoded = encode_headers(headers or [])
+        self.kernel.append([(placement, value, encoded, attributes, 0) for value in values], self.witness, address,
+                           positions=True, idempotency_key=idempotency_key)
+        self.run()
+        answer = self.witness.stored[-1]
+        if answer.error is not None:
+            raise answer.error
+        return answer.positions
+
+    def fetch(self, queue_id: int, offset: int = 0, max_bytes: int = 1 << 30) -> Fetched:
+        found: list[Fetched] = []
+        self.kernel.fetch([(queue_id, offset, max_bytes)], max_bytes, found.extend)
+        self.run()
+        return found[0]
+
+    def read_queue(self, queue_id: int, offset: int | None = None) -> list[Record]:
+        """Every record of a queue from an offset (its start) on."""
+        at, high = self.kernel.bounds(queue_id)
+        at = at if offset is None else offset
+        records: list[Record] = []
+        while at < high:
+            fetched = self.fetch(queue_id, at)
+            assert fetched.error is None, fetched.error
+            if not fetched.pieces:
+                break
+            for piece in fetched.pieces:
+                records += [record for record in records_of(piece) if record[0] >= at]
+                at = piece.first_offset + piece.count
+        return records
+
+    def read(self, topic: str) -> list[Record]:
+        """Every record of a topic, queue by queue."""
+        found = self.kernel.topic(topic)
+        assert found is not None
+        return [record for queue_id in found.queue_ids() for record in self.read_queue(queue_id)]
+
+    def values(self, topic: str) -> list[bytes | None]:
+        return [record[3] for record in self.read(topic)]

@@ -1,0 +1,334 @@
+"""The kernel as doors use it, over both logs: what goes in comes out, in order, and is there after a crash."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel.errors import (
+    DuplicateSequence,
+    IdempotencyConflict,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    TopicExists,
+    UnknownTopic,
+)
+from kernel.message import Piece
+from kernel.record import encode_headers, encode_key, varint
+from kernel.batch import as_batch, check_batch, placed
+from kernel.settings import KernelSettings
+from kernel.topics import TopicSettings
+from tests.kernel.rig import Rig, Witness
+
+
+@pytest.fixture(params=["memory", "files"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
+    return Rig(tmp_path if request.param == "files" else None)
+
+
+def producer_batch(values: list[bytes], producer_id: int = -1, sequence: int = -1, key: bytes | None = None) -> bytes:
+    """A record batch as a Kafka producer sends it."""
+    import struct
+
+    from crc32c import crc32c
+
+    records = b""
+    for i, value in enumerate(values):
+        body = b"\0\0" + varint(i) + encode_key(key) + varint(len(value)) + value + b"\0"
+        records += varint(len(body)) + body
+    epoch = 0 if producer_id >= 0 else -1
+    tail = struct.pack(">hiqqqhii", 0, len(values) - 1, 1000, 1000, producer_id, epoch, sequence, len(values)) + records
+    return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
+
+
+def test_a_message_is_read_back_with_key_headers_and_time(rig: Rig) -> None:
+    (position,) = rig.publish("plant/line1/temp", b"21.5", headers=[(b"unit", b"C"), (b"unit", None)])
+    (record,) = rig.read("plant")
+    offset, timestamp_ms, key, value, headers, attributes, message_id = record
+    assert (offset, key, value) == (0, b"line1/temp", b"21.5")
+    assert headers == ((b"unit", b"C"), (b"unit", None)) and attributes == 2
+    assert timestamp_ms == rig.witness.stored[0].append_ms and message_id == position[2]
+
+
+def test_messages_of_a_key_keep_their_order_over_flushes_and_restarts(rig: Rig) -> None:
+    for i in range(5):
+        rig.publish("t/k", *[b"%d-%d" % (i, j) for j in range(50)])
+    expected = [b"%d-%d" % (i, j) for i in range(5) for j in range(50)]
+    before = rig.read("t")
+    assert [record[3] for record in before] == expected
+    rig.restart()
+    assert rig.read("t") == before
+    rig.restart(lose_index=True)
+    assert rig.read("t") == before
+    rig.publish("t/k", b"after")
+    assert rig.values("t") == [*expected, b"after"]
+    assert rig.read("t")[-1][6] > before[-1][6], "message ids only grow"
+
+
+def test_reads_go_on_from_checkpoints(rig: Rig) -> None:
+    for i in range(600):
+        rig.publish("t/k", b"%d" % i)
+        if i % 100 == 50:
+            rig.world.advance(5_000)
+    assert rig.values("t") == [b"%d" % i for i in range(600)]
+    queue_id = rig.witness.stored[0].positions[0][0]
+    assert [record[3] for record in rig.read_queue(queue_id, 299)][:2] == [b"299", b"300"]
+    rig.restart()
+    assert rig.kernel.recovered_frames < 200
+    assert rig.values("t") == [b"%d" % i for i in range(600)]
+
+
+def test_nothing_is_visible_or_answered_before_it_is_durable(rig: Rig) -> None:
+    placement = rig.kernel.place("t/k")
+    rig.kernel.append([(placement, b"v", b"\0", 0, 0)], rig.witness, "token")
+    while rig.world.loop.step():
+        pass
+    assert not rig.witness.stored and rig.kernel.bounds(placement.queue_id) == (0, 0)
+    rig.run()
+    assert [stored.token for stored in rig.witness.stored] == ["token"]
+    assert rig.kernel.bounds(placement.queue_id) == (0, 1)
+
+
+def test_answers_come_in_order_once_per_flush(rig: Rig) -> None:
+    calls: list[list[object]] = []
+
+    class Owner:
+        def on_stored(self, stored: list[object]) -> None:
+            calls.append([one.token for one in stored])  # type: ignore[attr-defined]
+
+    placement, owner = rig.kernel.place("t/k"), Owner()
+    for i in range(5):
+        rig.kernel.append([(placement, b"v", b"\0", 0, 0)], owner, i)  # type: ignore[arg-type]
+    rig.run()
+    assert calls == [[0, 1, 2, 3, 4]]
+
+
+def test_a_producers_batch_is_stored_as_sent(rig: Rig) -> None:
+    topic = rig.kernel.create_topic("k", queues=2)
+    batch = producer_batch([b"a", b"b", b"c"], key=b"key")
+    for token in range(2):
+        rig.kernel.append_batch(topic.queue_id(1), batch, rig.witness, token)
+    rig.run()
+    assert [stored.positions[0][1] for stored in rig.witness.stored] == [0, 3]
+    fetched = rig.fetch(topic.queue_id(1), 4)
+    (piece,) = fetched.pieces
+    assert piece.first_offset == 3 and piece.whole and fetched.high_watermark == 6
+    assert piece.data == placed(batch, 3, rig.kernel.epoch)
+    assert [record[:4] for record in rig.read("k")] == [
+        (i, 1000, b"key", value) for i, value in enumerate([b"a", b"b", b"c"] * 2)]
+
+
+def test_batches_and_messages_of_one_queue_keep_the_order_of_arrival(rig: Rig) -> None:
+    topic = rig.kernel.create_topic("t", queues=1)
+    placement = rig.kernel.place("t/k")
+    rig.kernel.append([(placement, b"1", b"\0", 1, 0)], None)
+    rig.kernel.append_batch(topic.queue_id(0), producer_batch([b"2", b"3"]), None)
+    rig.kernel.append([(placement, b"4", b"\0", 1, 0)], None)
+    rig.run()
+    assert [(record[0], record[3]) for record in rig.read("t")] == [(0, b"1"), (1, b"2"), (2, b"3"), (3, b"4")]
+
+
+def test_a_run_of_messages_reads_as_a_kafka_batch(rig: Rig) -> None:
+    rig.publish("t/k", *[b"%d" % i for i in range(10)])
+    queue_id = rig.witness.stored[0].positions[0][0]
+    (piece,) = rig.fetch(queue_id).pieces
+    header = check_batch(as_batch(piece, 7))
+    assert (header.base_offset, header.record_count, header.leader_epoch) == (0, 10, 7)
+
+
+def test_a_repeated_batch_is_stored_once_and_gets_the_same_answer(rig: Rig) -> None:
+    topic = rig.kernel.create_topic("t", queues=1)
+    queue_id = topic.queue_id(0)
+    first = producer_batch([b"a", b"b"], producer_id=9, sequence=0)
+    rig.kernel.append_batch(queue_id, first, rig.witness, 1)
+    rig.kernel.append_batch(queue_id, first, rig.witness, 2)           # while the first is pending
+    rig.run()
+    rig.kernel.append_batch(queue_id, first, rig.witness, 3)
+    rig.run()
+    rig.restart()
+    rig.kernel.append_batch(queue_id, first, rig.witness, 4)           # the state is found in the log
+    rig.run()
+    rig.restart(lose_index=True)
+    rig.kernel.append_batch(queue_id, producer_batch([b"c"], producer_id=9, sequence=2), rig.witness, 5)
+    rig.run()
+    assert rig.witness.stored[0].positions[0][1] == 2
+    assert rig.values("t") == [b"a", b"b", b"c"]
+
+
+def test_a_gap_and_a_forgotten_repeat_in_a_producers_sequence_are_refused(rig: Rig) -> None:
+    queue_id = rig.kernel.create_topic("t", queues=1).queue_id(0)
+    for sequence in range(7):
+        rig.kernel.append_batch(queue_id, producer_batch([b"%d" % sequence], 9, sequence), rig.witness)
+    with pytest.raises(OutOfOrderSequence):
+        rig.kernel.append_batch(queue_id, producer_batch([b"x"], 9, 8), rig.witness)
+    rig.run()
+    with pytest.raises(DuplicateSequence):
+        rig.kernel.append_batch(queue_id, producer_batch([b"0"], 9, 0), rig.witness)
+    assert rig.values("t") == [b"%d" % i for i in range(7)]
+
+
+def test_an_idempotency_key_gets_its_first_answer(rig: Rig) -> None:
+    first = rig.publish("t/k", b"v", idempotency_key="key-1")
+    assert rig.publish("t/k", b"v", idempotency_key="key-1") == first
+    with pytest.raises(IdempotencyConflict):
+        rig.publish("t/k", b"other", idempotency_key="key-1")
+    rig.restart()
+    assert rig.publish("t/k", b"v", idempotency_key="key-1") == first
+    assert rig.values("t") == [b"v"]
+    rig.world.advance(rig.settings.idempotency_ms + 1)
+    rig.publish("t/k", b"other", idempotency_key="key-1")
+    assert rig.values("t") == [b"v", b"other"]
+
+
+def test_subscribers_hear_what_matches_once_it_is_durable(rig: Rig) -> None:
+    witness = Witness()
+    rig.kernel.subscribe("plant/+/temp", witness, 1)
+    rig.kernel.subscribe("plant/#", witness, 0)
+    rig.publish("plant/a/temp", b"1", b"2")
+    rig.publish("plant/a/other", b"3")
+    rig.publish("elsewhere", b"4")
+    assert witness.delivered == [("plant/a/temp", b"1", 0, 1), ("plant/a/temp", b"2", 1, 1),
+                                 ("plant/a/other", b"3", witness.delivered[2][2], 0)]
+    rig.kernel.unsubscribe("plant/#", witness)
+    rig.publish("plant/a/other", b"5")
+    assert len(witness.delivered) == 3
+
+
+@pytest.mark.parametrize("value_bytes", [10, 100_000])
+def test_subscribers_hear_the_records_of_producers_batches_in_order(rig: Rig, value_bytes: int) -> None:
+    topic = rig.kernel.create_topic("plant", queues=1)
+    witness = Witness()
+    rig.kernel.subscribe("plant/a/temp", witness, 1)
+    placement = rig.kernel.place("plant/a/temp")
+    rig.kernel.append([(placement, b"first", b"\0", 1, 0)], None)
+    rig.kernel.append_batch(topic.queue_id(0), producer_batch([b"x" * value_bytes], key=b"a/temp"), None)
+    rig.kernel.append_batch(topic.queue_id(0), producer_batch([b"y" * value_bytes], key=b"b/temp"), None)
+    rig.kernel.append([(placement, b"last", b"\0", 1, 0)], None)
+    rig.run()
+    assert [(value or b"")[:5] for _, value, _, _ in witness.delivered] == [b"first", b"xxxxx", b"last"]
+    assert [offset for _, _, offset, _ in witness.delivered] == [0, 1, 3]
+
+
+def test_offsets_outside_the_queue_are_refused_with_its_bounds(rig: Rig) -> None:
+    rig.publish("t/k", b"v")
+    queue_id = rig.witness.stored[0].positions[0][0]
+    fetched = rig.fetch(queue_id, 5)
+    assert isinstance(fetched.error, OffsetOutOfRange)
+    assert (fetched.log_start_offset, fetched.high_watermark) == (0, 1)
+    assert rig.fetch(queue_id, 1).pieces == []
+
+
+def test_a_watch_wakes_once_when_its_queue_gets_records(rig: Rig) -> None:
+    here, there = rig.kernel.place("t/k"), rig.kernel.place("other/k")
+    woken: list[str] = []
+    rig.kernel.watch({here.queue_id}, lambda: woken.append("here"))
+    rig.kernel.watch({there.queue_id}, lambda: woken.append("there")).cancel()
+    rig.publish("other/k", b"v")
+    assert woken == []
+    rig.publish("t/k", b"v")
+    rig.publish("t/k", b"v")
+    assert woken == ["here"]
+
+
+def test_offsets_are_found_by_time(rig: Rig) -> None:
+    times = []
+    for i in range(10):
+        rig.publish("t/k", b"%d" % i)
+        times.append(rig.witness.stored[-1].append_ms)
+        rig.world.advance(10_000)
+    queue_id = rig.witness.stored[0].positions[0][0]
+    found: list[tuple[int | None, int]] = []
+    for time in (0, times[3], times[3] + 1, times[9] + 1):
+        rig.kernel.offset_for_time(queue_id, time, lambda offset, at: found.append((offset, at)))
+        rig.run()
+    assert found == [(0, times[0]), (3, times[3]), (4, times[4]), (None, -1)]
+
+
+def test_topics_are_defined_changed_deleted_and_found_again(rig: Rig) -> None:
+    topic = rig.kernel.create_topic("t", queues=2, settings=TopicSettings(max_message_bytes=1000))
+    with pytest.raises(TopicExists):
+        rig.kernel.create_topic("t")
+    placement = rig.kernel.place("t/k")
+    with pytest.raises(MessageTooLarge):
+        rig.kernel.append([(placement, b"v" * 2000, b"\0", 0, 0)], None)
+    rig.kernel.change_topic("t", queues=5, settings=TopicSettings(max_message_bytes=3000))
+    rig.kernel.append([(placement, b"v" * 2000, b"\0", 0, 0)], None)
+    rig.run()
+    rig.restart()
+    found = rig.kernel.topic("t")
+    assert found is not None and found.uuid == topic.uuid and found.queues == 5
+    assert list(found.queue_ids())[:2] == list(topic.queue_ids())
+    rig.kernel.delete_topic("t")
+    rig.run()
+    with pytest.raises(UnknownTopic):
+        rig.kernel.change_topic("t", queues=6)
+    rig.restart()
+    assert rig.kernel.topic("t") is None
+    again = rig.kernel.create_topic("t", queues=1)
+    assert not set(again.queue_ids()) & set(found.queue_ids()), "queue ids are never used again"
+
+
+def test_a_deleted_topics_placement_finds_the_new_one(rig: Rig) -> None:
+    placement = rig.kernel.place("t/k")
+    rig.kernel.append([(placement, b"old", b"\0", 0, 0)], None)
+    rig.run()
+    rig.kernel.delete_topic("t")
+    rig.run()
+    rig.kernel.append([(placement, b"new", b"\0", 0, 0)], None)
+    rig.run()
+    assert rig.values("t") == [b"new"]
+
+
+def test_more_topics_than_use_may_make_go_to_unrouted() -> None:
+    rig = Rig(settings=KernelSettings(max_auto_topics=2))
+    for address in ("a/1", "b/1", "c/1", "white space/1"):
+        rig.publish(address, address.encode())
+    assert sorted(topic.name for topic in rig.kernel.topics()) == ["a", "b", "unrouted"]
+    assert sorted(record[2] or b"" for record in rig.read("unrouted")) == [b"c/1", b"white space/1"]
+
+
+def test_without_auto_creation_an_unknown_topic_is_refused() -> None:
+    rig = Rig(settings=KernelSettings(auto_create_topics=False))
+    with pytest.raises(UnknownTopic):
+        rig.kernel.place("a/1")
+
+
+def test_committed_offsets_of_groups_survive(rig: Rig) -> None:
+    queue_id = rig.kernel.place("t/k").queue_id
+    rig.kernel.commit_offsets("g", {queue_id: (5, b"meta")}, rig.witness)
+    rig.run()
+    rig.kernel.commit_offsets("g", {queue_id: (7, b"")}, rig.witness)
+    rig.run()
+    assert rig.kernel.committed("g") == {queue_id: (7, b"")}
+    rig.restart()
+    assert rig.kernel.committed("g") == {queue_id: (7, b"")} and rig.kernel.committed("none") == {}
+
+
+def test_producer_ids_are_never_given_twice(rig: Rig) -> None:
+    given = []
+    for _ in range(3):
+        rig.kernel.new_producer_id(rig.witness)
+        rig.run()
+        given.append(rig.witness.stored[-1].positions[0][0])
+        rig.restart()
+    assert len(set(given)) == 3
+
+
+def test_closing_leaves_nothing_to_replay(rig: Rig) -> None:
+    rig.publish("t/k", b"v")
+    closed: list[bool] = []
+    rig.kernel.close(lambda: closed.append(True))
+    rig.run()
+    assert closed == [True]
+    rig.restart()
+    assert rig.kernel.recovered_frames == 0 and rig.values("t") == [b"v"]
+
+
+def test_headers_are_kept_as_pairs() -> None:
+    headers = ((b"a", b"1"), (b"a", None), (b"", b""))
+    record = b"\0\0\0" + encode_key(b"k") + varint(1) + b"v" + encode_headers(headers)
+    from kernel.batch import records_of
+
+    (read,) = records_of(Piece(3, 1, False, varint(len(record)) + record, 10, 10, 99))
+    assert read == (3, 10, b"k", b"v", headers, 0, 99)
