@@ -48,8 +48,8 @@ def serve(config_file: Path, data: Path | None) -> int:
 
     One line per door when it listens, then `gatehouse ready`, on standard output. SIGHUP reads the configuration again.
     """
-    from gatehouse.serve import serve as run_hub
-    return run_hub(config_file, data)
+    from gatehouse.serve import serve as serve_until_stopped
+    return serve_until_stopped(config_file, data)
 
 
 @cli.command()
