@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from kernel.address import MAX_ADDRESS_BYTES, MAX_LEVELS
-from kernel.errors import InvalidFilter as InvalidFilter      # doors find it here, beside `parse_filter`
+from kernel.errors import InvalidFilter as InvalidFilter  # doors find it here, beside `parse_filter`
 
 ONE: Final = "+"
 MANY: Final = "#"

@@ -43,7 +43,8 @@ def test_for_programs(config: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("where", "words"), [
-    ("mqtt:a/#", "'#'"), ("smtp:a", "no door 'smtp'"), ("kafka:no topic", "no topic name"), ("plant/line1", "DOOR:ADDRESS"),
+    ("mqtt:a/#", "'#'"), ("smtp:a", "no door 'smtp'"), ("kafka:no topic", "no topic name"),
+    ("plant/line1", "DOOR:ADDRESS"),
 ])
 def test_what_cannot_be_explained_is_one_line(
         config: str, capsys: pytest.CaptureFixture[str], where: str, words: str) -> None:
