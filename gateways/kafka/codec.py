@@ -1,4 +1,4 @@
-"""Kafka's wire format where it is hot: frames, request headers, Produce and Fetch. Pure, and compiled where mypyc is at hand.
+"""Kafka's wire format where it is hot: frames, request headers, Produce and Fetch. Pure; compiled if mypyc is there.
 
     frame           := size i32 | header | body
     request header  := api key i16 | api version i16 | correlation id i32 | client id string | tags (flexible versions)
@@ -9,10 +9,10 @@
     array           count i32, -1 null             count + 1 as unsigned varint, 0 null
     end of struct                                  tags: count, then (tag, size, bytes) each
 
-Rules: every length and count is held against the bytes that are there before it is believed, so each loop is bounded by
-its frame; what does not fit raises `Malformed`. A produced batch is copied out of its frame once and otherwise never; an
-answer is a list of buffers in which batches stand as they came from the log. Fetched partitions lie one after the other
-at a fixed stride, so ten thousand of them are one `iter_unpack`.
+Rules: every length and count is held against the bytes that are there before it is believed, so each loop is bounded
+by its frame; what does not fit raises `Malformed`. A produced batch is copied out of its frame once and otherwise
+never; an answer is a list of buffers in which batches stand as they came from the log. Fetched partitions lie one after
+the other at a fixed stride, so ten thousand of them are one `iter_unpack`.
 
 Source: https://kafka.apache.org/protocol and the message schemas it is generated from. Every body here is held against
 those schemas, byte for byte, by tests/gateways/kafka/test_codec.py.
@@ -448,7 +448,8 @@ def _skip_forgotten(data: bytes, at: int, end: int, version: int) -> int:
     return at
 
 
-def encode_row(version: int, index: int, error: int, high_watermark: int, log_start: int, read_committed: bool) -> bytes:
+def encode_row(version: int, index: int, error: int, high_watermark: int, log_start: int,
+               read_committed: bool) -> bytes:
     """One partition of a fetch's answer without records, whole."""
     if version >= FETCH_FLEXIBLE:
         return _EMPTY_ROW_V12.pack(index, error, high_watermark, high_watermark, log_start, 1 if read_committed else 0,
@@ -548,7 +549,8 @@ class FetchRows:
             else:
                 rows.append(_row(version, index, error, high, start, aborted, 0))
 
-    def fill(self, place: tuple[int, int], error: int, high_watermark: int, log_start: int, batches: list[bytes]) -> None:
+    def fill(self, place: tuple[int, int], error: int, high_watermark: int, log_start: int,
+             batches: list[bytes]) -> None:
         """What the kernel gave for one of `wants`; called in their order."""
         at, index = place
         if error != NONE or not batches:
@@ -588,7 +590,7 @@ def encode_fetch_error(version: int, correlation_id: int, error: int) -> bytes:
 
 
 def _fetch_head(version: int, throttle_ms: int, error: int, topics: int) -> bytes:
-    """What stands before the topics. Session id 0: this door keeps no fetch sessions, every fetch lists all it wants."""
+    """What stands before the topics. Session id 0: this door keeps no fetch sessions, each fetch lists all it wants."""
     count = encode_count(topics, version >= FETCH_FLEXIBLE)
     if version >= FETCH_SESSIONS:
         return _THROTTLE_ERROR_SESSION.pack(throttle_ms, error, 0) + count

@@ -1,7 +1,7 @@
 """Between Kafka's words and the kernel's: error numbers, what a produced batch may be, topic settings. Pure.
 
-A record needs no conversion: what the kernel stores is Kafka's record batch, and `kernel.batch.as_batch` gives what other
-doors published as one. Key, headers and timestamp are the record's own, and the envelope travels as record headers.
+A record needs no conversion: what the kernel stores is Kafka's record batch, and `kernel.batch.as_batch` gives what
+other doors published as one. Key, headers and timestamp are the record's own; the envelope travels as record headers.
 """
 from __future__ import annotations
 
@@ -60,6 +60,8 @@ def check_produced(batch: bytes, version: int) -> int:
 
     Whether it is sound (CRC, counts, sequence) is for the kernel to say.
     """
+    if not batch:
+        raise Refused(error_codes.INVALID_RECORD, "a partition without a record batch")
     if len(batch) > 16 and batch[16] < 2:
         raise Refused(error_codes.UNSUPPORTED_FOR_MESSAGE_FORMAT,
                       f"message format {batch[16]} is not stored here: use a client of Kafka 0.11 or later")
@@ -76,7 +78,7 @@ def check_produced(batch: bytes, version: int) -> int:
         raise Refused(error_codes.INVALID_TXN_STATE, "transactions are not offered here")
     codec = attributes & CODEC_MASK
     if codec > ZSTD or codec == ZSTD and version < PRODUCE_ZSTD:
-        raise Refused(error_codes.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} in Produce version {version}")
+        raise Refused(error_codes.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} in Produce {version}")
     count: int = _RECORD_COUNT.unpack_from(batch)[0]
     return count
 

@@ -5,7 +5,7 @@
 The rules it keeps:
 
 - At most `max_in_flight` requests wait for answers and at most one of them, the oldest, holds records; while the peer
-  does not take its answers, nothing more is dispatched. What was sent beyond that waits undecoded, and the peer is paused.
+  does not take its answers, nothing more is dispatched. What was sent beyond that waits undecoded, the peer is paused.
 - A request that is no Kafka (unknown API or version, lengths that lie, too large) ends the connection, as in Kafka;
   ApiVersions of an unknown version is answered, so that the client can fall back.
 - Kafka's throttling: an answer says for how long, and the connection is not read for that time.

@@ -105,7 +105,7 @@ def queues_of(asked: Any, max_partitions: int) -> int | None:
             raise Refused(INVALID_REQUEST, "with an assignment, partitions and replication factor must be -1")
         if (sorted(one.partition_index for one in asked.assignments) != list(range(len(asked.assignments)))
                 or any(one.broker_ids != [NODE_ID] for one in asked.assignments)):
-            raise Refused(INVALID_REPLICA_ASSIGNMENT, f"partitions are numbered from 0 and live on node {NODE_ID} alone")
+            raise Refused(INVALID_REPLICA_ASSIGNMENT, f"partitions count from 0 and live on node {NODE_ID} alone")
         count = len(asked.assignments)
     elif asked.replication_factor not in (DEFAULT, REPLICAS):
         raise Refused(INVALID_REPLICATION_FACTOR, f"there is one node: the replication factor is {REPLICAS}")

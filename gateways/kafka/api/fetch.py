@@ -1,10 +1,12 @@
 """Fetch 4 to 16: the records of many partitions, at once or when there are enough of them.
 
-It runs when every earlier request of its connection has been answered. Each look goes over all partitions once (the hot
-loop is `codec.FetchRows.scan`) and asks the kernel for those alone that have something. Where that is less than the
-client's `min_bytes`, it waits for the kernel's word that one of the queues has grown, and looks again, until `max_wait_ms`.
+It runs when every earlier request of its connection has been answered. Each look goes over all partitions once (the
+hot loop is `codec.FetchRows.scan`) and asks the kernel for those alone that have something. Where that is less than
+the client's `min_bytes`, it waits for the kernel's word that one of the queues has grown, and looks again, until
+`max_wait_ms`.
 
-No fetch session is kept: every answer says session 0, which tells a client to list all its partitions each time (KIP-227).
+No fetch session is kept: every answer says session 0, which tells a client to list all its partitions each time
+(KIP-227).
 """
 from __future__ import annotations
 
@@ -151,7 +153,8 @@ def _queue_ids(topic: Topic) -> Sequence[int]:
 
 
 def handle(request: Request) -> None:
-    wanted = decode_fetch(request.data, request.at, request.end, request.version, request.session.config.fetch_max_partitions)
+    most = request.session.config.fetch_max_partitions
+    wanted = decode_fetch(request.data, request.at, request.end, request.version, most)
     request.data = b""
     if wanted.session_epoch not in FULL_FETCH_EPOCHS:
         refusal = encode_fetch_error(request.version, request.correlation_id, FETCH_SESSION_ID_NOT_FOUND)

@@ -1,6 +1,6 @@
 """InitProducerId 0 to 5: a producer id for idempotent producing.
 
-As in Kafka, a producer without a transactional id always gets a new id with epoch 0, also where it names the one it has.
+As in Kafka, a producer without a transactional id always gets a new id with epoch 0, even if it names the one it has.
 With a transactional id it is refused with UNSUPPORTED_VERSION, which clients report and do not repeat; stock clients
 do not come that far, since the coordinator they would ask first (FindCoordinator) is not offered either.
 """

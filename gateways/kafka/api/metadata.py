@@ -6,7 +6,7 @@ Which topics exist shows only to who may publish to them or consume them. Creati
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NODE_ID: Final = 1
 ALL_WHEN_EMPTY: Final = 0        # the version in which an empty list means all topics
+NULL_NAMES: Final = 12           # the first version that answers without a name for an id that it does not know
 NO_UUID: Final = uuid.UUID(int=0)
 NODES: Final = [NODE_ID]
 NO_NODES: Final[list[int]] = []
@@ -37,22 +38,25 @@ def handle(request: Request) -> None:
         topics = [describe(session, topic) for topic in session.kernel.topics(session.principal.tenant)
                   if may_see(session, topic.name)]
     else:
-        topics = [find(session, topic, asked.allow_auto_topic_creation) for topic in asked.topics]
+        nameless = None if request.version >= NULL_NAMES else ""
+        topics = [find_by_id(session, topic.topic_id, nameless) if topic.name is None
+                  else find(session, topic.name, asked.allow_auto_topic_creation) for topic in asked.topics]
     host, _, port = session.config.advertise.rpartition(":")
     request.answer(MetadataResponse, throttle_time_ms=0, error_code=NONE, cluster_id=session.services.hub_name,
                    controller_id=NODE_ID, topics=topics,
                    brokers=[Row(node_id=NODE_ID, host=host.strip("[]"), port=int(port), rack=None)])
 
 
-def find(session: KafkaSession, asked: Any, may_create: bool) -> Row:
-    """One topic by name, or by id where there is no name."""
-    name: str | None = asked.name
-    if name is None:
-        topic = session.kernel.topic_by_uuid(asked.topic_id.bytes)
-        if topic is None or topic.tenant != session.principal.tenant:
-            return refused(None, asked.topic_id, UNKNOWN_TOPIC_ID)
-        return describe(session, topic) if may_see(session, topic.name) else refused(
-            None, asked.topic_id, TOPIC_AUTHORIZATION_FAILED)
+def find_by_id(session: KafkaSession, topic_id: uuid.UUID, nameless: str | None) -> Row:
+    topic = session.kernel.topic_by_uuid(topic_id.bytes)
+    if topic is None or topic.tenant != session.principal.tenant:
+        return refused(nameless, topic_id, UNKNOWN_TOPIC_ID)
+    if not may_see(session, topic.name):
+        return refused(nameless, topic_id, TOPIC_AUTHORIZATION_FAILED)
+    return describe(session, topic)
+
+
+def find(session: KafkaSession, name: str, may_create: bool) -> Row:
     if not is_topic_name(name):
         return refused(name, NO_UUID, INVALID_TOPIC)
     if not may_see(session, name):
@@ -83,14 +87,15 @@ def may_see(session: KafkaSession, name: str) -> bool:
 
 def describe(session: KafkaSession, topic: Topic) -> Row:
     epoch = session.kernel.epoch
-    partitions = [Row(error_code=NONE, partition_index=index, leader_id=NODE_ID, leader_epoch=epoch, replica_nodes=NODES,
-                      isr_nodes=NODES, offline_replicas=NO_NODES) for index in range(topic.queues)]
+    partitions = [Row(error_code=NONE, partition_index=index, leader_id=NODE_ID, leader_epoch=epoch,
+                      replica_nodes=NODES, isr_nodes=NODES, offline_replicas=NO_NODES)
+                  for index in range(topic.queues)]
     return Row(error_code=NONE, name=topic.name, topic_id=uuid.UUID(bytes=topic.uuid), is_internal=False,
                partitions=partitions, authorized_operations=None)
 
 
 def refused(name: str | None, topic_id: uuid.UUID, error: int) -> Row:
-    return Row(error_code=error, name=name or "", topic_id=topic_id, is_internal=False, partitions=[],
+    return Row(error_code=error, name=name, topic_id=topic_id, is_internal=False, partitions=[],
                authorized_operations=None)
 
 

@@ -1,7 +1,7 @@
 """Produce 3 to 12: each partition's record batch is appended as it came, and the answer leaves when all are durable.
 
-acks=0 has no answer; as Kafka does, the door closes the connection of such a producer when one of its batches is refused,
-so that it notices. acks=1 and acks=all are the same here: stored means synced.
+acks=0 has no answer; as Kafka does, the door closes the connection of such a producer when one of its batches is
+refused, so that it notices. acks=1 and acks=all are the same here: stored means synced.
 """
 from __future__ import annotations
 
@@ -119,11 +119,13 @@ class Produce:
             self.request.done([])
             return
         topics = [(name, [row.row() for row in rows]) for name, rows in self.topics]
-        self.request.done([encode_produced(self.request.version, self.request.correlation_id, topics, self.throttle_ms)])
+        request = self.request
+        request.done([encode_produced(request.version, request.correlation_id, topics, self.throttle_ms)])
 
 
 def handle(request: Request) -> None:
-    _transactional_id, acks, _timeout_ms, topics = decode_produce(request.data, request.at, request.end, request.version)
+    _transactional_id, acks, _timeout_ms, topics = decode_produce(request.data, request.at, request.end,
+                                                                  request.version)
     request.data = b""
     produce = Produce(request, acks)
     for name, partitions in topics:
