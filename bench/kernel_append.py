@@ -28,7 +28,7 @@ from kernel.segments import SegmentLog
 from kernel.settings import KernelSettings
 from kernel.store import RocksStore
 
-IN_FLIGHT = 64       # bursts appended and not yet answered: group commit makes frames of them
+IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them
 
 
 class Load:

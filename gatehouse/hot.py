@@ -15,4 +15,5 @@ HOT_MODULES: Final = (
     "kernel.record",
     "kernel.tail",
     "gateways.mqtt.codec",
+    "gateways.mqtt.window",
 )

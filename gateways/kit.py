@@ -124,7 +124,10 @@ class FakeQueue:
 
 
 class FakeKernel:
-    """The kernel facade as far as doors use it. `flush()` is the group commit; `disk_error` makes the next one fail."""
+    """The kernel facade as far as doors use it. `flush()` is the group commit; `disk_error` makes the next one fail.
+
+    `read_error` makes every fetch fail.
+    """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.epoch = 1
@@ -132,6 +135,7 @@ class FakeKernel:
         self.settings = KernelSettings()
         self.stopping = False
         self.disk_error: KernelError | None = None
+        self.read_error: KernelError | None = None
         self.fetches = 0
         self.queues: dict[int, FakeQueue] = {}
         self.refused_addresses: dict[str, KernelError] = {}
@@ -240,7 +244,9 @@ class FakeKernel:
         answers: list[Fetched] = []
         for queue_id, offset, queue_bytes in wants:
             queue = self.queues.get(queue_id)
-            if queue is None:
+            if self.read_error is not None:
+                answers.append(Fetched(queue_id, self.read_error, 0, 0, []))
+            elif queue is None:
                 answers.append(Fetched(queue_id, UnknownQueue(str(queue_id)), 0, 0, []))
             elif not queue.log_start <= offset <= len(queue.records):
                 error = OffsetOutOfRange(str(offset))

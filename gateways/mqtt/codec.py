@@ -31,6 +31,18 @@ NEED_MORE: Final = 0                   # the buffer ends, perhaps within a packe
 OTHER_PACKET: Final = 1                # a packet that is no PUBLISH
 UNKNOWN_TOPIC: Final = 2               # a whole PUBLISH whose topic name is not among the places
 
+def fixed_header(first: int, remaining: int) -> bytes:
+    """First byte and remaining length (2.2)."""
+    header = bytearray((first,))
+    while remaining > 127:
+        header.append(remaining & 127 | 128)
+        remaining >>= 7
+    header.append(remaining)
+    return bytes(header)
+
+HEADERS_KNOWN: Final = 2048            # remaining lengths whose fixed headers stand ready; most messages are smaller
+QOS0_HEADERS: Final[list[bytes]] = [fixed_header(0x30, remaining) for remaining in range(HEADERS_KNOWN)]
+QOS1_HEADERS: Final[list[bytes]] = [fixed_header(0x32, remaining) for remaining in range(HEADERS_KNOWN)]
 
 def packet_size(data: bytes, pos: int, packet_bytes_max: int) -> int:
     """Size of the packet that begins at `pos`, fixed header included; 0 while its length is not all there.
@@ -54,7 +66,6 @@ def packet_size(data: bytes, pos: int, packet_bytes_max: int) -> int:
         if shift > 21:
             raise MalformedPacket("a remaining length of more than four bytes (2.2.3)")
     return 0
-
 
 def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[bytes, Placement],
                      messages: list[Message], packet_ids: list[bytes]) -> tuple[int, int, int]:
@@ -110,12 +121,10 @@ def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[
         messages.append((placement, data[at:pos], NO_HEADERS, attributes, 0))
     return pos, NEED_MORE, 0
 
-
 def _refused_qos(first: int) -> ProtocolError:
     if first & 6 == 6:
         return MalformedPacket("[MQTT-3.3.1-4] QoS 3")
     return Unsupported("PUBLISH with QoS 2")
-
 
 def body_at(data: bytes, pos: int) -> int:
     """Where the body of the whole packet at `pos` begins: behind its remaining length."""
@@ -124,12 +133,10 @@ def body_at(data: bytes, pos: int) -> int:
         at += 1
     return at
 
-
 def publish_topic(data: bytes, pos: int) -> bytes:
     """The raw topic name of the whole, well-formed PUBLISH at `pos`."""
     at = body_at(data, pos)
     return data[at + 2:at + 2 + (data[at] << 8 | data[at + 1])]
-
 
 def packet_id_of(data: bytes, pos: int) -> bytes:
     """The packet id of that PUBLISH as two bytes; empty with QoS 0. Raises ProtocolError for 0."""
@@ -139,27 +146,14 @@ def packet_id_of(data: bytes, pos: int) -> bytes:
     at += 2 + (data[at] << 8 | data[at + 1])
     return _checked_id(data[at:at + 2])
 
-
 def _checked_id(packet_id: bytes) -> bytes:
     if packet_id == b"\0\0":
         raise ProtocolError("[MQTT-2.3.1-1] a PUBLISH with packet id 0")
     return packet_id
 
-
 def encode_pubacks(packet_ids: list[bytes]) -> bytes:
     """One PUBACK per id, in order; ids as two bytes each. At least one."""
     return PUBACK_HEAD + PUBACK_HEAD.join(packet_ids)
-
-
-def encode_head(first: int, remaining: int, topic: bytes) -> bytes:
-    """First byte, remaining length and the topic (size and name) of a PUBLISH."""
-    length = bytearray((first,))
-    while remaining > 127:
-        length.append(remaining & 127 | 128)
-        remaining >>= 7
-    length.append(remaining)
-    return bytes(length) + topic
-
 
 def run_of(messages: list[Message], start: int) -> int:
     """Where the run ends of messages that, like the one at `start`, were sent with or without acknowledgement."""
@@ -170,7 +164,6 @@ def run_of(messages: list[Message], start: int) -> int:
         at += 1
     return at
 
-
 def size_of(messages: list[Message], start: int, stop: int) -> int:
     """Bytes of the values of `messages[start:stop]`."""
     size = 0
@@ -179,7 +172,6 @@ def size_of(messages: list[Message], start: int, stop: int) -> int:
         if value is not None:
             size += len(value)
     return size
-
 
 def encode_qos0(topic: bytes, messages: list[Message], start: int, stop: int) -> bytes:
     """`messages[start:stop]` as PUBLISH packets of QoS 0. `topic`: its size in two bytes and its name."""
@@ -193,12 +185,12 @@ def encode_qos0(topic: bytes, messages: list[Message], start: int, stop: int) ->
             value = b""
         size = len(value)
         if size != head_for:
-            head = encode_head(0x30, fixed + size, topic)
+            remaining = fixed + size
+            head = (QOS0_HEADERS[remaining] if remaining < HEADERS_KNOWN else fixed_header(0x30, remaining)) + topic
             head_for = size
         parts.append(head)
         parts.append(value)
     return b"".join(parts)
-
 
 def encode_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int) -> bytes:
     """The same with QoS 1 and packet ids from `packet_id` on, 1 following 65535."""
@@ -212,7 +204,8 @@ def encode_qos1(topic: bytes, messages: list[Message], start: int, stop: int, pa
             value = b""
         size = len(value)
         if size != head_for:
-            head = encode_head(0x32, fixed + size, topic)
+            remaining = fixed + size
+            head = (QOS1_HEADERS[remaining] if remaining < HEADERS_KNOWN else fixed_header(0x32, remaining)) + topic
             head_for = size
         parts.append(head)
         parts.append(PACKET_ID_BYTES[packet_id])

@@ -38,14 +38,23 @@ Waiting = tuple[Placement, "list[Message]", int]
 
 
 class _Range:
-    """Consecutive offsets of one queue, all of one placement, that the client is owed."""
+    """Consecutive offsets of one queue, all of one placement, that the client is owed.
 
-    __slots__ = ("count", "first_offset", "placement")
+    The queue is noted, since a placement moves when its topic gets more queues.
+    """
+
+    __slots__ = ("count", "first_offset", "placement", "queue_id")
 
     def __init__(self, placement: Placement, first_offset: int, count: int) -> None:
         self.placement = placement
+        self.queue_id = placement.queue_id
         self.first_offset = first_offset
         self.count = count
+
+    def goes_on(self, placement: Placement, offset: int) -> bool:
+        """Whether a message of this placement at this offset is the next."""
+        return (self.placement is placement and self.queue_id == placement.queue_id
+                and self.first_offset + self.count == offset)
 
 
 class Outbox:
@@ -136,7 +145,7 @@ class Outbox:
                 self._waiting.append((placement, messages[start:stop], 0))
                 self._waiting_bytes += size
                 return
-        elif ranges[-1].placement is placement and ranges[-1].first_offset + ranges[-1].count == offset:
+        elif ranges[-1].goes_on(placement, offset):
             ranges[-1].count += stop - start
             return
         if len(ranges) >= self._config.max_waiting_ranges:
@@ -188,7 +197,7 @@ class Outbox:
     def _fetch(self) -> None:
         firsts: dict[int, int] = {}
         for owed in islice(self._ranges, FETCH_RANGES):
-            firsts.setdefault(owed.placement.queue_id, owed.first_offset)
+            firsts.setdefault(owed.queue_id, owed.first_offset)
         share = FETCH_BYTES // len(firsts)
         self._fetching = True
         self._kernel.fetch([(queue_id, offset, share) for queue_id, offset in firsts.items()], FETCH_BYTES,
@@ -211,7 +220,7 @@ class Outbox:
         first = True
         while ranges:
             owed = ranges[0]
-            source = found.get(owed.placement.queue_id)
+            source = found.get(owed.queue_id)
             if source is None:
                 return
             lost = source.lost_of(owed)
@@ -225,8 +234,10 @@ class Outbox:
                 self._waiting_bytes += size_of(messages, 0, len(messages))
                 owed.first_offset += len(messages)
                 owed.count -= len(messages)
+            elif owed.count and lost:        # the answer was for what is gone: ask again from where it begins now
+                return
             elif owed.count and first:       # promised, not lost, and not there: never wait for it for ever
-                raise StorageFailed(f"queue {owed.placement.queue_id} has nothing at offset {owed.first_offset}")
+                raise StorageFailed(f"queue {owed.queue_id} has nothing at offset {owed.first_offset}")
             first = False
             if owed.count:
                 return

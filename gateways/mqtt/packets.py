@@ -15,6 +15,7 @@ from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Final
 
+from gateways.mqtt.codec import fixed_header
 from gateways.mqtt.errors import MalformedPacket, ProtocolError, Unsupported
 
 # First bytes as a client must send them: type and reserved flags [MQTT-2.2.2-1].
@@ -193,13 +194,7 @@ def encode_connack(code: int) -> bytes:
 
 
 def encode_suback(packet_id: int, codes: list[int]) -> bytes:
-    remaining = 2 + len(codes)
-    length = bytearray()
-    while remaining > 127:
-        length.append(remaining & 127 | 128)
-        remaining >>= 7
-    length.append(remaining)
-    return b"\x90" + bytes(length) + packet_id.to_bytes(2, "big") + bytes(codes)
+    return fixed_header(0x90, 2 + len(codes)) + packet_id.to_bytes(2, "big") + bytes(codes)
 
 
 def encode_unsuback(packet_id: int) -> bytes:
