@@ -74,5 +74,5 @@ def test_explain_refuses_in_one_line(call, where, said):
 def test_explain_with_a_wrong_configuration(call):
     code, _, err = call("[kernal]", "explain", "mqtt:a")
     assert code == exits.USAGE
-    assert err == ("gatehouse: /gateways.toml: kernal: unknown section; did you mean 'kernel'? (`gatehouse check` shows "
-                   "all)\n")
+    assert err == ("gatehouse: /gateways.toml: kernal: unknown section; did you mean 'kernel'? "
+                   "(`gatehouse check` shows all)\n")
