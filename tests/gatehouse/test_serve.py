@@ -19,7 +19,8 @@ PUBLISH = bytes.fromhex("32080003612f6200017a")
 PUBACK = bytes.fromhex("40020001")
 
 FAILING_DISK = """
-import errno, os, sys
+import errno, os
+from pathlib import Path
 import kernel.disk
 
 sync = kernel.disk.RealAppendFile.sync
