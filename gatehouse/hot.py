@@ -14,6 +14,7 @@ HOT_MODULES: Final = (
     "kernel.murmur2",
     "kernel.record",
     "kernel.tail",
+    "gateways.kafka.codec",
     "gateways.mqtt.codec",
     "gateways.mqtt.window",
 )
