@@ -9,6 +9,7 @@ from typing import Final
 
 HOT_MODULES: Final = (
     "gateways.connection",
+    "gateways.kafka.codec",
     "gateways.mqtt.codec",
     "gateways.mqtt.inbox",
     "gateways.mqtt.outbox",
