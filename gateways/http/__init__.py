@@ -1,4 +1,5 @@
-"""The HTTP door: publish with one request, read pages with a cursor, manage topics. See README.md for what it does not do."""
+"""The HTTP door: publish with one request, read pages with a cursor, manage topics. See README.md for what it does
+not do."""
 from __future__ import annotations
 
 from typing import Final

@@ -10,8 +10,8 @@ class HttpConfig:
 
     max_body_bytes: int = field(default=8_388_608, metadata={
         "min": 1024, "max": 1_073_741_824,
-        "help": "Largest request body in bytes; a larger one is refused with 413 before it is read. A single message is "
-                "also held to its topic's limit."})
+        "help": "Largest request body in bytes; a larger one is refused with 413 before it is read. A message is also "
+                "held to its topic's limit."})
     max_buffered_bytes: int = field(default=268_435_456, metadata={
         "min": 1024,
         "help": "Bytes of all request bodies being received at one time; a request beyond it is answered 503."})
@@ -41,11 +41,11 @@ class HttpConfig:
         "help": "Largest `max` of a page of messages."})
     max_page_bytes: int = field(default=1_048_576, metadata={
         "min": 1024, "max": 67_108_864,
-        "help": "Bytes that one page of messages, or one answer of `batches`, reads from the log; a single message larger "
-                "than that is still given."})
+        "help": "Bytes that one page of messages, or one answer of `batches`, reads from the log; a larger message is "
+                "still given."})
     max_request_messages: int = field(default=10_000, metadata={
         "min": 1, "max": 1_000_000,
         "help": "Most messages in one JSON body."})
     cors_origins: tuple[str, ...] = field(default=(), metadata={
-        "help": "Origins whose web pages may use this door (`https://app.example`), or `*` for all. Requests from pages "
-                "of any other origin than the door's own are refused with 403."})
+        "help": "Origins whose web pages may use this door (`https://app.example`), or `*` for all. Pages of any other "
+                "origin than the door's own are refused with 403."})

@@ -1,8 +1,8 @@
 """Which web pages may use this door (the Fetch standard's CORS protocol), decided from `cors_origins`.
 
-Browsers name the page's origin on every request that could change something. A page of an origin that was not allowed is
-refused before anything happens: without this, any page that somebody opens could publish to a hub on his own machine, since
-a simple POST needs no permission beforehand.
+Browsers name the page's origin on every request that could change something. A page of an origin that was not allowed
+is refused before anything happens: without this, any page that somebody opens could publish to a hub on his own
+machine, since a simple POST needs no permission beforehand.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Cors:
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
 
     def check(self, origin: str, host: str) -> None:
-        """Refuses an origin that is neither the door's own nor allowed. A proxy may have taken TLS off: only hosts count."""
+        """Refuses an origin that is neither the door's own nor allowed. A proxy may take TLS off: only hosts count."""
         if self._allows(origin) or origin.partition("://")[2].lower() == host.lower():
             return
         raise Refusal("origin_not_allowed", f"pages of {origin[:200]!r} may not use this hub; see cors_origins")

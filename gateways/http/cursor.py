@@ -1,4 +1,5 @@
-"""The page cursor: where a reader is in every queue of a topic, in one opaque URL-safe word, so the server keeps no state.
+"""The page cursor: where a reader is in every queue of a topic, in one opaque URL-safe word, so the server keeps no
+state.
 
     base64url without padding of
     ┌─────────┬───────────────┬───────┬──────┬───────┬──────────────────────────────┬───────────┐
@@ -8,9 +9,9 @@
     └─────────┴───────────────┴───────┴──────┴───────┴──────────────────────────────┴───────────┘
     everything from `queue` to the CRC in unsigned LEB128
 
-The checksum tells a cursor from garbage and from one that was cut; it is no secret and proves nothing: what a reader may see is
-decided by his rights on every request. `turn` is the queue that is read first, so that full queues cannot starve others.
-Pure: `decode_cursor(encode_cursor(x)) == x`, anything else raises ValueError.
+The checksum tells a cursor from garbage and from one that was cut; it is no secret and proves nothing: what a reader
+may see is decided by his rights on every request. `turn` is the queue that is read first, so that full queues cannot
+starve others. Pure: `decode_cursor(encode_cursor(x)) == x`, anything else raises ValueError.
 """
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ MAX_CURSOR_CHARS: Final = 6000
 """Below the limit of a request line (8190), with room for the path."""
 
 MAX_QUEUES: Final = 512
-"""As many queues as a cursor within `MAX_CURSOR_CHARS` holds at offsets below 2^35; readers of wider topics name a queue."""
+"""As many as a cursor within `MAX_CURSOR_CHARS` holds with offsets below 2^35; readers of wider topics name one."""
 
 _UUID_BYTES: Final = 16
 _CRC_BYTES: Final = 4
 
 
 class Cursor(NamedTuple):
-    """Where a reader is. `queue` is the only queue that is read, None for all; `positions` are next offsets by queue."""
+    """Where a reader is. `queue` is the only one that is read, None for all; `positions` are next offsets by queue."""
 
     topic_uuid: bytes
     queue: int | None

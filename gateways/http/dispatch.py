@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateways.http.answers import SERVER, Created
 from gateways.http.cors import Cors
-from gateways.http.door import Call, Door, Handler
+from gateways.http.door import NAME, Call, Door, Handler
 from gateways.http.errors import answer_to
 from gateways.http.problems import Refusal
 from gateways.http.routing import RouteTable
@@ -36,6 +36,7 @@ class Dispatcher:
             raise                # the client has gone: there is nobody to answer
         except Exception as error:
             response = answer_to(error, request, self._door.services.hub_name)
+            self._door.admission.trace.on_event(NAME, getattr(error, "code", "failed"))
         if type(response) is not Created:
             response.headers["Server"] = SERVER
         if origin is not None:

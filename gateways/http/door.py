@@ -76,7 +76,7 @@ class Door:
         self._relief: asyncio.Future[None] | None = None
         self._slow_until_ms: dict[Principal, int] = {}
 
-    # --- who asks ------------------------------------------------------------------------------------------------------
+    # --- who asks -------------------------------------------------------------------------------------------
 
     def principal(self, request: web.Request) -> Principal:
         """Who asks, by HTTP Basic credentials or none. Raises NotAuthenticated."""
@@ -92,7 +92,7 @@ class Door:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
-    # --- writing -------------------------------------------------------------------------------------------------------
+    # --- writing --------------------------------------------------------------------------------------------
 
     async def ready_to_append(self, principal: Principal) -> None:
         """Returns when a publish may be taken: waits while the kernel is congested. Refuses `over_quota`, `busy`.
@@ -105,7 +105,7 @@ class Door:
             await self._wait_for_relief()
 
     async def append(self, principal: Principal, messages: list[Message], idempotency_key: str | None) -> Stored:
-        """Append and wait until it is durable. Raises what the kernel refuses, and `outcome_unknown` at the deadline."""
+        """Append and wait until it is durable. Raises what the kernel refuses; `outcome_unknown` at the deadline."""
         receipts = self.receipts
         future = receipts.open()
         try:
@@ -180,7 +180,7 @@ class Door:
         if relief is not None and not relief.done():
             relief.set_result(None)
 
-    # --- waiting for messages ------------------------------------------------------------------------------------------
+    # --- waiting for messages -------------------------------------------------------------------------------
 
     async def wait_for_append(self, positions: dict[int, int], timeout_s: float) -> None:
         """Returns when one of the queues reaches beyond its position, at the time-out, or when the hub stops.

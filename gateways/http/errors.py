@@ -29,7 +29,8 @@ def answer_to(error: Exception, request: web.BaseRequest, hub_name: str) -> web.
             log.error("%s %s: unexpected refusal %s: %s", request.method, request.path, error.code, error)
         return problem_answer(error.code, str(error), {"Retry-After": "1"} if error.code == "stopping" else None)
     if isinstance(error, NotAuthenticated):
-        return problem_answer(error.code, str(error), {"WWW-Authenticate": f'Basic realm="{hub_name}", charset="UTF-8"'})
+        challenge = f'Basic realm="{hub_name}", charset="UTF-8"'
+        return problem_answer(error.code, str(error), {"WWW-Authenticate": challenge})
     if isinstance(error, Denied):
         return problem_answer(error.code, str(error))
     if isinstance(error, web.HTTPException):

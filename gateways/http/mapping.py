@@ -1,8 +1,8 @@
 """Requests to messages and records to JSON: what of HTTP is which property of a message. Pure.
 
-Every property of the common envelope travels as a record header; `PROPERTIES` says under which name it comes in by a request
-header, by a field of a JSON message, and goes out. Nothing is dropped in silence: a property that this hub does not carry
-out yet is refused (`not_built`), one that HTTP cannot carry is listed in the README.
+Every property of the common envelope travels as a record header; `PROPERTIES` says under which name it comes in by a
+request header, by a field of a JSON message, and goes out. Nothing is dropped in silence: a property that this hub
+does not carry out yet is refused (`not_built`), one that HTTP cannot carry is listed in the README.
 
 A message as JSON, here read from the queue 3 of `plant`:
 
@@ -12,7 +12,7 @@ A message as JSON, here read from the queue 3 of `plant`:
 
     id             text: a 64-bit number, more than JavaScript's numbers hold exactly
     key, value     null, or text; `key_base64`, `value_base64` in their place where the bytes are not UTF-8
-    headers        [name, value] in order with duplicates; a value is text, null, or {"base64": ...} where it is not UTF-8
+    headers        [name, value] in order with duplicates; a value is text, null, or {"base64": ...} if not UTF-8
     timestamp      milliseconds since 1970, as `expires_at` and `deliver_at`
 """
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_EXPIRES_IN_S: Final = 3_153_600_000.0
 
 
 class Property(NamedTuple):
-    """One envelope property: its record header, its field in JSON, its request header (lower case; b"" none), its kind."""
+    """One envelope property: record header, field in JSON, request header (lower case; b"" none), kind."""
 
     header: bytes
     field: str
@@ -100,7 +100,7 @@ class Publication:
         self.respond_async = False
 
 
-# --- in, by request headers (hot: once per published message) -----------------------------------------------------------
+# --- in, by request headers (hot: once per published message) -----------------------------------------------
 
 def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Publication:
     """The message properties among a request's headers. Refuses what is wrong, given twice, or not built."""
@@ -196,7 +196,7 @@ def is_priority(value: bytes) -> bool:
 
 
 def is_traceparent(value: bytes) -> bool:
-    """Whether this has the form `00-<32 hex>-<16 hex>-<2 hex>`, with ids that are not zero (W3C Trace Context, 3.2.2)."""
+    """Whether this reads `00-<32 hex>-<16 hex>-<2 hex>` with ids that are not zero (W3C Trace Context, 3.2.2)."""
     if len(value) < 55 or value[2:3] != b"-" or value[35:36] != b"-" or value[52:53] != b"-":
         return False
     version, trace_id, parent_id, flags = value[:2], value[3:35], value[36:52], value[53:55]
@@ -217,7 +217,7 @@ def not_built_property(name: str, what: str) -> Refusal:
     return Refusal("not_built", f"{name}: {what} is not built yet; nothing was stored", property=name)
 
 
-# --- in, by JSON --------------------------------------------------------------------------------------------------------
+# --- in, by JSON --------------------------------------------------------------------------------------------
 
 def read_message(item: object, now_ms: int) -> Publication:
     """One entry of `{"messages": [...]}`. Refuses what is wrong, unknown or not built."""
@@ -321,7 +321,7 @@ def _user_value(value: object) -> bytes | None:
     raise Refusal("invalid_body", "a header's value is a text, null or {\"base64\": text}")
 
 
-# --- out ----------------------------------------------------------------------------------------------------------------
+# --- out ----------------------------------------------------------------------------------------------------
 
 def record_to_json(record: Record, topic: str, queue: int, address: str, door: str) -> dict[str, Any]:
     """One stored record as JSON's types, in the order in which the fields are written."""

@@ -3,8 +3,8 @@
     {"type": "urn:gatehouse:problem:unknown_topic", "title": "Unknown topic", "status": 404,
      "detail": "there is no topic 'plnat'", "code": "unknown_topic", ...}
 
-`code` is for programs and never changes; `title` belongs to the code; `detail` is for people. Codes of the kernel and of
-admission keep their names, so the same refusal reads alike on every door. Pure: no socket, no clock.
+`code` is for programs and never changes; `title` belongs to the code; `detail` is for people. Codes of the kernel and
+of admission keep their names, so the same refusal reads alike on every door. Pure: no socket, no clock.
 """
 from __future__ import annotations
 
@@ -42,16 +42,17 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "topic_replaced": Problem(410, "Topic replaced", "The cursor belongs to a deleted topic that had the same name."),
     "body_too_large": Problem(413, "Body too large", "The body is larger than `max_body_bytes`."),
     "message_too_large": Problem(413, "Message too large", "The message is larger than the topic's limit."),
-    "unsupported_media_type": Problem(415, "Unsupported media type", "The call does not take this content type or coding."),
+    "unsupported_media_type": Problem(415, "Unsupported media type", "The call takes no such content type or coding."),
     "offset_out_of_range": Problem(416, "Offset out of range", "The queue holds no such offset; the bounds are given."),
     "expectation_failed": Problem(417, "Expectation failed", "Only `Expect: 100-continue` is known."),
-    "idempotency_conflict": Problem(422, "Idempotency conflict", "The `Idempotency-Key` was used with a different message."),
+    "idempotency_conflict": Problem(422, "Idempotency conflict",
+                                    "The `Idempotency-Key` came before, with another message."),
     # --- who asked
     "not_authenticated": Problem(401, "Not authenticated", "A user and password are needed, or these are wrong."),
     "not_authorized": Problem(403, "Not authorized", "The user has no right to do this."),
     "origin_not_allowed": Problem(403, "Origin not allowed", "A web page of an origin not in `cors_origins` asked."),
     # --- how fast
-    "body_too_slow": Problem(408, "Body too slow", "The body did not arrive within `body_timeout_s`; nothing was stored."),
+    "body_too_slow": Problem(408, "Body too slow", "The body did not arrive in `body_timeout_s`; nothing was stored."),
     "over_quota": Problem(429, "Over quota", "The user's quota is used up; `Retry-After` says for how long."),
     "headers_too_large": Problem(431, "Headers too large", "The request line or a header field is too long."),
     "busy": Problem(503, "Busy", "The hub has too much in flight; nothing was stored, try again."),

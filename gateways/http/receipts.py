@@ -61,7 +61,7 @@ class Receipts:
             del self._pending[future]
             if not future.done():
                 future.set_exception(Refusal("outcome_unknown", f"not durable after {self._deadline_s:g} s; it may still "
-                                                                "become so. Repeat it with the same Idempotency-Key"))
+                                             "become so. Repeat it with the same Idempotency-Key"))
         self._sweeping = bool(self._pending)
         if self._sweeping:
             self._loop.call_later(SWEEP_S, self._sweep)

@@ -4,8 +4,8 @@
     /v1/topics/{topic}/messages    one segment
     /healthz                       itself
 
-A literal segment wins over a capture. Captures are handed out raw: decoding is the call's business, because only it knows
-whether a `%2F` may stand there. Pure.
+A literal segment wins over a capture. Captures are handed out raw: decoding is the call's business, because only it
+knows whether a `%2F` may stand there. Pure.
 """
 from __future__ import annotations
 

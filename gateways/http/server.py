@@ -4,18 +4,20 @@
 - A client that takes nothing of its answer for `stall_timeout_s` is cut off; until then it is asked for nothing more.
 - A connection beyond `max_connections` is answered 503 and closed.
 
-Time for headers and between requests is the library's keep-alive timeout: it runs from the end of the last answer and does
-not start again with every byte, so a header that trickles in is bounded too.
+Time for headers and between requests is the library's keep-alive timeout: it runs from the end of the last answer and
+does not start again with every byte, so a header that trickles in is bounded too.
 """
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from collections import Counter
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
+from gateways.connection import peer_name
 from gateways.http.answers import SERVER, problem_answer
 from gateways.http.config import HttpConfig
 from gateways.http.problems import CONTENT_TYPE, encode_problem
@@ -31,49 +33,46 @@ LINGER_S: Final = 2.0
 
 
 class Connections:
-    """Counts what is open, for the bound and for the metrics."""
+    """What is open, for the bound, the metrics and people."""
 
     def __init__(self, config: HttpConfig) -> None:
         self.config = config
-        self.open = 0
-        self.opened_total = 0
-        self.refused_total = 0
-        self.stalled_total = 0
+        self.open: set[DoorProtocol] = set()
+        self.counts: Counter[str] = Counter()
+        """accepted, refused, faults, closed_stalled; the names that the shared listener of the other doors uses."""
 
 
 class DoorProtocol(web.RequestHandler):
     """One client's connection."""
 
-    __slots__ = ("_shared", "_counted", "_stall_timer", "_stalled_bytes")
+    __slots__ = ("peer", "_shared", "_stall_timer", "_stalled_bytes")
 
     def __init__(self, manager: web.Server, shared: Connections, **kwargs: Any) -> None:
         super().__init__(manager, **kwargs)
+        self.peer = "unknown"
         self._shared = shared
-        self._counted = False
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or say that there are too many."""
         shared = self._shared
-        if shared.open >= shared.config.max_connections:
-            shared.refused_total += 1
+        stream = cast(asyncio.Transport, transport)
+        if len(shared.open) >= shared.config.max_connections:
+            shared.counts["refused"] += 1
             self.close()
-            assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-            transport.write(_refusal("busy", "too many connections are open"))
-            transport.close()
+            stream.write(_refusal("busy", "too many connections are open"))
+            stream.close()
             return
-        self._counted = True
-        shared.open += 1
-        shared.opened_total += 1
+        shared.open.add(self)
+        shared.counts["accepted"] += 1
+        self.peer = peer_name(stream.get_extra_info("peername"))
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget it."""
         self._stop_stall_timer()
-        if self._counted:
-            self._counted = False
-            self._shared.open -= 1
+        self._shared.open.discard(self)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -92,6 +91,7 @@ class DoorProtocol(web.RequestHandler):
         code = "malformed_request"
         if status >= 500:
             code = "internal_error"
+            self._shared.counts["faults"] += 1
             log.error("a request failed outside its handler", exc_info=exc)
         elif isinstance(exc, LineTooLong):
             code = "headers_too_large"
@@ -123,7 +123,7 @@ class DoorProtocol(web.RequestHandler):
         if transport.get_write_buffer_size() < self._stalled_bytes:
             self._watch_stall()
             return
-        self._shared.stalled_total += 1
+        self._shared.counts["closed_stalled"] += 1
         transport.abort()
 
     def _stop_stall_timer(self) -> None:

@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from gateways.http.config import HttpConfig
 from gateways.http.dispatch import Dispatcher
-from gateways.http.door import Door
+from gateways.http.door import NAME, Door
 from gateways.http.routes import build_table
 from gateways.http.server import LINGER_S, MAX_HEADERS, MAX_LINE_BYTES, Connections, DoorServer
+from gateways.listener import BACKLOG, split_listen
 
 if TYPE_CHECKING:
     from gateways.contract import Services
@@ -32,7 +34,7 @@ class HttpService:
         loop = asyncio.get_running_loop()
         self._door = Door(self._services, self._config, loop)
         dispatcher = Dispatcher(self._door, build_table(), None)
-        self._runner = _DoorRunner(web.Application(), dispatcher, self.connections, self._config)
+        self._runner = _DoorRunner(web.Application(), dispatcher, self.connections)
         await self._runner.setup()
         try:
             return [await self._open(self._runner, address) for address in self._listen]
@@ -48,13 +50,25 @@ class HttpService:
             await self._runner.cleanup()
             self._runner = None
 
+    def __len__(self) -> int:
+        """Connections that are open."""
+        return len(self.connections.open)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What happened to connections since the start, for the metrics."""
+        return self.connections.counts
+
+    def describe(self) -> list[dict[str, Any]]:
+        """One description per open connection, for people."""
+        return [{"door": NAME, "peer": connection.peer} for connection in self.connections.open]
+
     @staticmethod
     async def _open(runner: web.BaseRunner, address: str) -> str:
-        host, _, port = address.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        site = web.TCPSite(runner, None if host in ("", "*") else host, int(port), backlog=1024)
+        host, port = split_listen(address)
+        site = web.TCPSite(runner, None if host in ("", "*") else host, port, backlog=BACKLOG)
         await site.start()
-        return f"{host or '*'}:{site.port}" if ":" not in host else f"[{host}]:{site.port}"
+        return f"{address.rpartition(':')[0]}:{site.port}"
 
 
 class _DoorRunner(web.AppRunner):
@@ -62,8 +76,8 @@ class _DoorRunner(web.AppRunner):
 
     __slots__ = ("_dispatcher", "_connections")
 
-    def __init__(self, app: web.Application, dispatcher: Dispatcher, connections: Connections, config: HttpConfig) -> None:
-        super().__init__(app, handle_signals=False, shutdown_timeout=config.stop_timeout_s)
+    def __init__(self, app: web.Application, dispatcher: Dispatcher, connections: Connections) -> None:
+        super().__init__(app, handle_signals=False, shutdown_timeout=connections.config.stop_timeout_s)
         self._dispatcher = dispatcher
         self._connections = connections
 

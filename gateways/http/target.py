@@ -1,8 +1,8 @@
 """The request target as the client wrote it: path levels and query, decoded once and strictly.
 
-The server library decodes `%2F` to `/` before it splits, which turns one level into two. Here the raw path is split first
-and every level is decoded for itself, so that a `/` inside a level stays inside the level, and `//` holds an empty one.
-Pure: text in, text out.
+The server library decodes `%2F` to `/` before it splits, which turns one level into two. Here the raw path is split
+first and every level is decoded for itself, so that a `/` inside a level stays inside the level, and `//` holds an
+empty one. Pure: text in, text out.
 """
 from __future__ import annotations
 

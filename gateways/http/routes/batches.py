@@ -1,7 +1,8 @@
 """`GET /v1/topics/{topic}/batches?queue=&offset=&max_bytes=`: stored batches as they are, for bulk readers.
 
-The body is Kafka record batches (format version 2) one after the other, still compressed as their producers sent them; how
-to read them is in `kernel.batch`. The first may begin before `offset`: a reader skips what it did not ask for.
+The body is Kafka record batches (format version 2) one after the other, still compressed as their producers sent
+them; how to read them is in `kernel.batch`. The first may begin before `offset`: a reader skips what it did not ask
+for.
 
     X-Log-Start-Offset   the queue's first offset
     X-High-Watermark     the offset after its last message

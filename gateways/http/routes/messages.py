@@ -88,8 +88,8 @@ def _check_request_headers(publication: Publication) -> None:
             raise Refusal("unsupported_media_type", "a JSON body is taken as it is, without a content coding",
                           headers={"Accept-Encoding": "identity"})
         if name not in REQUEST_HEADERS:
-            raise Refusal("invalid_header", f"{name.decode('utf-8', 'replace')!r} of a message stands in its JSON, not in "
-                                            "a request header")
+            shown = name.decode("utf-8", "replace")
+            raise Refusal("invalid_header", f"{shown!r} of a message stands in its JSON, not in a request header")
     if publication.key is not None or publication.timestamp_ms:
         raise Refusal("invalid_header", "key and timestamp of a message stand in its JSON, not in a request header")
 

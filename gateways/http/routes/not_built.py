@@ -1,4 +1,5 @@
-"""Calls that the interface names and this hub does not have yet: refused by name, so that nobody takes a 404 for a typo."""
+"""Calls that the interface names and this hub does not have yet: refused by name, so that nobody takes a 404 for a
+typo."""
 from __future__ import annotations
 
 from typing import Final

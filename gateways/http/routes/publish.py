@@ -1,7 +1,7 @@
 """`POST /v1/publish/{address}`: one message, whose value is the body. The hot call of this door.
 
-201 once it is durable; `Prefer: respond-async` answers 202 as soon as it is taken, and the message is then marked as one
-whose sender asked for no durability.
+201 once it is durable; `Prefer: respond-async` answers 202 as soon as it is taken, and the message is then marked as
+one whose sender asked for no durability.
 """
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ MAX_OFFSET: Final = (1 << 63) - 1
 
 BYTES_BEFORE: Final = 65_536
 BYTES_PER_MESSAGE: Final = 1_024
-"""What a page reads from the log: room for pieces that begin before the reader, and for messages of common size. A page of
-larger messages has fewer of them."""
+"""What a page reads from the log: room for pieces that begin before the reader, and for messages of common size. A page
+of larger messages has fewer of them."""
 
 
 async def get_messages(door: Door, call: Call) -> web.StreamResponse:
@@ -65,7 +65,7 @@ def _wait_of(query: dict[str, str], max_wait_s: float) -> float:
         raise Refusal("invalid_parameter", f"'wait': {error}", parameter="wait") from None
 
 
-# --- where to begin -----------------------------------------------------------------------------------------------------
+# --- where to begin -----------------------------------------------------------------------------------------
 
 async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
     queue = decode_number(query, "queue", 0, 0, MAX_OFFSET) if "queue" in query else None
@@ -76,10 +76,11 @@ async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
     if queue is not None and queue >= topic.queues:
         raise UnknownQueue(f"{topic.name} has the queues 0 to {topic.queues - 1}")
     if queue is None and topic.queues > MAX_QUEUES:
-        raise Refusal("invalid_parameter", f"{topic.name} has {topic.queues} queues; name one with 'queue'", parameter="queue")
+        raise Refusal("invalid_parameter", f"{topic.name} has {topic.queues} queues; name one with 'queue'",
+                      parameter="queue")
     queues = range(topic.queues) if queue is None else (queue,)
-    positions = {number: at for number, at in zip(queues, await _offsets(door, topic, queues, queue, query), strict=True)}
-    return Cursor(topic.uuid, queue, 0, positions)
+    offsets = await _offsets(door, topic, queues, queue, query)
+    return Cursor(topic.uuid, queue, 0, dict(zip(queues, offsets, strict=True)))
 
 
 def _continued(topic: Topic, text: str, queue: int | None) -> Cursor:
@@ -143,7 +144,7 @@ def _offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | 
     return future
 
 
-# --- one page -----------------------------------------------------------------------------------------------------------
+# --- one page -----------------------------------------------------------------------------------------------
 
 async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int) -> Page:
     budget = min(door.config.max_page_bytes, BYTES_BEFORE + max_messages * BYTES_PER_MESSAGE)

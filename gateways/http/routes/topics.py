@@ -1,15 +1,15 @@
 """`/v1/topics`: the topics and their settings.
 
-    {"name": "plant", "uuid": "6f0c...", "queues": 4, "retention_ms": null, "max_message_bytes": null, "created": 1700000000000}
+    {"name": "plant", "uuid": "6f0c...", "queues": 4, "retention_ms": null, "max_message_bytes": null,
+     "created": 1700000000000}
 
-A setting that is null follows the hub's. `PUT` creates (201) or makes an existing topic read as the document says (200),
-what it leaves out goes back to the hub's; `PATCH` changes what it names. Queues can be added, never taken away: adding some
-breaks the order of keys at that point. Answers come once the change is durable.
+A setting that is null follows the hub's. `PUT` creates (201) or makes an existing topic read as the document says
+(200), what it leaves out goes back to the hub's; `PATCH` changes what it names. Queues can be added, never taken
+away: adding some breaks the order of keys at that point. Answers come once the change is durable.
 """
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
-from base64 import urlsafe_b64decode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -53,9 +53,11 @@ async def get_topic(door: Door, call: Call) -> web.StreamResponse:
     principal = door.principal(call.request)
     call.query()
     topic = door.readable_topic(principal, call.topic_name())
-    bounds = [door.kernel.bounds(topic.queue_id(queue)) for queue in range(topic.queues)]
-    return json_answer({**describe_topic(topic), "bounds": [
-        {"queue": queue, "log_start_offset": first, "high_watermark": end} for queue, (first, end) in enumerate(bounds)]})
+    bounds = []
+    for queue, queue_id in enumerate(topic.queue_ids()):
+        first, end = door.kernel.bounds(queue_id)
+        bounds.append({"queue": queue, "log_start_offset": first, "high_watermark": end})
+    return json_answer({**describe_topic(topic), "bounds": bounds})
 
 
 async def put_topic(door: Door, call: Call) -> web.StreamResponse:
@@ -133,7 +135,8 @@ async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, 
         raise Refusal("invalid_body", "a topic's settings are an object")
     for name, value in document.items():
         if name not in SETTINGS and name != "queues":
-            raise Refusal("invalid_body", f"a topic has no setting {name!r}; there are: {', '.join(('queues', *SETTINGS))}")
+            known = ", ".join(("queues", *SETTINGS))
+            raise Refusal("invalid_body", f"a topic has no setting {name!r}; there are: {known}")
         if value is not None and (type(value) is not int or not 1 <= value <= MAX_SETTING):
             raise Refusal("invalid_body", f"{name!r} is a whole number from 1, or null")
     queues = document.pop("queues", None)
