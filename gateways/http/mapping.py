@@ -78,11 +78,15 @@ NOT_BUILT_FIELDS: Final[dict[str, str]] = {
 
 NOT_BUILT_RECORD_HEADERS: Final[dict[bytes, str]] = {b"deliver-at": "delayed delivery", b"retain": "retained values"}
 
-_BY_REQUEST_HEADER: Final = {item.request_header: item for item in PROPERTIES if item.request_header}
 _BY_FIELD: Final = {item.field: item for item in PROPERTIES if item.field not in NOT_BUILT_FIELDS}
 _BY_RECORD_HEADER: Final = {item.header: item for item in PROPERTIES}
 _USER_PREFIX: Final = b"x-header-"
-_OTHER_HEADERS: Final = frozenset((b"x-message-key", b"x-timestamp", b"x-expires-in", b"idempotency-key", b"prefer"))
+_OTHER_HEADERS: Final = (b"x-message-key", b"x-timestamp", b"x-expires-in", b"idempotency-key", b"prefer")
+_KNOWN_HEADERS: Final[dict[bytes, Property | str]] = {
+    **{item.request_header: item for item in PROPERTIES if item.request_header},
+    **NOT_BUILT_HEADERS,                                # the name of what is not built
+    **dict.fromkeys(_OTHER_HEADERS, ""),                # read by `_read_other_header`
+}
 _OTHER_FIELDS: Final = frozenset(("key", "key_base64", "value", "value_base64", "headers", "timestamp", "expires_in"))
 
 
@@ -108,25 +112,22 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
     seen: set[bytes] = set()
     for raw_name, value in raw_headers:
         name = raw_name.lower()
-        item = _BY_REQUEST_HEADER.get(name)
-        if item is not None:
-            carried = _header_value(item.kind, name, value)
-            if carried is not None:
-                publication.headers.append((item.header, carried))
-        elif name in _OTHER_HEADERS:
-            _read_other_header(publication, name, value, now_ms)
-        elif name.startswith(_USER_PREFIX):
-            if name == _USER_PREFIX:
-                raise Refusal("invalid_header", "'X-Header-' lacks the name of the header")
-            publication.headers.append((_user_header(name[len(_USER_PREFIX):]), value))
-            continue
-        elif name in NOT_BUILT_HEADERS:
-            raise not_built_property(raw_name.decode("ascii", "replace"), NOT_BUILT_HEADERS[name])
-        else:
+        known = _KNOWN_HEADERS.get(name)
+        if known is None:
+            if name.startswith(_USER_PREFIX):
+                publication.headers.append((_user_header(name[len(_USER_PREFIX):]), value))
             continue
         if name in seen and name != b"prefer":
-            raise Refusal("invalid_header", f"{raw_name.decode('ascii', 'replace')!r} is given twice")
+            raise Refusal("invalid_header", f"{_shown(name)} is given twice")
         seen.add(name)
+        if isinstance(known, Property):
+            carried = _header_value(known.kind, name, value)
+            if carried is not None:
+                publication.headers.append((known.header, carried))
+        elif known:
+            raise not_built_property(_shown(name), known)
+        else:
+            _read_other_header(publication, name, value, now_ms)
     return publication
 
 
@@ -206,7 +207,9 @@ def is_traceparent(value: bytes) -> bool:
 
 
 def _user_header(name: bytes) -> bytes:
-    """A user header's name; refused where it is an envelope property's that would not be carried out."""
+    """A user header's name; refused where it is empty, or an envelope property's that would not be carried out."""
+    if not name:
+        raise Refusal("invalid_header", "a header's name is empty")
     if name in NOT_BUILT_RECORD_HEADERS:
         raise not_built_property(name.decode(), NOT_BUILT_RECORD_HEADERS[name])
     return name

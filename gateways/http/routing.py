@@ -75,6 +75,8 @@ class RouteTable(Generic[Handler]):
 
     def find(self, raw_path: str) -> tuple[Endpoint[Handler], tuple[str, ...]] | None:
         """The endpoint of a raw path and its raw captures in order, or None."""
+        if not raw_path.startswith("/"):
+            return None
         segments = raw_path[1:].split("/")
         node = self._root
         captures: list[str] = []

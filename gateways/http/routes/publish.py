@@ -5,7 +5,7 @@ one whose sender asked for no durability.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
@@ -20,6 +20,8 @@ from kernel.record import NO_HEADERS, encode_headers
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from kernel.message import Message, Placement
+
+PUBLISH_PREFIX: Final = "/v1/publish/"
 
 
 async def publish(door: Door, call: Call) -> web.StreamResponse:
@@ -81,4 +83,4 @@ def place_with_key(door: Door, principal: Principal, placement: Placement, key: 
     return door.admission.place_in(principal, placement.topic, key)
 
 
-ROUTES: Routes = (("POST", "/v1/publish/{address...}", publish),)
+ROUTES: Routes = (("POST", PUBLISH_PREFIX + "{address...}", publish),)
