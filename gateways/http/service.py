@@ -22,18 +22,18 @@ class HttpService:
     """`contract.Service` of this door."""
 
     def __init__(self, services: Services, config: HttpConfig, listen: list[str]) -> None:
-        self._services = services
+        self.services = services
         self._config = config
         self._listen = listen
-        self._door: Door | None = None
+        self.door: Door | None = None
         self._runner: web.BaseRunner | None = None
         self.connections = Connections(config)
 
     async def start(self) -> list[str]:
         """Open the listeners. Raises OSError where one cannot be opened, with none left open."""
         loop = asyncio.get_running_loop()
-        self._door = Door(self._services, self._config, loop)
-        dispatcher = Dispatcher(self._door, build_table(), None)
+        self.door = Door(self.services, self._config, loop)
+        dispatcher = Dispatcher(self.door, build_table(), None)
         self._runner = _DoorRunner(web.Application(), dispatcher, self.connections)
         await self._runner.setup()
         try:
@@ -44,8 +44,8 @@ class HttpService:
 
     async def stop(self) -> None:
         """Take no new connections, send long polls home, wait for the rest up to `stop_timeout_s`, close."""
-        if self._door is not None:
-            self._door.begin_stopping()
+        if self.door is not None:
+            self.door.begin_stopping()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from kernel.address import is_topic_name
-from kernel.errors import InvalidTopic, KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
+from kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
 from kernel.record import encode_headers, encode_key, varint
 from kernel.routes import Routed, Routes
@@ -29,7 +29,7 @@ class FakeKernel:
         self.congested = False
         self.stopping = False
         self.hold = False                          # keep what is appended until `flush`
-        self.fault: KernelError | None = None      # what every append ends in
+        self.fault: Exception | None = None        # what every append ends in
         self.auto_create = True
         self.appended: list[Message] = []
         self.queues: dict[int, list[Piece]] = {}

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import aiohttp
+import orjson
 from yarl import URL
 
 from gateways.admission.admission import Admission
 from gateways.contract import Services
 from gateways.http import GATEWAY
 from gateways.http.config import HttpConfig
+from gateways.http.door import Door
 from gateways.http.service import HttpService
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 
@@ -27,6 +29,12 @@ class Client:
         self.service = service
         self.address = address
         self.session = session
+
+    @property
+    def door(self) -> Door:
+        """What the running calls share."""
+        assert self.service.door is not None
+        return self.service.door
 
     async def ask(self, method: str, target: str, **options: Any) -> Answer:
         """One request; the target goes out as it is written."""
@@ -55,7 +63,6 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        import orjson
         return orjson.loads(self.body)
 
     @property
@@ -86,3 +93,9 @@ async def _run(test: Callable[[Client], Awaitable[None]], kernel: FakeKernel,
             await test(Client(kernel, service, address, session))
     finally:
         await service.stop()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something is so; the test's own time-out bounds it."""
+    while not condition():
+        await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from kernel.errors import IdempotencyConflict, KernelError, StorageFull
 from kernel.message import DOOR_MASK, TRANSIENT
 from kernel.record import read_headers
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
-from tests.gateways.http.kit import Client, run_door
+from tests.gateways.http.kit import Client, run_door, until
 
 
 def test_a_message_is_stored_and_answered_with_its_place() -> None:
@@ -145,7 +145,7 @@ def test_what_the_kernel_refuses_at_once() -> None:
         client.kernel.stopping = True
         stopping = await client.ask("POST", "/v1/publish/plant", data=b"x")
         assert (stopping.status, stopping.code) == (503, "stopping")
-        assert len(client.service._door.receipts) == 0  # type: ignore[union-attr]
+        assert len(client.door.receipts) == 0
     run_door(test, kernel=FakeKernel(max_message_bytes=100))
 
 
@@ -209,9 +209,3 @@ def test_a_compressed_body_is_kept_as_sent() -> None:
         assert answer.status == 201
         assert client.kernel.appended[0][1] == b"\x1f\x8bnot really"
     run_door(test)
-
-
-async def until(condition: Any) -> None:
-    """Let the loop turn until something is so; the test's own time-out bounds it."""
-    while not condition():
-        await asyncio.sleep(0)

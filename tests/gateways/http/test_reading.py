@@ -8,8 +8,7 @@ import pytest
 
 from gateways.http.cursor import Cursor, decode_cursor, encode_cursor
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
-from tests.gateways.http.kit import Answer, Client, run_door
-from tests.gateways.http.test_publish import until
+from tests.gateways.http.kit import Answer, Client, run_door, until
 
 MESSAGES = "/v1/topics/plant/messages"
 
@@ -167,8 +166,7 @@ def test_a_client_that_goes_away_is_waited_for_no_more() -> None:
         await until(lambda: client.kernel._watches._by_page)
         asked.cancel()
         await until(lambda: not client.kernel._watches._by_page)
-        assert client.service._door is not None
-        assert not client.service._door._waiters
+        assert not client.door._waiters
     run_door(test, kernel=filled())
 
 
@@ -179,8 +177,7 @@ def test_many_long_polls_are_woken_by_one_message() -> None:
         connections = [await asyncio.open_connection(host, int(port)) for _ in range(300)]
         for _, writer in connections:
             writer.write(request)
-        door = client.service._door
-        assert door is not None
+        door = client.door
         await until(lambda: len(door._waiters) == 300)
         client.kernel.publish("plant/a", b"now")
         answers = await asyncio.gather(*(reader.read() for reader, _ in connections))
