@@ -1,7 +1,7 @@
 """A stored message's properties in one door's words, as `gateways.envelope` says. Pure; what does not fit is named.
 
-A header of a field's name whose value reads as that field is the field; of several, the first. Every other header is the
-user's and passes as it is, in order, with duplicates.
+A header of a field's name whose value reads as that field is the field; of several, the first. Every other header is
+the user's and passes as it is, in order, with duplicates.
 """
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""The property table: which properties of a message cross doors, where each door keeps them, and what cannot be carried.
+"""The property table: which properties of a message cross doors, where each door keeps them, what cannot be carried.
 
-One row per field. A field's name is its record header: what a Kafka client reads and writes. A cell says where a door keeps
-the field and in which shape; a door without a cell for a field cannot carry it, and `losses` lists that. Several cells of one
-door are tried in order: a later one is for what an earlier one cannot hold exactly. `gateways.dressing` and
-`gateways.undressing` do what this table says; `explain` shows it; every cell has a test.
+One row per field. A field's name is its record header: what a Kafka client reads and writes. A cell says where a door
+keeps the field and in which shape; a door without a cell for a field cannot carry it, and `losses` lists that.
+Several cells of one door are tried in order: a later one is for what an earlier one cannot hold exactly.
+`gateways.dressing` and `gateways.undressing` do what this table says; `explain` shows it; every cell has a test.
 
-A message keeps its own protocol's properties as they came and gives them back unchanged there; this table is for the crossing.
+A message keeps its own protocol's properties as they came and gives them back unchanged there; this table is for the
+crossing.
 """
 from __future__ import annotations
 
@@ -197,7 +198,7 @@ HEADER_LIMITS: Final = {
     "mqtt5": "names and values are UTF-8 text without NUL, up to 65535 bytes; no null values",
     "amqp": "names have up to 255 bytes; of several of one name the first keeps it and all stand in x-dup-NAME",
     "kafka": "",
-    "http": "names are HTTP tokens whose case is lost; values are UTF-8 text without control characters; no null values",
+    "http": "names are HTTP tokens whose case is lost; values are UTF-8 text without control characters and not null",
 }
 """What of user headers each column cannot carry, in words."""
 
@@ -214,8 +215,11 @@ def carries(door: str, name: str) -> bool:
 def losses(door_from: str, door_to: str) -> list[str]:
     """The fields that a message which came in by one column may have, and that its readers at the other never see.
 
-    Limits of single values (255 bytes, UTF-8) are in the cells and `HEADER_LIMITS`; `dressing.dress` names those per message.
+    Limits of single values (255 bytes, UTF-8) are in the cells and `HEADER_LIMITS`; `dressing.dress` names those per
+    message. Nothing is lost on the way back to the protocol that it came by.
     """
+    if door_from == door_to:
+        return []
     sayable = [field.name for field in FIELDS if field.cells.get(door_from)]
     if door_from != "mqtt3":
         sayable.append(USER_HEADERS)

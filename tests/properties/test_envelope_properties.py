@@ -17,14 +17,17 @@ NOW = 1_700_000_000_000
 doors = st.sampled_from(DOORS)
 values = st.one_of(st.none(), st.binary(max_size=6), raw_texts.map(str.encode),
                    st.sampled_from([b"true", b"7", b"1700000060000", b"a/b; charset=x", b"$queue/a"]))
-names = st.one_of(st.sampled_from([row.name.encode() for row in FIELDS]), st.binary(max_size=4), raw_texts.map(str.encode))
+field_names = st.sampled_from([row.name.encode() for row in FIELDS])
+names = st.one_of(field_names, st.binary(max_size=4), raw_texts.map(str.encode))
 user_names = st.text("abc.~-", min_size=1, max_size=4).map(lambda name: b"u" + name.encode())
-envelopes = st.builds(Envelope, st.lists(st.tuples(names, values), max_size=5), st.one_of(st.none(), st.binary(max_size=4)),
-                      st.sampled_from([0, 1, NOW]), st.booleans(), st.booleans())
+envelopes = st.builds(
+    Envelope, st.lists(st.tuples(names, values), max_size=5), st.one_of(st.none(), st.binary(max_size=4)),
+    st.sampled_from([0, 1, NOW]), st.booleans(), st.booleans())
 
 cell_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6), st.binary(max_size=6)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)), max_leaves=5)
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=5)
 
 
 @given(doors, envelopes)
