@@ -26,7 +26,7 @@ class Dispatcher:
         self._mounted = mounted
         self._cors = Cors(door.config.cors_origins)
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         origin = request.headers.get("Origin")
         try:

@@ -1,8 +1,8 @@
 """Requests to messages and records to JSON: what of HTTP is which property of a message. Pure.
 
-Every property of the common envelope travels as a record header; `PROPERTIES` says under which name it comes in by a
-request header, by a field of a JSON message, and goes out. Nothing is dropped in silence: a property that this hub
-does not carry out yet is refused (`not_built`), one that HTTP cannot carry is listed in the README.
+Which request header is which field of the common envelope is the column `http` of `gateways.envelope`; in a JSON
+message a field has the same name with underscores (and `id` is `message_id`). Nothing is dropped in silence: a property
+that this hub does not carry out yet is refused (`not_built`), one that HTTP cannot carry is listed in the README.
 
 A message as JSON, here read from the queue 3 of `plant`:
 
@@ -23,71 +23,56 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from gateways.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
 from gateways.http.problems import Refusal
-from gateways.http.times import MAX_TIME_MS, parse_seconds, parse_time_ms
+from gateways.values import CHARSET, normalize, read
 from kernel.address import ADDRESS_HEADER
 from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Record
 
-TEXT: Final = 0
-"""UTF-8 text."""
+DOOR: Final = "http"
+"""This door's column in the property table."""
 
-PRIORITY: Final = 1
-"""A whole number from 0 to 255, as AMQP's."""
-
-TIME_MS: Final = 2
-"""Milliseconds since 1970 as decimal digits; RFC 3339 is understood on the way in."""
-
-TRACE: Final = 3
-"""A W3C traceparent; one that cannot be read is left out, as the specification says."""
-
-MAX_PRIORITY: Final = 255
 MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
-MAX_EXPIRES_IN_S: Final = 3_153_600_000.0
-"""A hundred years: beyond it a number of seconds is a mistake (milliseconds, most likely)."""
+NOT_BUILT: Final[dict[str, str]] = {"deliver-at": "delayed delivery", "retain": "retained values"}
+"""Fields of the envelope whose capability the hub does not have yet."""
+
+NOT_BUILT_HEADERS: Final[dict[bytes, str]] = {b"x-repeat": "repeated delivery", b"ce-specversion": "CloudEvents"}
+NOT_BUILT_NAMES: Final[dict[str, str]] = {"delay": NOT_BUILT["deliver-at"], "deliver_at": NOT_BUILT["deliver-at"],
+                                          "retain": NOT_BUILT["retain"], "repeat": "repeated delivery",
+                                          "specversion": "CloudEvents"}
+"""The same by the names that a JSON message would use."""
+
+OF_THE_RECORD: Final = frozenset(("key", "timestamp", "durability"))
+"""Fields that are no record header: a JSON message has them in a form of its own, or cannot say them."""
 
 
-class Property(NamedTuple):
-    """One envelope property: record header, field in JSON, request header (lower case; b"" none), kind."""
+class Carried(NamedTuple):
+    """A request header that is a field of the envelope."""
 
-    header: bytes
-    field: str
-    request_header: bytes
-    kind: int
+    field: Field
+    cell: Cell
+    record_header: bytes
 
 
-PROPERTIES: Final[tuple[Property, ...]] = (
-    Property(b"id", "message_id", b"x-message-id", TEXT),
-    Property(b"content-type", "content_type", b"content-type", TEXT),
-    Property(b"content-encoding", "content_encoding", b"content-encoding", TEXT),
-    Property(b"correlation-id", "correlation_id", b"x-correlation-id", TEXT),
-    Property(b"reply-to", "reply_to", b"x-reply-to", TEXT),
-    Property(b"expires-at", "expires_at", b"", TIME_MS),
-    Property(b"priority", "priority", b"x-priority", PRIORITY),
-    Property(b"traceparent", "traceparent", b"traceparent", TRACE),
-    Property(b"deliver-at", "deliver_at", b"", TIME_MS),
-)
+def json_name(field: str) -> str:
+    """The name of an envelope field in a JSON message; `id` is the hub's own number of the message."""
+    return "message_id" if field == "id" else field.replace("-", "_")
 
-NOT_BUILT_HEADERS: Final[dict[bytes, str]] = {
-    b"x-delay": "delayed delivery", b"x-deliver-at": "delayed delivery", b"x-repeat": "repeated delivery",
-    b"x-retain": "retained values", b"ce-specversion": "CloudEvents",
+
+_CARRIED: Final = {cell.name.lower().encode(): Carried(field, cell, field.name.encode())
+                   for field in FIELDS for cell in field.cells.get(DOOR, ())
+                   if cell.where is Where.HEADER and cell.shape is not Shape.CHARSET}
+_KNOWN_HEADERS: Final[dict[bytes, Carried | str]] = {
+    **_CARRIED,
+    **NOT_BUILT_HEADERS,                                            # what is not built
+    **dict.fromkeys((b"idempotency-key", b"prefer"), ""),           # about the request
 }
-NOT_BUILT_FIELDS: Final[dict[str, str]] = {
-    "delay": "delayed delivery", "deliver_at": "delayed delivery", "repeat": "repeated delivery",
-    "retain": "retained values", "specversion": "CloudEvents",
-}
-
-NOT_BUILT_RECORD_HEADERS: Final[dict[bytes, str]] = {b"deliver-at": "delayed delivery", b"retain": "retained values"}
-
-_BY_FIELD: Final = {item.field: item for item in PROPERTIES if item.field not in NOT_BUILT_FIELDS}
-_BY_RECORD_HEADER: Final = {item.header: item for item in PROPERTIES}
-_USER_PREFIX: Final = b"x-header-"
-_OTHER_HEADERS: Final = (b"x-message-key", b"x-timestamp", b"x-expires-in", b"idempotency-key", b"prefer")
-_KNOWN_HEADERS: Final[dict[bytes, Property | str]] = {
-    **{item.request_header: item for item in PROPERTIES if item.request_header},
-    **NOT_BUILT_HEADERS,                                # the name of what is not built
-    **dict.fromkeys(_OTHER_HEADERS, ""),                # read by `_read_other_header`
-}
-_OTHER_FIELDS: Final = frozenset(("key", "key_base64", "value", "value_base64", "headers", "timestamp", "expires_in"))
+_BY_RECORD_HEADER: Final = {field.name.encode(): field for field in FIELDS if field.name not in OF_THE_RECORD}
+_BY_JSON_NAME: Final = {json_name(field.name): field for field in FIELDS
+                        if field.name not in OF_THE_RECORD and field.name not in NOT_BUILT}
+_OTHER_NAMES: Final = frozenset(("key", "key_base64", "value", "value_base64", "headers", "timestamp", "expires_in",
+                                 "correlation_id_base64"))
+_USER_PREFIX: Final = HTTP_USER_PREFIX.lower().encode()
 
 
 class Publication:
@@ -120,51 +105,45 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
         if name in seen and name != b"prefer":
             raise Refusal("invalid_header", f"{_shown(name)} is given twice")
         seen.add(name)
-        if isinstance(known, Property):
-            carried = _header_value(known.kind, name, value)
-            if carried is not None:
-                publication.headers.append((known.header, carried))
+        if isinstance(known, Carried):
+            _carry(publication, known, value, now_ms)
         elif known:
             raise not_built_property(_shown(name), known)
+        elif name == b"prefer":
+            publication.respond_async |= prefers_async(value)
         else:
-            _read_other_header(publication, name, value, now_ms)
+            publication.idempotency_key = read_idempotency_key(value)
     return publication
 
 
-def _read_other_header(publication: Publication, name: bytes, value: bytes, now_ms: int) -> None:
-    if name == b"x-message-key":
-        publication.key = value
-    elif name == b"idempotency-key":
-        publication.idempotency_key = read_idempotency_key(value)
-    elif name == b"prefer":
-        publication.respond_async |= prefers_async(value)
+def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int) -> None:
+    """Put one field of the envelope where it belongs."""
+    field = carried.field
+    if field.name in NOT_BUILT:
+        raise not_built_property(carried.cell.name, NOT_BUILT[field.name])
+    given = read(carried.cell.shape, value, now_ms)
+    normal = None if given is None else normalize(field.kind, given)
+    if normal is None:
+        if field.kind is Kind.TRACEPARENT:      # W3C Trace Context, 4.3: what cannot be parsed begins a new trace
+            return
+        raise Refusal("invalid_header", f"{carried.cell.name} is not {field.kind.value}"
+                                        if given is not None else f"{carried.cell.name} is no number of seconds")
+    if field.name == "key":
+        publication.key = normal
+    elif field.name == "timestamp":
+        publication.timestamp_ms = int(normal)
     else:
-        text = _text(name, value)
-        try:
-            if name == b"x-timestamp":
-                publication.timestamp_ms = parse_time_ms(text)
-            else:
-                publication.headers.append((b"expires-at", expiry(text, now_ms)))
-        except ValueError as error:
-            raise Refusal("invalid_header", f"{_shown(name)}: {error}") from None
+        publication.headers.append((carried.record_header, normal))
+        if field.name == "content-type":
+            _note_charset(publication, value)
 
 
-def _header_value(kind: int, name: bytes, value: bytes) -> bytes | None:
-    """The record header's value for a request header's; None where it is to be left out."""
-    if kind == TRACE:
-        return value if is_traceparent(value) else None
-    if kind == PRIORITY and not is_priority(value):
-        raise Refusal("invalid_header", f"{_shown(name)} is a whole number from 0 to {MAX_PRIORITY}")
-    if not value.isascii():
-        _text(name, value)
-    return value
-
-
-def _text(name: bytes, value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise Refusal("invalid_header", f"{_shown(name)} is not UTF-8") from None
+def _note_charset(publication: Publication, content_type: bytes) -> None:
+    """The `utf8` field stands inside the content type."""
+    if b";" in content_type:
+        stated = CHARSET.search(content_type.decode())
+        if stated is not None and stated.group(2).lower() == "utf-8":
+            publication.headers.append((b"utf8", b"true"))
 
 
 def _shown(name: bytes) -> str:
@@ -173,12 +152,13 @@ def _shown(name: bytes) -> str:
 
 def read_idempotency_key(value: bytes) -> str:
     """The text of an `Idempotency-Key`. The quotes that the draft standard puts around it are not part of it."""
-    text = _text(b"idempotency-key", value)
-    if len(text) >= 2 and text[0] == text[-1] == '"':
-        text = text[1:-1]
-    if not 0 < len(text.encode()) <= MAX_IDEMPOTENCY_KEY_BYTES:
-        raise Refusal("invalid_header", f"Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes")
-    return text
+    key = value[1:-1] if len(value) >= 2 and value[:1] == value[-1:] == b'"' else value
+    try:
+        if 0 < len(key) <= MAX_IDEMPOTENCY_KEY_BYTES:
+            return key.decode()
+    except UnicodeDecodeError:
+        pass    # refused below, as a key of the wrong size
+    raise Refusal("invalid_header", f"Idempotency-Key is UTF-8 text of 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes")
 
 
 def prefers_async(value: bytes) -> bool:
@@ -186,32 +166,13 @@ def prefers_async(value: bytes) -> bool:
     return any(part.split(b";")[0].strip().lower() == b"respond-async" for part in value.split(b","))
 
 
-def expiry(seconds: str, now_ms: int) -> bytes:
-    """`expires-at` for a time to live in seconds. Raises ValueError."""
-    return b"%d" % min(now_ms + round(parse_seconds(seconds, MAX_EXPIRES_IN_S) * 1000), MAX_TIME_MS)
-
-
-def is_priority(value: bytes) -> bool:
-    """Whether this is a priority as text."""
-    return value.isdigit() and len(value) <= 3 and int(value) <= MAX_PRIORITY
-
-
-def is_traceparent(value: bytes) -> bool:
-    """Whether this reads `00-<32 hex>-<16 hex>-<2 hex>` with ids that are not zero (W3C Trace Context, 3.2.2)."""
-    if len(value) < 55 or value[2:3] != b"-" or value[35:36] != b"-" or value[52:53] != b"-":
-        return False
-    version, trace_id, parent_id, flags = value[:2], value[3:35], value[36:52], value[53:55]
-    digits = version + trace_id + parent_id + flags
-    return (not digits.strip(b"0123456789abcdef") and version != b"ff" and trace_id.strip(b"0") != b""
-            and parent_id.strip(b"0") != b"" and (len(value) == 55 or version != b"00" and value[55:56] == b"-"))
-
-
 def _user_header(name: bytes) -> bytes:
-    """A user header's name; refused where it is empty, or an envelope property's that would not be carried out."""
+    """A user header's name; refused where it is empty, or a field's that would not be carried out."""
     if not name:
         raise Refusal("invalid_header", "a header's name is empty")
-    if name in NOT_BUILT_RECORD_HEADERS:
-        raise not_built_property(name.decode(), NOT_BUILT_RECORD_HEADERS[name])
+    what = NOT_BUILT.get(name.decode("utf-8", "replace"))
+    if what is not None:
+        raise not_built_property(name.decode(), what)
     return name
 
 
@@ -228,56 +189,56 @@ def read_message(item: object, now_ms: int) -> Publication:
         raise Refusal("invalid_body", "a message is an object")
     publication = Publication()
     for name, value in item.items():
-        found = _BY_FIELD.get(name)
-        if found is not None:
-            carried = None if value is None else _field_value(found, value)
-            if carried is not None:
-                publication.headers.append((found.header, carried))
-        elif name in NOT_BUILT_FIELDS:
-            raise not_built_property(name, NOT_BUILT_FIELDS[name])
-        elif name not in _OTHER_FIELDS:
-            known = ", ".join(sorted(_OTHER_FIELDS | set(_BY_FIELD)))
+        field = _BY_JSON_NAME.get(name)
+        if field is not None:
+            normal = None if value is None else _field_value(name, field, value)
+            if normal is not None:
+                publication.headers.append((field.name.encode(), normal))
+        elif name in NOT_BUILT_NAMES:
+            raise not_built_property(name, NOT_BUILT_NAMES[name])
+        elif name not in _OTHER_NAMES:
+            known = ", ".join(sorted(_OTHER_NAMES | set(_BY_JSON_NAME)))
             raise Refusal("invalid_body", f"a message has no field {name!r}; there are: {known}")
     publication.key = _read_bytes(item, "key")
     publication.value = _read_bytes(item, "value")
+    if item.get("correlation_id_base64") is not None:
+        publication.headers.append((b"correlation-id", _read_bytes(item, "correlation_id") or b""))
     _read_times(publication, item, now_ms)
     _read_user_headers(publication, item.get("headers"))
     return publication
 
 
-def _field_value(item: Property, value: object) -> bytes | None:
-    if item.kind == PRIORITY:
-        if type(value) is not int or not 0 <= value <= MAX_PRIORITY:
-            raise Refusal("invalid_body", f"{item.field!r} is a whole number from 0 to {MAX_PRIORITY}")
-        return b"%d" % value
-    if item.kind == TIME_MS:
-        return b"%d" % _time_ms(item.field, value)
-    if not isinstance(value, str):
-        raise Refusal("invalid_body", f"{item.field!r} is a text")
-    encoded = value.encode()
-    return encoded if item.kind != TRACE or is_traceparent(encoded) else None
-
-
-def _time_ms(name: str, value: object) -> int:
-    try:
-        if type(value) is int or isinstance(value, str):
-            return parse_time_ms(str(value))
-    except ValueError as error:
-        raise Refusal("invalid_body", f"{name!r}: {error}") from None
-    raise Refusal("invalid_body", f"{name!r} is an RFC 3339 time or a number of milliseconds since 1970")
+def _field_value(name: str, field: Field, value: object) -> bytes | None:
+    """A JSON value as the record header's; None for a traceparent that cannot be read."""
+    given: bytes | None = None
+    if field.kind is Kind.FLAG:
+        given = {True: b"true", False: b"false"}.get(value) if isinstance(value, bool) else None
+    elif field.kind in (Kind.PRIORITY, Kind.TIME) and type(value) is int:
+        given = b"%d" % value
+    elif isinstance(value, str) and field.kind is not Kind.PRIORITY:
+        given = value.encode()
+    normal = None if given is None else normalize(field.kind, given)
+    if normal is None and (given is None or field.kind is not Kind.TRACEPARENT):
+        raise Refusal("invalid_body", f"{name!r} is not {field.kind.value}")
+    return normal
 
 
 def _read_times(publication: Publication, item: Mapping[str, Any], now_ms: int) -> None:
     if item.get("timestamp") is not None:
-        publication.timestamp_ms = _time_ms("timestamp", item["timestamp"])
+        given = item["timestamp"]
+        time = normalize(Kind.TIME, str(given).encode()) if type(given) in (int, str) else None
+        if time is None:
+            raise Refusal("invalid_body", "'timestamp' is an RFC 3339 time or milliseconds since 1970")
+        publication.timestamp_ms = int(time)
     seconds = item.get("expires_in")
     if seconds is None:
         return
-    if type(seconds) not in (int, float) or not 0 <= seconds <= MAX_EXPIRES_IN_S:
-        raise Refusal("invalid_body", f"'expires_in' is a number of seconds from 0 to {MAX_EXPIRES_IN_S:.0f}")
     if item.get("expires_at") is not None:
         raise Refusal("invalid_body", "a message has 'expires_at' or 'expires_in', not both")
-    publication.headers.append((b"expires-at", b"%d" % (now_ms + round(seconds * 1000))))
+    at = read(Shape.SECONDS_FROM_NOW, str(seconds), now_ms) if type(seconds) in (int, float) else None
+    if at is None:
+        raise Refusal("invalid_body", "'expires_in' is a number of seconds")
+    publication.headers.append((b"expires-at", at))
 
 
 def _read_bytes(item: Mapping[str, Any], name: str) -> bytes | None:
@@ -354,19 +315,22 @@ def door_of(attributes: int) -> int:
 
 
 def _put_property(message: dict[str, Any], name: bytes, value: bytes | None) -> bool:
-    """Put an envelope property among the fields; False where it is none, is a duplicate, or does not read as one."""
-    item = _BY_RECORD_HEADER.get(name)
-    if item is None or value is None or item.field in message:
+    """Put an envelope field among the message's; False where it is none, is a duplicate, or does not read as one."""
+    field = _BY_RECORD_HEADER.get(name)
+    if field is None or value is None:
         return False
-    if item.kind in (PRIORITY, TIME_MS):
-        if not value.isdigit() or len(value) > len(str(MAX_TIME_MS)):
-            return False
-        message[item.field] = int(value)
-        return True
-    try:
-        message[item.field] = value.decode()
-    except UnicodeDecodeError:
+    shown = json_name(field.name)
+    if shown in message or shown + "_base64" in message:
         return False
+    normal = normalize(field.kind, value)
+    if normal is None:
+        return False
+    if field.kind in (Kind.PRIORITY, Kind.TIME):
+        message[shown] = int(normal)
+    elif field.kind is Kind.FLAG:
+        message[shown] = normal == b"true"
+    else:
+        _put_bytes(message, shown, normal)
     return True
 
 

@@ -60,8 +60,8 @@ class Receipts:
         for future in overdue:
             del self._pending[future]
             if not future.done():
-                future.set_exception(Refusal("outcome_unknown", f"not durable after {self._deadline_s:g} s; it may still "
-                                             "become so. Repeat it with the same Idempotency-Key"))
+                future.set_exception(Refusal("outcome_unknown", "it is not durable in time and may still become so; "
+                                             "repeat it with the same Idempotency-Key"))
         self._sweeping = bool(self._pending)
         if self._sweeping:
             self._loop.call_later(SWEEP_S, self._sweep)

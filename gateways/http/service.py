@@ -12,7 +12,7 @@ from gateways.http.dispatch import Dispatcher
 from gateways.http.door import NAME, Door
 from gateways.http.routes import build_table
 from gateways.http.server import LINGER_S, MAX_HEADERS, MAX_LINE_BYTES, Connections, DoorServer
-from gateways.listener import BACKLOG, split_listen
+from gateways.listener import BACKLOG
 
 if TYPE_CHECKING:
     from gateways.contract import Services
@@ -65,10 +65,12 @@ class HttpService:
 
     @staticmethod
     async def _open(runner: web.BaseRunner, address: str) -> str:
-        host, port = split_listen(address)
-        site = web.TCPSite(runner, None if host in ("", "*") else host, port, backlog=BACKLOG)
+        """Listen on `HOST:PORT` (IPv6 in brackets, `*` for every address); returns it with the port that was taken."""
+        host, _, port = address.rpartition(":")
+        plain = host.removeprefix("[").removesuffix("]")
+        site = web.TCPSite(runner, None if plain in ("", "*") else plain, int(port), backlog=BACKLOG)
         await site.start()
-        return f"{address.rpartition(':')[0]}:{site.port}"
+        return f"{host}:{site.port}"
 
 
 class _DoorRunner(web.AppRunner):
@@ -84,7 +86,7 @@ class _DoorRunner(web.AppRunner):
     async def _make_server(self) -> web.Server:
         config = self._connections.config
         plain = await super()._make_server()
-        return DoorServer(self._dispatcher.handle, self._connections, request_factory=plain.request_factory,
+        return DoorServer(self._dispatcher.answer, self._connections, request_factory=plain.request_factory,
                           handler_cancellation=True, access_log=None, keepalive_timeout=config.idle_timeout_s,
                           auto_decompress=False, lingering_time=LINGER_S, max_line_size=MAX_LINE_BYTES,
                           max_field_size=MAX_LINE_BYTES, max_headers=MAX_HEADERS)

@@ -15,6 +15,7 @@ from gateways.http.problems import Refusal
 MAX_PARAMETERS: Final = 32
 """More query parameters than any call has; a bound on what one request makes us parse."""
 
+_SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -77,3 +78,11 @@ def decode_number(query: dict[str, str], name: str, default: int, lowest: int, h
     if not text.isascii() or not text.isdigit() or len(text) > 19 or not lowest <= int(text) <= highest:
         raise Refusal("invalid_parameter", f"{name!r} is a whole number from {lowest} to {highest}", parameter=name)
     return int(text)
+
+
+def decode_seconds(query: dict[str, str], name: str, highest: float) -> float:
+    """A decimal number of seconds of the query, 0 where it is not given. Refuses what is above `highest`."""
+    text = query.get(name, "0")
+    if not _SECONDS.fullmatch(text) or float(text) > highest:
+        raise Refusal("invalid_parameter", f"{name!r} is a number of seconds from 0 to {highest:g}", parameter=name)
+    return float(text)

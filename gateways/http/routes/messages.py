@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 JSON: Final = "application/json"
 CLOUD_EVENTS: Final = ("application/cloudevents+json", "application/cloudevents-batch+json")
 
-REQUEST_HEADERS: Final = frozenset((b"content-type", b"content-encoding", b"traceparent"))
+REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", b"traceparent"))
 """What a JSON body's own headers may say; every other property stands in its message."""
 
 

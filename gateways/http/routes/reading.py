@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from gateways.envelope import Kind
 from gateways.http.answers import json_answer
 from gateways.http.cursor import MAX_QUEUES, Cursor, decode_cursor, encode_cursor
 from gateways.http.door import Call, Door, Routes
 from gateways.http.mapping import door_of, not_built_property, record_to_json
 from gateways.http.page import Page, Source, build_page
 from gateways.http.problems import Refusal
-from gateways.http.target import decode_number
-from gateways.http.times import parse_seconds, parse_time_ms
-from kernel.errors import OffsetOutOfRange, UnknownQueue
+from gateways.http.target import decode_number, decode_seconds
+from gateways.values import normalize
+from kernel.errors import OffsetOutOfRange, UnknownQueue, UnknownTopic
 
 if TYPE_CHECKING:
     from kernel.message import Fetched
@@ -47,22 +48,17 @@ async def get_messages(door: Door, call: Call) -> web.StreamResponse:
     topic = door.readable_topic(principal, call.topic_name())
     max_messages = decode_number(query, "max", min(DEFAULT_MAX, door.config.max_page_messages), 1,
                                  door.config.max_page_messages)
-    wait_s = _wait_of(query, door.config.max_wait_s)
+    wait_s = decode_seconds(query, "wait", door.config.max_wait_s)
     cursor = await _start_of(door, topic, query)
     page = await _read(door, topic, cursor, max_messages)
     deadline = door.loop.time() + wait_s
     while page.empty and not door.stopping and (left_s := deadline - door.loop.time()) > 0:
         cursor = cursor._replace(positions=page.positions)
         await door.wait_for_append({topic.queue_id(queue): at for queue, at in page.positions.items()}, left_s)
+        if door.kernel.topic_by_uuid(topic.uuid) is None:
+            raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
         page = await _read(door, topic, cursor, max_messages)
     return json_answer(_document(door, topic, cursor, page))
-
-
-def _wait_of(query: dict[str, str], max_wait_s: float) -> float:
-    try:
-        return parse_seconds(query.get("wait", "0"), max_wait_s)
-    except ValueError as error:
-        raise Refusal("invalid_parameter", f"'wait': {error}", parameter="wait") from None
 
 
 # --- where to begin -----------------------------------------------------------------------------------------
@@ -114,13 +110,12 @@ async def _offsets(door: Door, topic: Topic, queues: range | tuple[int, ...], qu
         if queue is None:
             raise Refusal("invalid_parameter", "an offset needs a 'queue'", parameter="from")
         return [_offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), *bounds[0])]
-    try:
-        # An unescaped + in a query is a space; in a time it can only have been the zone's sign.
-        time_ms = parse_time_ms(begin if len(begin) < 19 else begin[:19] + begin[19:].replace(" ", "+"))
-    except ValueError:
+    # An unescaped + in a query is a space; in a time it can only have been the zone's sign.
+    time = normalize(Kind.TIME, (begin[:19] + begin[19:].replace(" ", "+")).encode())
+    if time is None:
         raise Refusal("invalid_parameter", "'from' is earliest, latest, an RFC 3339 time, or with 'queue' an offset",
-                      parameter="from") from None
-    asked = [_offset_at(door, topic.queue_id(number), time_ms) for number in queues]
+                      parameter="from")
+    asked = [_offset_at(door, topic.queue_id(number), int(time)) for number in queues]
     found = [await future for future in asked]
     return [end if at is None else at for at, (_, end) in zip(found, bounds, strict=True)]
 

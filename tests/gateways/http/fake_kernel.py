@@ -172,6 +172,9 @@ class FakeKernel:
     def topic(self, name: str, tenant: str = "/") -> Topic | None:
         return self._topics.get(name, tenant)
 
+    def topic_by_uuid(self, uuid: bytes) -> Topic | None:
+        return self._topics.by_uuid(uuid)
+
     def topics(self, tenant: str = "/") -> list[Topic]:
         return self._topics.of(tenant)
 

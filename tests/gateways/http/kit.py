@@ -97,5 +97,7 @@ async def _run(test: Callable[[Client], Awaitable[None]], kernel: FakeKernel,
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop turn until something is so; the test's own time-out bounds it."""
-    while not condition():
+    while True:
+        if condition():
+            return
         await asyncio.sleep(0)

@@ -61,7 +61,8 @@ def test_paths_and_methods(method: str, path: str, status: int, code: str, allow
 
 
 @pytest.mark.parametrize(("data", "status", "code"), [
-    (b"GARBAGE\r\n\r\n", 400, b"malformed_request"), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, b"malformed_request"),
+    (b"GARBAGE\r\n\r\n", 400, b"malformed_request"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, b"malformed_request"),
     (b"GET /healthz HTTP/1.1\r\nbroken header\r\n\r\n", 400, b"malformed_request"),
     (b"GET /healthz HTTP/9.9\r\nHost: h\r\n\r\n", 400, b"malformed_request"),
     (b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", 400, b"malformed_request"),
@@ -179,7 +180,8 @@ def test_preflight() -> None:
         assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
         assert answer.headers["Access-Control-Allow-Methods"] == "POST"
         assert answer.headers["Access-Control-Allow-Headers"] == "content-type,x-priority"
-        refused = await client.ask("OPTIONS", "/v1/publish/plant/a", headers=asking | {"Origin": "https://evil.example"})
+        asking["Origin"] = "https://evil.example"
+        refused = await client.ask("OPTIONS", "/v1/publish/plant/a", headers=asking)
         assert (refused.status, refused.code) == (403, "origin_not_allowed")
     run_door(test, cors_origins=("https://app.example",))
 

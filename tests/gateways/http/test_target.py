@@ -5,7 +5,7 @@ import pytest
 
 from gateways.http.problems import Refusal
 from gateways.http.routes.publish import address_of_path
-from gateways.http.target import decode_levels, decode_number, decode_query, split_target
+from gateways.http.target import decode_levels, decode_number, decode_query, decode_seconds, split_target
 
 
 @pytest.mark.parametrize(("target", "path", "query"), [
@@ -80,3 +80,11 @@ def test_numbers_out_of_range(text: str) -> None:
 def test_numbers() -> None:
     assert decode_number({}, "max", 5, 1, 10) == 5
     assert decode_number({"max": "10"}, "max", 5, 1, 10) == 10
+
+
+def test_seconds() -> None:
+    assert decode_seconds({}, "wait", 10) == 0
+    assert decode_seconds({"wait": "1.5"}, "wait", 10) == 1.5
+    for text in ("", "-1", "11", "1e1", "inf", "nan", "1,5"):
+        with pytest.raises(Refusal):
+            decode_seconds({"wait": text}, "wait", 10)
