@@ -46,12 +46,17 @@ OF_THE_RECORD: Final = frozenset(("key", "timestamp", "durability"))
 """Fields that are no record header: a JSON message has them in a form of its own, or cannot say them."""
 
 
+PLAIN_KINDS: Final = (Kind.TEXT, Kind.BYTES)
+
+
 class Carried(NamedTuple):
     """A request header that is a field of the envelope."""
 
     field: Field
     cell: Cell
     record_header: bytes
+    plain: bool
+    """Any ASCII text is a value, and unless it has parameters behind a `;` nothing else is said by it."""
 
 
 def json_name(field: str) -> str:
@@ -59,7 +64,8 @@ def json_name(field: str) -> str:
     return "message_id" if field == "id" else field.replace("-", "_")
 
 
-_CARRIED: Final = {cell.name.lower().encode(): Carried(field, cell, field.name.encode())
+_CARRIED: Final = {cell.name.lower().encode():
+                   Carried(field, cell, field.name.encode(), field.kind in PLAIN_KINDS and field.name != "key")
                    for field in FIELDS for cell in field.cells.get(DOOR, ())
                    if cell.where is Where.HEADER and cell.shape is not Shape.CHARSET}
 _KNOWN_HEADERS: Final[dict[bytes, Carried | str]] = {
@@ -106,7 +112,10 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
             raise Refusal("invalid_header", f"{_shown(name)} is given twice")
         seen.add(name)
         if isinstance(known, Carried):
-            _carry(publication, known, value, now_ms)
+            if known.plain and value.isascii() and b";" not in value:
+                publication.headers.append((known.record_header, value))
+            else:
+                _carry(publication, known, value, now_ms)
         elif known:
             raise not_built_property(_shown(name), known)
         elif name == b"prefer":

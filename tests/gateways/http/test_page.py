@@ -18,7 +18,7 @@ def source(queue: int, position: int, *pieces: Piece, start: int = 0) -> Source:
     return Source(queue, position, Fetched(queue, None, start, 1000, list(pieces)))
 
 
-def test_pages_follow_the_order_in_which_the_hub_took_messages() -> None:
+def test_pages_follow_the_message_ids() -> None:
     page = build_page([source(0, 0, piece(0, [b"a", b"d"], 1), piece(2, [b"e"], 7)),
                        source(1, 0, piece(0, [b"c"], 4), piece(1, [b"f"], 9))], 4, 1000)
     assert [(queue, record[3]) for queue, record in page.records] == [(0, b"a"), (0, b"d"), (1, b"c"), (0, b"e")]
