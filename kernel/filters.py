@@ -17,18 +17,12 @@ from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from kernel.address import MAX_ADDRESS_BYTES, MAX_LEVELS
-from kernel.errors import KernelError
+from kernel.errors import InvalidFilter as InvalidFilter  # doors find it here, beside `parse_filter`
 
 ONE: Final = "+"
 MANY: Final = "#"
 
 T = TypeVar("T")
-
-
-class InvalidFilter(KernelError):
-    """A text that is no filter."""
-
-    code = "invalid_filter"
 
 
 def parse_filter(text: str) -> tuple[str, ...]:
