@@ -1,8 +1,8 @@
 """One page of messages out of what was fetched from several queues. Pure.
 
 Inside a queue, so for every key, messages keep their order. Across queues a page follows the message ids, which grow
-from flush to flush of the hub, as far as the fetched pieces reach. A page always moves on: what cannot be given is named
-in it and stepped over.
+from flush to flush of the hub, as far as the fetched pieces reach. A page always moves on: what cannot be given is
+named in it and stepped over.
 
     lost         offsets before the log's start: retention deleted them before this reader came
     unreadable   stored batches that cannot be opened (a producer's broken compression)

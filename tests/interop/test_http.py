@@ -9,24 +9,39 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
-from paho.mqtt.properties import Properties
 
 from kernel.batch import check_batch, records_of
 from kernel.message import Piece
-from tests.interop.hub import RunningHub, running_hub
+from tests.running_hub import RunningHub, config_of
 
 WAIT_S = 20
 
 
+@contextmanager
+def running(folder: Path, *doors: str) -> Iterator[RunningHub]:
+    """A hub with the log on disk as users have it."""
+    hub = RunningHub(folder, config_of(doors, kernel=""))
+    try:
+        hub.wait_ready()
+        yield hub
+    finally:
+        hub.kill()
+
+
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    with running_hub(tmp_path_factory.mktemp("hub"), "http", "mqtt") as hub:
+    with running(tmp_path_factory.mktemp("hub"), "http", "mqtt") as hub:
         yield hub
+
+
+def url(hub: RunningHub) -> str:
+    return f"http://127.0.0.1:{hub.port('http')}"
 
 
 def curl(*arguments: str, data: bytes = b"") -> tuple[int, bytes]:
@@ -42,7 +57,7 @@ def ask(hub: RunningHub, method: str, path: str, body: Any = None, **headers: st
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     if data is not body:
         headers["Content-Type"] = "application/json"
-    request = urllib.request.Request(hub.url + path, data, headers, method=method)
+    request = urllib.request.Request(url(hub) + path, data, headers, method=method)
     with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
         return json.loads(answer.read() or b"null")
 
@@ -60,11 +75,11 @@ def read_all(hub: RunningHub, topic: str, page: int = 1000) -> list[Any]:
 
 
 def test_curl_publishes_and_reads(hub: RunningHub) -> None:
-    status, body = curl("-X", "POST", f"{hub.url}/v1/publish/curl/line1/temp", "--data-binary", "21.5",
+    status, body = curl("-X", "POST", f"{url(hub)}/v1/publish/curl/line1/temp", "--data-binary", "21.5",
                         "-H", "Content-Type: text/plain", "-H", "X-Header-Unit: C", "-H", "X-Priority: 4")
     stored = json.loads(body)
     assert (status, stored["topic"], stored["address"]) == (201, "curl", "curl/line1/temp")
-    status, body = curl(f"{hub.url}/v1/topics/curl/messages")
+    status, body = curl(f"{url(hub)}/v1/topics/curl/messages")
     (message,) = json.loads(body)["messages"]
     assert status == 200
     assert {name: message[name] for name in ("id", "queue", "offset", "timestamp")} == {
@@ -76,20 +91,20 @@ def test_curl_publishes_and_reads(hub: RunningHub) -> None:
 def test_curl_sends_a_large_body_with_expect_and_chunked(hub: RunningHub) -> None:
     large = bytes(range(256)) * 8192          # 2 MiB: curl waits for 100 Continue
     for extra in ([], ["-H", "Transfer-Encoding: chunked"]):
-        status, body = curl("-X", "POST", f"{hub.url}/v1/publish/large/x", "--data-binary", "@-",
+        status, body = curl("-X", "POST", f"{url(hub)}/v1/publish/large/x", "--data-binary", "@-",
                             "-H", "Expect: 100-continue", *extra, data=large)
         assert status == 201, body
     assert [message["value_base64"] for message in read_all(hub, "large")][0][:8] == "AAECAwQF"
-    status, body = curl("-X", "POST", f"{hub.url}/v1/publish/large/x", "--data-binary", "@-", data=b"x" * (5 << 20))
+    status, body = curl("-X", "POST", f"{url(hub)}/v1/publish/large/x", "--data-binary", "@-", data=b"x" * (5 << 20))
     assert (status, json.loads(body)["code"]) == (413, "message_too_large")
-    status, body = curl("-X", "POST", f"{hub.url}/v1/publish/large/x", "--data-binary", "@-", data=b"x" * (9 << 20))
+    status, body = curl("-X", "POST", f"{url(hub)}/v1/publish/large/x", "--data-binary", "@-", data=b"x" * (9 << 20))
     assert (status, json.loads(body)["code"]) == (413, "body_too_large")
 
 
 def test_odd_addresses_keep_their_levels(hub: RunningHub) -> None:
     for path, address in (("odd//b", "odd//b"), ("odd/a%2Fb", "odd/a%2Fb"), ("odd/gr%C3%BCn", "odd/grün"),
                           ("odd/", "odd/"), ("odd/..", "odd/.."), ("odd/a%2Bb", "odd/a%2Bb")):
-        status, body = curl("-X", "POST", f"{hub.url}/v1/publish/{path}", "--data-binary", path)
+        status, body = curl("-X", "POST", f"{url(hub)}/v1/publish/{path}", "--data-binary", path)
         assert (status, json.loads(body).get("address")) == (201, address), body
     shown = {message["value"]: message["address"] for message in read_all(hub, "odd")}
     assert shown["odd//b"] == "odd//b"
@@ -114,7 +129,7 @@ def test_batches_hold_what_pages_show(hub: RunningHub) -> None:
     ask(hub, "POST", "/v1/topics/bulk/messages", {"messages": [{"value": str(number)} for number in range(50)]})
     topic = ask(hub, "GET", "/v1/topics/bulk")
     (queue,) = [bounds["queue"] for bounds in topic["bounds"] if bounds["high_watermark"]]
-    with urllib.request.urlopen(f"{hub.url}/v1/topics/bulk/batches?queue={queue}&offset=0", timeout=WAIT_S) as answer:
+    with urllib.request.urlopen(f"{url(hub)}/v1/topics/bulk/batches?queue={queue}&offset=0", timeout=WAIT_S) as answer:
         data, following = answer.read(), answer.headers["X-Next-Offset"]
     values = []
     while data:
@@ -164,7 +179,7 @@ def test_topics_by_http(hub: RunningHub) -> None:
 
 
 def test_one_connection_carries_many_requests(hub: RunningHub) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", hub.ports["http"], timeout=WAIT_S)
+    connection = http.client.HTTPConnection("127.0.0.1", hub.port("http"), timeout=WAIT_S)
     for number in range(100):
         connection.request("POST", f"/v1/publish/keep/{number}", body=b"x" * number)
         answer = connection.getresponse()
@@ -178,9 +193,9 @@ def test_one_connection_carries_many_requests(hub: RunningHub) -> None:
 
 def mqtt_client(hub: RunningHub, client_id: str) -> mqtt.Client:
     connected = threading.Event()
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=client_id, protocol=mqtt.MQTTv5)
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=client_id, protocol=mqtt.MQTTv311)
     client.on_connect = lambda *_: connected.set()
-    client.connect("127.0.0.1", hub.ports["mqtt"])
+    client.connect("127.0.0.1", hub.port("mqtt"))
     client.loop_start()
     assert connected.wait(WAIT_S)
     return client
@@ -197,10 +212,7 @@ def test_http_to_mqtt_and_back(hub: RunningHub) -> None:
     ask(hub, "POST", "/v1/publish/cross/line1/temp", b"21.5")
     message = received.get(timeout=WAIT_S)
     assert (message.topic, message.payload, message.qos) == ("cross/line1/temp", b"21.5", 1)
-    properties = Properties(3)               # of a PUBLISH packet
-    properties.ContentType = "text/plain"
-    properties.UserProperty = [("unit", "C")]
-    client.publish("cross/line2/temp", b"\xff", qos=1, properties=properties).wait_for_publish(WAIT_S)
+    client.publish("cross/line2/temp", b"\xff", qos=1).wait_for_publish(WAIT_S)
     client.loop_stop()
     client.disconnect()
     shown = [message for message in read_all(hub, "cross") if message["door"] == "mqtt"]
@@ -208,14 +220,14 @@ def test_http_to_mqtt_and_back(hub: RunningHub) -> None:
 
 
 def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
-    with running_hub(tmp_path, "http") as hub:
+    with running(tmp_path, "http") as hub:
         stored = [ask(hub, "POST", f"/v1/publish/safe/{number}", b"%d" % number) for number in range(20)]
         cursor = ask(hub, "GET", "/v1/topics/safe/messages?max=5")["cursor"]
         hub.kill()
-    with running_hub(tmp_path, "http") as hub:
+    with running(tmp_path, "http") as hub:
         messages = read_all(hub, "safe")
         assert [message["id"] for message in messages] == [answer["id"] for answer in stored]
         rest = ask(hub, "GET", f"/v1/topics/safe/messages?cursor={cursor}")["messages"]
         assert rest == messages[5:]
         assert ask(hub, "POST", "/v1/publish/safe/new", b"x")["id"] not in {answer["id"] for answer in stored}
-        assert hub.stop() == 0
+        assert hub.stop()[0] == 0

@@ -143,32 +143,37 @@ def _offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | 
 
 async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int) -> Page:
     budget = min(door.config.max_page_bytes, BYTES_BEFORE + max_messages * BYTES_PER_MESSAGE)
-    queues = [queue for queue, at in cursor.positions.items() if _has_news(door, topic.queue_id(queue), at)]
-    first = sum(1 for queue in queues if queue < cursor.turn)
-    queues = queues[first:] + queues[:first]
-    wants = [(topic.queue_id(queue), cursor.positions[queue], max(1, budget // len(queues))) for queue in queues]
-    fetched = await fetch(door, wants, budget) if wants else []
+    wants, queues = [], []
+    for queue in _in_turn(cursor):
+        queue_id, at = topic.queue_id(queue), cursor.positions[queue]
+        first, end = door.kernel.bounds(queue_id)
+        if not first <= at == end:
+            queues.append(queue)
+            wants.append((queue_id, max(at, first)))
+    share = max(1, budget // max(1, len(wants)))
+    fetched = await fetch(door, [(queue_id, at, share) for queue_id, at in wants], budget) if wants else []
+    for (_, at), one in zip(wants, fetched, strict=True):
+        _check_fetched(at, one)
     sources = [Source(queue, cursor.positions[queue], one) for queue, one in zip(queues, fetched, strict=True)]
-    for source in sources:
-        _check_fetched(source)
     page = build_page(sources, max_messages, door.config.max_page_bytes)
     return page._replace(positions=cursor.positions | page.positions)
 
 
-def _has_news(door: Door, queue_id: int, offset: int) -> bool:
-    """Whether a fetch from there would say anything: messages, or that the offset is out of range."""
-    first, end = door.kernel.bounds(queue_id)
-    return not first <= offset == end
+def _in_turn(cursor: Cursor) -> list[int]:
+    """The cursor's queues, beginning with the one whose turn it is: what is read last may find the page full."""
+    queues = list(cursor.positions)
+    first = sum(1 for queue in queues if queue < cursor.turn)
+    return queues[first:] + queues[:first]
 
 
-def _check_fetched(source: Source) -> None:
-    error = source.fetched.error
-    if error is None:
-        return
-    if not isinstance(error, OffsetOutOfRange):
+def _check_fetched(offset: int, fetched: Fetched) -> None:
+    """Raises what a fetch ended in, but for what retention took in the meantime: the page tells that."""
+    error = fetched.error
+    if isinstance(error, OffsetOutOfRange):
+        if offset > fetched.high_watermark:
+            _offset_within(offset, fetched.log_start_offset, fetched.high_watermark)
+    elif error is not None:
         raise error
-    if source.position > source.fetched.high_watermark:
-        _offset_within(source.position, source.fetched.log_start_offset, source.fetched.high_watermark)
 
 
 async def fetch(door: Door, wants: list[tuple[int, int, int]], max_bytes: int) -> list[Fetched]:
