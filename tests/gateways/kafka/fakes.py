@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection
 from typing import Any
@@ -173,6 +174,9 @@ class FakeKernel:
         pieces = self.queues.get(queue_id)
         end = pieces[-1].first_offset + pieces[-1].count if pieces else 0
         return self.starts.get(queue_id, 0), end
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
         self.fetches += 1
