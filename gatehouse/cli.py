@@ -21,7 +21,7 @@ from gatehouse.cli_messages import consume, publish, tail
 from gatehouse.cli_planned import planned_commands
 from gatehouse.cli_state import status, topics
 from gatehouse.exits import Refused
-from gatehouse.tables import pairs, show
+from gatehouse.tables import show
 
 DEFAULT_CONFIG = "gateways.toml"
 
@@ -48,8 +48,8 @@ def serve(config_file: Path, data: Path | None) -> int:
 
     One line per door when it listens, then `gatehouse ready`, on standard output. SIGHUP reads the configuration again.
     """
-    from gatehouse.serve import serve as run_hub
-    return run_hub(config_file, data)
+    from gatehouse.serve import serve as serve_until_stopped
+    return serve_until_stopped(config_file, data)
 
 
 @cli.command()
@@ -93,7 +93,7 @@ def explain(where: str, config_file: Path, json_wanted: bool) -> None:
         raise Refused(f"{error.lines[0]} (`gatehouse check` shows all)", exits.USAGE) from None
     except (ValueError, KernelError) as error:
         raise Refused(str(error), exits.USAGE) from None
-    show(told, pairs(told), json_wanted)
+    show(told.as_dict(), told.text(), json_wanted)
 
 
 @cli.command()

@@ -9,9 +9,11 @@ from typing import Final
 
 HOT_MODULES: Final = (
     "kernel.burst",
+    "kernel.heads",
+    "kernel.message",
     "kernel.murmur2",
     "kernel.record",
-    "gateways.kafka.codec",
+    "kernel.tail",
     "gateways.mqtt.codec",
     "gateways.mqtt.window",
 )

@@ -58,10 +58,10 @@ def sentence(docstring: str | None) -> str:
 def configuration_page(specs: Mapping[str, GatewaySpec]) -> Iterator[str]:
     yield "# Configuration"
     yield ""
-    yield "`gateways.toml`, checked by `gatehouse check`. Every setting has a default. Every value can be overridden from"
-    yield f"the environment: `{ENVIRONMENT_PREFIX}SECTION__NAME`, for a door `{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME`;"
-    yield "lists as JSON or separated by commas. A setting marked *secret* may also be `{ file = \"NAME\" }` or"
-    yield "`{ env = \"NAME\" }`. A section or setting that is named in the documents and not built yet is refused by name."
+    yield "`gateways.toml`, checked by `gatehouse check`. Every value can be overridden from the environment:"
+    yield f"`{ENVIRONMENT_PREFIX}SECTION__NAME`, for a door `{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME`; lists as JSON or"
+    yield "separated by commas. A setting marked *secret* may also be `{ file = \"NAME\" }`, `{ env = \"NAME\" }`."
+    yield "What is named in the documents and not built yet is refused by name."
     for name, section in documented_sections(specs).items():
         yield ""
         yield f"## `[[{name}]]`" if name == "routes" else f"## `[{name}]`"
@@ -126,7 +126,8 @@ def commands_page() -> Iterator[str]:
                      if isinstance(parameter, click.Argument) and parameter.expose_value]
         if arguments:
             yield ""
-            yield "Arguments: " + ", ".join(f"`{argument.make_metavar(click.Context(command))}`" for argument in arguments)
+            context = click.Context(command)
+            yield "Arguments: " + ", ".join(f"`{argument.make_metavar(context)}`" for argument in arguments)
         if options:
             yield ""
             yield from table(("option", "what it does"), (_option(option) for option in options))

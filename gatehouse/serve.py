@@ -21,6 +21,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,14 +30,13 @@ from gatehouse.config import Config, ConfigError, Door, changed_settings, load
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
 from gatehouse.metrics import Metrics, Sample
-from gatehouse.runtime import Completions, HubLoop, Stall, ThreadWorker
-from gatehouse.storage import open_index
+from gatehouse.runtime import HubLoop, Stall
+from gatehouse.storage import Storage
 from gateways.admission.admission import Admission
+from gateways.admission.trace import Trace
 from gateways.contract import GatewaySpec, Service, Services
 from gateways.listener import Capacity, Listener, descriptor_capacity
 from gateways.registry import GatewayClash, load_specs
-from kernel.disk import RealDisk
-from kernel.kernel import Kernel
 
 log = logging.getLogger("gatehouse")
 
@@ -44,8 +44,10 @@ log = logging.getLogger("gatehouse")
 # for seconds. `python -m bench.switch_interval`: from 0.2 ms down the median wait is one burst of the loop's work.
 SWITCH_INTERVAL_S: Final = 0.0002
 
+# Young objects die young here: most collections would walk a burst of messages that is about to be let go of anyway.
+GC_THRESHOLDS: Final = (50_000, 20, 50)
+
 DRAIN_S: Final = 10.0            # what sessions get to answer and say goodbye
-CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint; a disk slower than that has failed
 
 
 def read_specs() -> dict[str, GatewaySpec]:
@@ -80,11 +82,9 @@ class Hub:
         self._stopping = asyncio.Event()
         self._listeners: list[tuple[str, Listener]] = []
         self._services: list[tuple[str, Service]] = []
-        self._workers: list[ThreadWorker] = []
         self.metrics = Metrics()
-        self.kernel: Kernel
-        self._admission: Admission
-        self._stall: Stall
+        self._storage: Storage | None = None
+        self._stall = Stall(asyncio.get_running_loop())
 
     async def run(self) -> int:
         """Start, serve until told to stop, stop. Returns the exit code."""
@@ -134,29 +134,26 @@ class Hub:
     # --- start -------------------------------------------------------------------------------------------------------
 
     async def _start(self, hub_loop: HubLoop) -> None:
-        self._stall = Stall(hub_loop.aio)
         self._stall.start()
-        self.kernel = self._open_kernel(hub_loop)
-        self._admission = Admission(self.kernel, hub_loop.now_ms, allow_anonymous=self.config.auth.allow_anonymous)
+        storage = Storage(self.config, self._data_dir.folder, hub_loop, self.fatal)
+        try:
+            storage.open()
+        except BaseException:
+            storage.release()
+            raise
+        self._storage = storage
+        kernel = storage.kernel
+        admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=self.config.auth.allow_anonymous)
         services = Services(
-            hub_name=self.config.hub.name, kernel=self.kernel, admission=self._admission, now_ms=hub_loop.now_ms,
+            hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
             specs=tuple(door.spec for door in self.config.doors), connections=self.describe_connections,
             render_metrics=self.metrics.render, ready=lambda: self._ready)
-        self.metrics.add(self._hub_samples)
-        self.metrics.add(self._door_samples)
+        for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples):
+            self.metrics.add(source)
         capacity = Capacity(descriptor_capacity())
         for door in self.config.doors:
             for address in await self._open_door(door, services, capacity):
                 print(f"{door.spec.name} listens on {address}", flush=True)
-
-    def _open_kernel(self, hub_loop: HubLoop) -> Kernel:
-        folder = self._data_dir.folder
-        completions = Completions(hub_loop.aio)
-        self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
-        kernel = Kernel(hub_loop, *self._workers, RealDisk(folder), open_index(folder / "index"),
-                        self.config.kernel.for_kernel(), self.fatal)
-        kernel.open()
-        return kernel
 
     async def _open_door(self, door: Door, services: Services, capacity: Capacity) -> list[str]:
         spec = door.spec
@@ -186,19 +183,9 @@ class Hub:
         for result in await asyncio.gather(*stopping, return_exceptions=True):
             if isinstance(result, BaseException):
                 log.error("a door did not stop well", exc_info=result)
-        if hasattr(self, "kernel"):
-            await self._close_kernel()
-        for worker in self._workers:
-            worker.close()
+        if self._storage is not None:
+            await self._storage.close()
         self._stall.stop()
-
-    async def _close_kernel(self) -> None:
-        closed = asyncio.Event()
-        self.kernel.close(closed.set)
-        try:
-            await asyncio.wait_for(closed.wait(), CLOSE_S)
-        except TimeoutError:
-            self.fatal(f"the disk did not take the rest within {CLOSE_S:.0f} s")
 
     # --- what is shown -----------------------------------------------------------------------------------------------
 
@@ -208,21 +195,14 @@ class Hub:
 
     def _hub_samples(self) -> Iterator[Sample]:
         yield "gatehouse_info", (self.config.hub.name, __version__), 1
-        yield "gatehouse_epoch", (), self.kernel.epoch
         yield "gatehouse_ready", (), int(self._ready)
         yield "gatehouse_start_time_seconds", (), self._ready_s
         yield "gatehouse_loop_stall_recent_seconds", (), self._stall.recent_ms / 1000
         yield "gatehouse_loop_stall_worst_seconds", (), self._stall.worst_ms / 1000
         yield "gatehouse_descriptors_limit", (), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield "gatehouse_resident_bytes", (), resident_bytes()
-        yield "gatehouse_congested", (), int(self.kernel.congested)
 
     def _door_samples(self) -> Iterator[Sample]:
-        trace = self._admission.trace
-        yield "gatehouse_messages_in", (), trace.messages_in
-        yield "gatehouse_bytes_in", (), trace.bytes_in
-        for labels, amount in trace.counts.items():
-            yield "gatehouse_events", labels, amount
         for name, listener in self._listeners:
             counts = listener.counts
             yield "gatehouse_connections", (name,), len(listener)
@@ -232,6 +212,19 @@ class Hub:
             for reason, amount in counts.items():
                 if reason.startswith("closed_"):
                     yield "gatehouse_connections_closed", (name, reason.removeprefix("closed_")), amount
+
+
+async def run_hub(config: Config, specs: dict[str, GatewaySpec], data_dir: DataDir) -> int:
+    """A hub from start to stop on the running loop. Returns the exit code; raises Refused where it cannot start."""
+    return await Hub(config, specs, data_dir).run()
+
+
+def trace_samples(trace: Trace) -> Iterator[Sample]:
+    """What admission counted."""
+    yield "gatehouse_messages_in", (), trace.messages_in
+    yield "gatehouse_bytes_in", (), trace.bytes_in
+    for labels, amount in trace.counts.items():
+        yield "gatehouse_events", labels, amount
 
 
 def resident_bytes() -> int:
@@ -270,9 +263,10 @@ def serve(config_file: Path, data: Path | None) -> int:
     limit = raise_descriptor_limit()
     log.info("%d descriptors: room for %d connections", limit, descriptor_capacity())
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(Hub(config, specs, data_dir).run())
+            return runner.run(run_hub(config, specs, data_dir))
     except Refused as error:
         return _refuse(str(error), error.exit_code)
     except OSError as error:

@@ -1,13 +1,94 @@
-"""Opens the index's store. What it holds can be rebuilt from the log: a damaged one is thrown away, not repaired."""
+"""The kernel on a real disk: its log, its index, its threads; opened and closed in the right order.
+
+The index can be rebuilt from the log: a damaged one is thrown away, never repaired. Damage of the log itself is told
+and counted; the hub serves the rest.
+"""
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
+from gatehouse import exits
+from gatehouse.config import Config
+from gatehouse.exits import Refused
+from gatehouse.metrics import Sample
+from gatehouse.runtime import Completions, HubLoop, ThreadWorker
+from kernel.disk import RealDisk
+from kernel.kernel import Kernel
+from kernel.log import Damage, LogFailed, LogFull
+from kernel.segments import SegmentLog
 from kernel.store import IndexStore, RocksStore
 
 log = logging.getLogger("gatehouse")
+
+CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint; a disk slower than that has failed
+
+
+class Storage:
+    """The kernel and what it stands on."""
+
+    def __init__(self, config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> None:
+        settings = config.kernel.for_kernel()
+        completions = Completions(hub_loop.aio)
+        self._fatal = fatal
+        self._folder = folder
+        self._store = open_index(folder / "index")
+        self._log = SegmentLog(RealDisk(folder), settings.segment_bytes)
+        self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
+        self._damaged_ranges = 0
+        self._faults = 0
+        log_worker, reader_worker, checkpoint_worker = self._workers
+        self.kernel = Kernel(
+            loop=hub_loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
+            log=self._log, store=self._store, routes=config.routes, settings=settings, fatal=fatal,
+            on_damage=self._on_damage, on_error=self._on_error)
+
+    def open(self) -> None:
+        """Recover what is stored. Blocks. Raises Refused where the disk does not let it."""
+        try:
+            self.kernel.open()
+        except (LogFailed, LogFull, OSError) as error:
+            raise Refused(f"the data directory {self._folder} cannot be opened: {error}", exits.STORAGE) from None
+        if self.kernel.recovered_frames:
+            log.info("replayed %d frames of the log", self.kernel.recovered_frames)
+
+    async def close(self) -> None:
+        """Flush, leave a checkpoint, let go of the files."""
+        closed = asyncio.Event()
+        self.kernel.close(closed.set)
+        try:
+            await asyncio.wait_for(closed.wait(), CLOSE_S)
+        except TimeoutError:
+            self._fatal(f"the disk did not take the rest within {CLOSE_S:.0f} s")
+        self.release()
+
+    def release(self) -> None:
+        """Let go of threads and files of a kernel that is closed, or never opened."""
+        for worker in self._workers:
+            worker.close()
+        self._log.close()
+        self._store.close()
+
+    def samples(self) -> Iterator[Sample]:
+        """The kernel's counters for the metrics page."""
+        for name, value in self.kernel.statistics().items():
+            yield "gatehouse_" + name.removesuffix("_total"), (), value
+        yield "gatehouse_congested", (), int(self.kernel.congested)
+        yield "gatehouse_damaged_ranges", (), self._damaged_ranges
+        yield "gatehouse_kernel_faults", (), self._faults
+
+    def _on_damage(self, damage: Damage) -> None:
+        self._damaged_ranges += 1
+        log.error("the log cannot be read from position %d to %d: %s; what was stored there is lost", damage.start,
+                  damage.end, damage.reason)
+
+    def _on_error(self, error: Exception) -> None:
+        self._faults += 1
+        log.error("a mistake of the hub, contained in the kernel", exc_info=error)
 
 
 def open_index(folder: Path) -> IndexStore:
@@ -16,7 +97,7 @@ def open_index(folder: Path) -> IndexStore:
         return RocksStore(folder)
     except Exception as error:    # rocksdict raises plain Exception for everything
         if not folder.exists():
-            raise OSError(f"cannot make the index in {folder}: {error}") from None
+            raise Refused(f"cannot make the index in {folder}: {error}", exits.STORAGE) from None
         log.warning("the index in %s cannot be opened (%s); it is rebuilt from the log", folder, error)
         shutil.rmtree(folder)
         return RocksStore(folder)

@@ -7,6 +7,7 @@ one queue stand in the order of arrival.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Final
 
 from crc32c import crc32c
@@ -29,7 +30,8 @@ class Run:
     def __init__(self, queue_id: int, now_ms: int) -> None:
         self.queue_id: int = queue_id
         self.count: int = 0
-        self.parts: list[bytes] = []
+        self.first: bytes = b""                      # most runs of a wide burst are one record: no list for them
+        self.more: list[bytes] | None = None
         self.max_ms: int = now_ms
         self.flags: int = 0
         # known once sealed:
@@ -114,7 +116,12 @@ class Burst:
             middle = SMALL[n] + placement.key_part
             size = len(front) + len(middle) + len(tail)
             record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
-            run.parts.append(record)
+            if n == 0:
+                run.first = record
+            elif run.more is None:
+                run.more = [record]
+            else:
+                run.more.append(record)
             run.count = n + 1
             size_bytes += size
         self.size_bytes += size_bytes
@@ -132,7 +139,7 @@ class Burst:
         run = Run(queue_id, max_ms)
         run.count = count
         run.flags = WHOLE
-        run.parts.append(batch)
+        run.first = batch
         self._open.pop(queue_id, None)
         self.runs.append(run)
         self.size_bytes += len(batch)
@@ -143,54 +150,44 @@ class Burst:
 
         A queue with several runs is listed with the same number each time; later runs are moved on here.
         """
-        entries = Entries()
-        queue_ids: list[int] = []
+        runs = self.runs
         first_offsets: list[int] = []
-        max_ms: list[int] = []
         counts: list[int] = []
-        first_records: list[int] = []
-        byte_offsets: list[int] = []
-        byte_lengths: list[int] = []
+        lengths: list[int] = []
         crcs: list[int] = []
-        flags: list[int] = []
         bodies: list[bytes] = []
         moved: dict[int, int] = {}
-        whole_queues = len(self._open) != len(self.runs)
-        at = 0
-        record = 0
+        several = len(self._open) != len(runs)          # some queue may have several runs
+        record = first_id
         i = 0
-        for run in self.runs:
+        for run in runs:
             count = run.count
             offset = next_offsets[i]
             i += 1
-            if whole_queues:
+            if several:
                 offset += moved.get(run.queue_id, 0)
                 moved[run.queue_id] = moved.get(run.queue_id, 0) + count
             run.first_offset = offset
-            run.first_id = first_id + record
-            data = run.parts[0] if count == 1 else b"".join(run.parts)
-            if run.flags:
-                data = placed(run.parts[0], offset, epoch)
-            size = len(data)
-            queue_ids.append(run.queue_id)
-            first_offsets.append(offset)
-            max_ms.append(run.max_ms)
-            counts.append(count)
-            first_records.append(record)
-            byte_offsets.append(at)
-            byte_lengths.append(size)
-            crcs.append(crc32c(data))
-            flags.append(run.flags)
-            bodies.append(data)
+            run.first_id = record
             record += count
-            at += size
-        entries.queue_id.fromlist(queue_ids)
+            data = run.first
+            if run.flags:
+                data = placed(data, offset, epoch)
+            elif run.more is not None:
+                data = data + b"".join(run.more)
+            first_offsets.append(offset)
+            counts.append(count)
+            lengths.append(len(data))
+            crcs.append(crc32c(data))
+            bodies.append(data)
+        entries = Entries()
+        entries.queue_id.fromlist([run.queue_id for run in runs])
         entries.first_offset.fromlist(first_offsets)
-        entries.max_ms.fromlist(max_ms)
+        entries.max_ms.fromlist([run.max_ms for run in runs])
         entries.count.fromlist(counts)
-        entries.first_record.fromlist(first_records)
-        entries.byte_offset.fromlist(byte_offsets)
-        entries.byte_length.fromlist(byte_lengths)
+        entries.first_record.fromlist([0, *accumulate(counts)][:-1])
+        entries.byte_offset.fromlist([0, *accumulate(lengths)][:-1])
+        entries.byte_length.fromlist(lengths)
         entries.crc.fromlist(crcs)
-        entries.flags.fromlist(flags)
-        return Sealed(entries, bodies[0] if len(bodies) == 1 else b"".join(bodies), record)
+        entries.flags.fromlist([run.flags for run in runs])
+        return Sealed(entries, bodies[0] if len(bodies) == 1 else b"".join(bodies), record - first_id)

@@ -58,7 +58,7 @@ class Deliveries:
     def _drain(self) -> None:
         while self._waiting:
             heard = self._waiting.popleft()
-            large = [run for placement, _, run, _ in heard if placement is None and len(run.parts[0]) > OPEN_HERE_BYTES]
+            large = [run for placement, _, run, _ in heard if placement is None and len(run.first) > OPEN_HERE_BYTES]
             if large:
                 self._opening = True
                 self._worker.submit(partial(self._open_all, large), partial(self._opened, heard, large))
@@ -87,7 +87,7 @@ class Deliveries:
 
     def _open(self, run: Run) -> list[Record]:
         try:
-            return records_of(Piece(run.first_offset, run.count, True, run.parts[0], 0, run.max_ms, run.first_id))
+            return records_of(Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id))
         except CorruptBatch as error:        # its CRC is right: the producer wrote records that make no sense
             self._on_error(error)
             return []

@@ -193,7 +193,7 @@ class Reader:
 
     def _first_in_memory(self, queue_id: int, timestamp_ms: int) -> Entry | None:
         for tail in (self.frozen, self.tail):
-            for number in tail.by_queue.get(queue_id, ()) if tail is not None else ():
+            for number in tail.numbers_of(queue_id) if tail is not None else ():
                 if tail is not None and tail.entries.max_ms[number] >= timestamp_ms:
                     return tail_entry(tail, number)
         return None

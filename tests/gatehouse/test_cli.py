@@ -221,7 +221,8 @@ def test_no_address_of_a_hub(call, url):
 
 @pytest.mark.parametrize("name", PLANNED)
 def test_what_is_not_built_is_refused_by_name(call, name):
-    assert call(name, "list", "--what", "ever") == (exits.NOT_BUILT, "", f"gatehouse: `gatehouse {name}` is not built yet\n")
+    assert call(name, "list", "--what", "ever") == (
+        exits.NOT_BUILT, "", f"gatehouse: `gatehouse {name}` is not built yet\n")
 
 
 def test_wrong_usage_is_one_line(call):

@@ -1,0 +1,108 @@
+"""The kernel alone: messages a second into a real log, encoding, CRC and fdatasync counted.
+
+    python -m bench.kernel_append [--queues 16] [--n 2000000] [--size 100] [--burst 1000]
+
+Bursts of unencoded (key, value, headers) tuples, keys drawn at random over the queues, are turned into messages and
+appended as fast as the kernel takes them; the clock stops when the last is durable.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from gatehouse.runtime import Completions, HubLoop, ThreadWorker
+from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
+from kernel import burst
+from kernel.disk import RealDisk
+from kernel.kernel import Kernel
+from kernel.message import Stored
+from kernel.record import encode_headers
+from kernel.routes import Routes
+from kernel.segments import SegmentLog
+from kernel.settings import KernelSettings
+from kernel.store import RocksStore
+
+IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them
+
+
+class Load:
+    def __init__(self, kernel: Kernel, bursts: list[list[tuple[bytes, bytes, tuple[tuple[bytes, bytes | None], ...]]]],
+                 total: int, queues: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.kernel, self.bursts, self.left, self.loop = kernel, bursts, total, loop
+        topic = kernel.create_topic("load", queues=queues)
+        self.places = {b"k%d" % i: kernel.place_in("load", b"k%d" % i, queue=i) for i in range(topic.queues)}
+        self.pending = 0
+        self.sent = 0
+        self.done = asyncio.Event()
+
+    def feed(self) -> None:
+        while self.left and self.pending < IN_FLIGHT:
+            tuples = self.bursts[self.sent % len(self.bursts)]
+            places = self.places
+            self.kernel.append([(places[key], value, encode_headers(headers), 1, 0) for key, value, headers in tuples],
+                               self)
+            self.sent += 1
+            self.left -= 1
+            self.pending += 1
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        assert all(one.error is None for one in stored)
+        self.pending -= len(stored)
+        if not self.left and not self.pending:
+            self.done.set()
+        else:
+            self.loop.call_soon(self.feed)
+
+
+async def run(options: argparse.Namespace, folder: Path) -> None:
+    loop = asyncio.get_running_loop()
+    completions = Completions(loop)
+    workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
+    kernel = Kernel(loop=HubLoop(loop), log_worker=workers[0], reader_worker=workers[1], checkpoint_worker=workers[2],
+                    log=SegmentLog(RealDisk(folder)), store=RocksStore(folder / "index"), routes=Routes(),
+                    settings=KernelSettings(), fatal=sys.exit, on_damage=print, on_error=print)
+    kernel.open()
+    draw = random.Random(1)
+    value = b"x" * options.size
+    bursts = [[(b"k%d" % draw.randrange(options.queues), value, ()) for _ in range(options.burst)] for _ in range(64)]
+    load = Load(kernel, bursts, options.n // options.burst, options.queues, loop)
+    gc.collect()
+    gc.freeze()
+    began, cpu = time.perf_counter(), time.process_time()
+    load.feed()
+    await load.done.wait()
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    n = options.n // options.burst * options.burst
+    flushes = kernel.statistics()["flushes_total"]
+    print(f"kernel append, {options.queues} queues, {options.size} bytes, bursts of {options.burst}, "
+          f"{'compiled' if burst.__file__.endswith('.so') else 'plain'}: {n / took:,.0f} msg/s, "
+          f"{n * options.size / took / 1e6:,.0f} MB/s, {cpu / n * 1e6:.2f} µs CPU per message, {flushes} flushes")
+    closed = asyncio.Event()
+    kernel.close(closed.set)
+    await closed.wait()
+    for worker in workers:
+        worker.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queues", type=int, default=16)
+    parser.add_argument("--n", type=int, default=2_000_000)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--burst", type=int, default=1000)
+    options = parser.parse_args()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*GC_THRESHOLDS)
+    with tempfile.TemporaryDirectory(prefix="gatehouse-bench-", dir=".") as folder, \
+            asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(run(options, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
