@@ -1,4 +1,5 @@
-"""The hot codec against the classes that kafka-python generates from Kafka's message schemas, in every offered version."""
+"""The hot codec against the classes that kafka-python generates from Kafka's message schemas, in every offered
+version."""
 from __future__ import annotations
 
 import struct
