@@ -34,7 +34,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 def decode_answer(value: bytes) -> Answer:
     print_hex, append_ms, positions = json.loads(value)
-    return Answer(bytes.fromhex(print_hex), append_ms, [(position[0], position[1], position[2]) for position in positions])
+    return Answer(bytes.fromhex(print_hex), append_ms, [(queue_id, at, first) for queue_id, at, first in positions])
 
 
 class Window:

@@ -31,7 +31,8 @@ class Recovery:
     """One opening. `apply` puts a state record into memory; `reset` empties memory for building anew."""
 
     def __init__(self, log: Log, index: Index, reader: Reader, heads: Heads, state: StateTable,
-                 settings: KernelSettings, apply: Callable[[StateRecord], None], reset: Callable[[], None], on_damage: Callable[[Damage], None]) -> None:
+                 settings: KernelSettings, apply: Callable[[StateRecord], None], reset: Callable[[], None],
+                 on_damage: Callable[[Damage], None]) -> None:
         self._log = log
         self._index = index
         self._reader = reader
