@@ -86,7 +86,8 @@ def tail_entry(tail: Tail, number: int) -> Entry:
     columns, frame = tail.entries, tail.frame[number]
     return Entry(columns.first_offset[number], tail.position[frame],
                  tail.first_id[frame] + columns.first_record[number], tail.append_ms[frame],
-                 columns.max_ms[number], columns.byte_offset[number], columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
+                 columns.max_ms[number], columns.byte_offset[number], columns.byte_length[number],
+                 columns.count[number], columns.crc[number], columns.flags[number])
 
 
 def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
