@@ -46,10 +46,11 @@ class Flushing:
         sealed = burst.seal(kernel._heads.next_offsets([run.queue_id for run in burst.runs]), first_id, kernel.epoch)
         if gathering.produced:
             self._place_sequences(gathering)
-        if gathering.repeatable:
-            self._remember(gathering)
+        # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
         for key in kernel._window.expired(burst.now_ms):
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
+        if gathering.repeatable:
+            self._remember(gathering)
         return sealed
 
     def _place_sequences(self, gathering: Gathering) -> None:

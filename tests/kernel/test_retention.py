@@ -43,7 +43,7 @@ def test_old_segments_go_and_the_rest_is_read_on(tmp_path: Path) -> None:
 
 def test_a_segment_that_the_index_is_not_complete_to_stays(tmp_path: Path) -> None:
     """Found by the simulator, seed 3: entries that were only in memory lost their bodies."""
-    rig = rig_with(tmp_path, retention_bytes=4 * SEGMENT_BYTES, checkpoint_ms=3_600_000)
+    rig = rig_with(tmp_path, retention_bytes=7 * SEGMENT_BYTES, checkpoint_ms=3_600_000)
     for i in range(40):
         rig.publish("t/k", b"%d" % i + b"x" * 3_000)
     rig.world.advance(CHECK_MS)
