@@ -16,4 +16,7 @@ HOT_MODULES: Final = (
     "kernel.tail",
     "gateways.mqtt.codec",
     "gateways.mqtt.window",
+    "gateways.mqtt.inbox",
+    "gateways.mqtt.outbox",
+    "gateways.mqtt.session",
 )
