@@ -1,7 +1,7 @@
 """Where each queue begins and ends: two numbers per queue, in pages of 256 queues. Hot.
 
-Queue ids of a topic follow one another, so a million queues are some four thousand pages; a queue that never held a message
-has no page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
+Queue ids of a topic follow one another, so a million queues are some four thousand pages; a queue that never held a
+message has no page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
 """
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Heads:
                 page[at] = end
 
     def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
-        """The pages of these queues as they are once the records before these offsets are gone; nothing changes here."""
+        """The pages of these queues as they are once the records before these offsets are gone; changes nothing."""
         changed: dict[int, array[int]] = {}
         for queue_id, offset in starts.items():
             number = queue_id >> _SHIFT

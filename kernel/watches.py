@@ -1,7 +1,7 @@
 """Waiting for new records: long polls are woken by the flush that brings what they wait for.
 
-Watches are kept by pages of 256 queue ids, so that a flush asks only those that may care: a thousand waiting readers of other
-topics cost nothing.
+Watches are kept by pages of 256 queue ids, so that a flush asks only those that may care: a thousand waiting readers of
+other topics cost nothing.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world of one thread for the kernel: a clock that is set by hand, and workers whose jobs run when they are told to."""
+"""A world of one thread for the kernel: a clock that is set by hand, and workers whose jobs run when told to."""
 from __future__ import annotations
 
 import heapq
@@ -90,7 +90,7 @@ class World:
 
     def run(self) -> None:
         """Until nothing is ready and no job waits."""
-        while self.loop.step() or any([worker.step() for worker in self.workers]):
+        while self.loop.step() or any([worker.step() for worker in self.workers]):  # noqa: C419  (each gets its turn)
             pass
 
     def advance(self, by_ms: int) -> None:

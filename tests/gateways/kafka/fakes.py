@@ -1,4 +1,4 @@
-"""What a Kafka session is given in tests: a link that keeps what is written, and a kernel in memory with a hand-cranked flush."""
+"""What a Kafka session is given in tests: a link that keeps what is written, a kernel in memory flushed by hand."""
 from __future__ import annotations
 
 import struct
@@ -12,7 +12,7 @@ from gateways.contract import Services
 from gateways.kafka.config import KafkaConfig
 from gateways.kafka.session import KafkaSession
 from kernel.batch import check_batch, placed, records_of
-from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownQueue, UnknownTopic
+from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from kernel.topics import Topic, TopicSettings
 
@@ -139,7 +139,8 @@ class FakeKernel:
         def store() -> list[tuple[int, int, int]]:
             pieces = self.queues.setdefault(queue_id, [])
             base = self.bounds(queue_id)[1]
-            pieces.append(Piece(base, header.record_count, True, placed(batch, base, EPOCH), NOW_MS, header.max_ms, base))
+            whole = placed(batch, base, EPOCH)
+            pieces.append(Piece(base, header.record_count, True, whole, NOW_MS, header.max_ms, base))
             return [(queue_id, base, base)]
 
         self.pending.append((store, owner, token))
@@ -174,7 +175,8 @@ class FakeKernel:
         end = pieces[-1].first_offset + pieces[-1].count if pieces else 0
         return self.starts.get(queue_id, 0), end
 
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
         self.fetches += 1
         found, left = [], max_bytes
         for queue_id, offset, most in wants:
