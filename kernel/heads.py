@@ -41,6 +41,21 @@ class Heads:
         offset: int = page[(queue_id & _MASK) * 2]
         return offset
 
+    def bounds_of(self, first: int, count: int) -> array[int]:
+        """log_start and next offset of each of `count` queues that follow one another."""
+        found: array[int] = array("q")
+        end = first + count
+        while first < end:
+            stop = min(end, (first | _MASK) + 1)
+            page = self.pages.get(first >> _SHIFT)
+            if page is None:
+                found.frombytes(bytes((stop - first) * 16))
+            else:
+                at = (first & _MASK) * 2
+                found.extend(page[at:at + (stop - first) * 2])
+            first = stop
+        return found
+
     def next_offsets(self, queue_ids: list[int]) -> list[int]:
         """Next offsets of many queues at once."""
         found: list[int] = []

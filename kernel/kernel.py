@@ -9,6 +9,7 @@ say comes by call-back.
 """
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection
 
 from kernel.address import is_topic_name
@@ -182,6 +183,13 @@ class Kernel:
     def bounds(self, queue_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
         return self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        """Log start offset and high watermark of every queue of a topic, one after the other."""
+        found: array[int] = array("q")
+        for first, count in topic.ranges:
+            found.extend(self._heads.bounds_of(first, count))
+        return found
 
     def high_watermarks(self, queue_ids: list[int]) -> list[int]:
         """The high watermarks of many queues at once."""

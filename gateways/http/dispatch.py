@@ -1,0 +1,63 @@
+"""From a request to its call: origin check, route, answer. Everything that a handler raises ends here as an answer."""
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from gateways.http.answers import SERVER, Created
+from gateways.http.cors import Cors
+from gateways.http.door import NAME, Call, Door, Handler
+from gateways.http.errors import answer_to
+from gateways.http.problems import Refusal
+from gateways.http.routes.publish import PUBLISH_PREFIX, publish
+from gateways.http.routing import RouteTable
+from gateways.http.target import split_target
+
+Mounted = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Dispatcher:
+    """The server's one request handler. `mounted` answers what the table does not know (routes of other doors)."""
+
+    def __init__(self, door: Door, table: RouteTable[Handler], mounted: Mounted | None) -> None:
+        self._door = door
+        self._table = table
+        self._mounted = mounted
+        self._cors = Cors(door.config.cors_origins)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        origin = request.headers.get("Origin")
+        try:
+            if origin is not None:
+                self._cors.check(origin, request.headers.get("Host", ""))
+            response = await self._dispatch(request)
+        except ConnectionError:
+            raise                # the client has gone: there is nobody to answer
+        except Exception as error:
+            response = answer_to(error, request, self._door.services.hub_name)
+            self._door.admission.trace.on_event(NAME, getattr(error, "code", "failed"))
+        if type(response) is not Created:
+            response.headers["Server"] = SERVER
+        if origin is not None:
+            self._cors.add_headers(response, origin)
+        return response
+
+    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
+        path, raw_query = split_target(request.raw_path)
+        if path.startswith(PUBLISH_PREFIX) and request.method == "POST":     # the hot call: not looked for in the table
+            return await publish(self._door, Call(request, (path[len(PUBLISH_PREFIX):],), raw_query))
+        found = self._table.find(path)
+        if found is None:
+            if self._mounted is not None:
+                return await self._mounted(request)
+            raise Refusal("not_found", f"there is no {path[:200]}")
+        endpoint, captures = found
+        handler = endpoint.handler(request.method)
+        if handler is not None:
+            return await handler(self._door, Call(request, captures, raw_query))
+        if request.method == "OPTIONS" and self._cors.is_preflight(request):
+            return self._cors.preflight(endpoint.allow(), request)
+        raise Refusal("method_not_allowed", f"{endpoint.pattern} has no {request.method[:32]}",
+                      headers={"Allow": endpoint.allow()})
