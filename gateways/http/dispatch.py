@@ -1,6 +1,7 @@
 """From a request to its call: origin check, route, answer. Everything that a handler raises ends here as an answer."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -18,10 +19,12 @@ Mounted = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Dispatcher:
-    """The server's one request handler. `mounted` answers what the table does not know (routes of other doors)."""
+    """The server's one request handler; `counts` are the door's. `mounted` answers what the table does not know."""
 
-    def __init__(self, door: Door, table: RouteTable[Handler], mounted: Mounted | None) -> None:
+    def __init__(self, door: Door, table: RouteTable[Handler], counts: Counter[str],
+                 mounted: Mounted | None = None) -> None:
         self._door = door
+        self._counts = counts
         self._table = table
         self._mounted = mounted
         self._cors = Cors(door.config.cors_origins)
@@ -37,12 +40,22 @@ class Dispatcher:
             raise                # the client has gone: there is nobody to answer
         except Exception as error:
             response = answer_to(error, request, self._door.services.hub_name)
-            self._door.admission.trace.on_event(NAME, getattr(error, "code", "failed"))
+            self._count(error)
         if type(response) is not Created:
             response.headers["Server"] = SERVER
         if origin is not None:
             self._cors.add_headers(response, origin)
         return response
+
+    def _count(self, error: Exception) -> None:
+        """A refusal under its code, the library's under its status, anything else as a fault of ours."""
+        code = getattr(error, "code", None)
+        if code is None and isinstance(error, web.HTTPException):
+            code = f"status_{error.status}"
+        if code is None:
+            self._counts["faults"] += 1
+        else:
+            self._door.admission.trace.on_event(NAME, code)
 
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:
         path, raw_query = split_target(request.raw_path)

@@ -33,7 +33,7 @@ class HttpService:
         """Open the listeners. Raises OSError where one cannot be opened, with none left open."""
         loop = asyncio.get_running_loop()
         self.door = Door(self.services, self._config, loop)
-        dispatcher = Dispatcher(self.door, build_table(), None)
+        dispatcher = Dispatcher(self.door, build_table(), self.connections.counts)
         self._runner = _DoorRunner(web.Application(), dispatcher, self.connections)
         await self._runner.setup()
         try:

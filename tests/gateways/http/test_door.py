@@ -77,6 +77,7 @@ def test_what_is_no_request(data: bytes, status: int, code: bytes, caplog: pytes
         assert answer.split(b" ")[1] == b"%d" % status, answer
         assert b"application/problem+json" in answer
         assert b'"code":"%b"' % code in answer
+        assert client.service.counts["closed_" + code.decode()] == 1
         assert (await client.ask("GET", "/healthz")).status == 200
     with caplog.at_level(logging.INFO):
         run_door(test)
@@ -103,7 +104,7 @@ def test_a_fault_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixtur
         assert (answer.status, answer.code) == (500, "internal_error")
         assert b"secret" not in answer.body
         assert (await client.ask("GET", "/healthz")).status == 200
-        assert client.service.services.admission.trace.counts["http", "failed"] == 1
+        assert client.service.counts["faults"] == 1
     run_door(test)
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
