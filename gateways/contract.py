@@ -1,4 +1,4 @@
-"""What a door declares and what it is given. Third parties add doors through the entry point group `gatehouse.gateways`.
+"""What a door declares and what it is given. Third parties add doors by the entry point group `gatehouse.gateways`.
 
 A door is a folder with one `GATEWAY = GatewaySpec(...)`. It is one of two kinds:
 

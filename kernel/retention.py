@@ -1,17 +1,19 @@
-"""Retention: the oldest segment of the log goes when the log is too large or the segment too old, and not before what is still
-owed in it lies elsewhere.
+"""Retention: the oldest segment of the log goes when the log is too large or the segment too old, and not before what
+is still owed in it lies elsewhere.
 
-    survey     on the checkpoint's thread: which queues are in the segment and where they go on, which of its state records are
+    survey     on the checkpoint's thread: which queues are in the segment and where they go on, which of its state
+    records are
                still the newest of their key
     heads      the pages of those queues, with their new starts, are appended as state: no queue forgets its next offset
     keep       the newest state records are written to the kept chain, synced, and known from there
     checkpoint with a sync: from here on nobody needs the segment
     drop       entries of the index and the file
 
-A crash between any two of these repeats them at the next start. Segments of the kept chain go when nothing in them is the
-newest of its key any more; while the kept chain is too large, the oldest of them is rewritten without what is dead.
+A crash between any two of these repeats them at the next start. Segments of the kept chain go when nothing in them is
+the newest of its key any more; while the kept chain is too large, the oldest of them is rewritten without what is dead.
 
-A topic's own retention moves the start of its queues forward by the same kind of state record; its bytes go with their segment.
+A topic's own retention moves the start of its queues forward by the same kind of state record; its bytes go with their
+segment.
 """
 from __future__ import annotations
 

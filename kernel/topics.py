@@ -1,7 +1,7 @@
 """Topic definitions: names, queues, settings, each under an id that is never used again.
 
-Pure bookkeeping over state records. A change is made here at once, so that the next message can be placed; its record goes
-into the frame being gathered, and `undo` takes it back where that frame could not be stored.
+Pure bookkeeping over state records. A change is made here at once, so that the next message can be placed; its record
+goes into the frame being gathered, and `undo` takes it back where that frame could not be stored.
 """
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ class Topics:
         return (topic, queue) if queue < topic.queues and topic.queue_id(queue) == queue_id else None
 
     def of(self, tenant: str) -> list[Topic]:
-        return sorted((topic for topic in self._by_name.values() if topic.tenant == tenant), key=lambda topic: topic.name)
+        return sorted((topic for topic in self._by_name.values() if topic.tenant == tenant),
+                      key=lambda topic: topic.name)
 
     def all(self) -> list[Topic]:
         return list(self._by_id.values())

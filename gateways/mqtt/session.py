@@ -154,7 +154,7 @@ class MqttSession:
     # --- CONNECT -----------------------------------------------------------------------------------------------------
 
     def _handle_first(self, data: bytes) -> None:
-        if data[0] != packets.CONNECT:
+        if data and data[0] != packets.CONNECT:
             raise ProtocolError("[MQTT-3.1.0-1] the first packet is no CONNECT")
         size = packet_size(data, 0, self._packet_bytes_max)
         if size == 0 or size > len(data):

@@ -22,7 +22,7 @@ def test_the_tour(hub: RunningHub):
         script = script.replace(f"127.0.0.1:{port}", f"127.0.0.1:{hub.port(door)}")
     script = script.replace("-h 127.0.0.1", f"-h 127.0.0.1 -p {hub.port('mqtt')}")
     script = script.replace(".venv/bin/gatehouse", str(Path(sys.executable).with_name("gatehouse")))
-    done = subprocess.run(["bash", "-e", "-m", "-c", script], capture_output=True, text=True, timeout=60, check=False,
+    done = subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True, timeout=60, check=False,
                           cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     out = done.stdout

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel.batch import as_batch, check_batch, placed
 from kernel.errors import (
     DuplicateSequence,
     IdempotencyConflict,
@@ -16,7 +17,6 @@ from kernel.errors import (
 )
 from kernel.message import Piece
 from kernel.record import encode_headers, encode_key, varint
-from kernel.batch import as_batch, check_batch, placed
 from kernel.settings import KernelSettings
 from kernel.topics import TopicSettings
 from tests.kernel.rig import Rig, Witness

@@ -1,4 +1,5 @@
-"""Whatever bytes come to the Kafka door: nothing is raised, a fault closes that one connection, and no other one notices."""
+"""Whatever bytes come to the Kafka door: nothing is raised, a fault closes that one connection, and no other one
+notices."""
 from __future__ import annotations
 
 import struct

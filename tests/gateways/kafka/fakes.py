@@ -1,8 +1,10 @@
-"""What a Kafka session is given in tests: a link that keeps what is written, and a kernel in memory with a hand-cranked flush."""
+"""What a Kafka session is given in tests: a link that keeps what is written, and a kernel in memory with a hand-cranked
+flush."""
 from __future__ import annotations
 
 import struct
 import uuid
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection
 from typing import Any
@@ -12,7 +14,7 @@ from gateways.contract import Services
 from gateways.kafka.config import KafkaConfig
 from gateways.kafka.session import KafkaSession
 from kernel.batch import check_batch, placed, records_of
-from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownQueue, UnknownTopic
+from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from kernel.topics import Topic, TopicSettings
 
@@ -173,6 +175,9 @@ class FakeKernel:
         pieces = self.queues.get(queue_id)
         end = pieces[-1].first_offset + pieces[-1].count if pieces else 0
         return self.starts.get(queue_id, 0), end
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
         self.fetches += 1
