@@ -49,7 +49,7 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_checkpoints": Declared(COUNTER, "Checkpoints of the index."),
     "gatehouse_cold_reads": Declared(COUNTER, "Reads that memory could not answer and the disk did."),
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
-    "gatehouse_subscriptions": Declared(GAUGE, "Live subscriptions."),
+    "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
     "gatehouse_messages_in": Declared(COUNTER, "Messages that were let in, over all doors."),
     "gatehouse_bytes_in": Declared(COUNTER, "Their sizes, in bytes."),

@@ -20,10 +20,11 @@ import resource
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from gatehouse import __version__, exits
 from gatehouse.config import Config, ConfigError, Door, changed_settings, load
@@ -66,6 +67,18 @@ def raise_descriptor_limit() -> int:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+@runtime_checkable
+class Counted(Protocol):
+    """A door that counts its connections as the shared listener does; a plugin's service need not."""
+
+    counts: Counter[str]
+    """accepted, refused, faults, and closed_REASON."""
+
+    def __len__(self) -> int: ...
+
+    def describe(self) -> list[dict[str, Any]]: ...
 
 
 class Hub:
@@ -146,7 +159,8 @@ class Hub:
         admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=self.config.auth.allow_anonymous)
         services = Services(
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
-            specs=tuple(door.spec for door in self.config.doors), connections=self.describe_connections,
+            specs=tuple(door.spec for door in self.config.doors),
+            settings={door.spec.name: door.settings for door in self.config.doors}, connections=self.describe_connections,
             render_metrics=self.metrics.render, ready=lambda: self._ready)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples):
             self.metrics.add(source)
@@ -190,8 +204,14 @@ class Hub:
     # --- what is shown -----------------------------------------------------------------------------------------------
 
     def describe_connections(self) -> list[dict[str, Any]]:
-        """Every connection of every byte-stream door."""
-        return [description for _, listener in self._listeners for description in listener.describe()]
+        """Every connection of every door that tells of them."""
+        return [description for _, door in self._counted() for description in door.describe()]
+
+    def _counted(self) -> Iterator[tuple[str, Counted]]:
+        yield from self._listeners
+        for name, service in self._services:
+            if isinstance(service, Counted):
+                yield name, service
 
     def _hub_samples(self) -> Iterator[Sample]:
         yield "gatehouse_info", (self.config.hub.name, __version__), 1
@@ -203,9 +223,9 @@ class Hub:
         yield "gatehouse_resident_bytes", (), resident_bytes()
 
     def _door_samples(self) -> Iterator[Sample]:
-        for name, listener in self._listeners:
-            counts = listener.counts
-            yield "gatehouse_connections", (name,), len(listener)
+        for name, door in self._counted():
+            counts = door.counts
+            yield "gatehouse_connections", (name,), len(door)
             yield "gatehouse_connections_accepted", (name,), counts["accepted"]
             yield "gatehouse_connections_refused", (name,), counts["refused"]
             yield "gatehouse_faults", (name,), counts["faults"]

@@ -1,7 +1,7 @@
 """Checkpoints of the index: what gathered in memory goes to the store, on another thread, and is let go of here.
 
-Taken when something has changed for `checkpoint_ms` or `checkpoint_bytes` of log have come. The log is durable up to what is
-written, always; the store then says how far it is complete, and the next start replays from there.
+Taken when something has changed for `checkpoint_ms` or `checkpoint_bytes` of log have come. The log is durable up to
+what is written, always; the store then says how far it is complete, and the next start replays from there.
 """
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kernel.tail import Tail
 
 
 class Checkpoints:
-    def __init__(self, loop: Loop, log_worker: Worker, worker: Worker, log: Log, index: Index, reader: Reader, heads: Heads,
-                 state: StateTable, settings: KernelSettings, next_id: Callable[[], int],
+    def __init__(self, loop: Loop, log_worker: Worker, worker: Worker, log: Log, index: Index, reader: Reader,
+                 heads: Heads, state: StateTable, settings: KernelSettings, next_id: Callable[[], int],
                  fatal: Callable[[str], None]) -> None:
         self._loop = loop
         self._log_worker = log_worker

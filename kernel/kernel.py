@@ -2,12 +2,14 @@
 
     append → gathering → seal → log (one fdatasync for all) → memory → answers, deliveries, woken readers
 
-Everything runs on one thread; what blocks is handed to workers. Nothing in memory is changed by a message before its frame is
-durable, but for what the next message needs at once (a topic made by use, a producer's sequence): that is taken back if the
-frame cannot be stored. Calls raise their refusals at once, with nothing taken; what only the disk can say comes by call-back.
+Everything runs on one thread; what blocks is handed to workers. Nothing in memory is changed by a message before its
+frame is durable, but for what the next message needs at once (a topic made by use, a producer's sequence): that is
+taken back if the frame cannot be stored. Calls raise their refusals at once, with nothing taken; what only the disk can
+say comes by call-back.
 """
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection
 
 from kernel.address import is_topic_name
@@ -45,8 +47,8 @@ ID_STEP = 1 << 20
 class Kernel:
     """See the module's text. `open` before use; `close` to stop.
 
-    `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read; `on_error`
-    of our own faults that were contained.
+    `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
+    `on_error` of our own faults that were contained.
     """
 
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
@@ -116,11 +118,12 @@ class Kernel:
                                         self._reader, self._heads, self._state, settings,
                                         lambda: self._committer.next_id, self._fatal)
         self._checkpoints.kept_end = kept_end
-        self._retention = Retention(self._loop, self._checkpoint_worker, self._log, self._index, self._heads, self._reader,
-                                    settings, self._flushing, self.epoch, self._fatal)
+        self._retention = Retention(self._loop, self._checkpoint_worker, self._log, self._index, self._heads,
+                                    self._reader, settings, self._flushing, self.epoch, self._fatal)
 
     def close(self, on_done: Callable[[], None]) -> None:
-        """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and store."""
+        """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
+        store."""
         self._retention.stop()
         self._committer.stop(lambda: self._checkpoints.take(on_done))
 
@@ -157,8 +160,8 @@ class Kernel:
                idempotency_key: str | None = None) -> None:
         """Store messages, in order, in one frame. `owner.on_stored` answers once they are durable, or with StorageFull.
 
-        `positions` asks for (queue_id, offset, message id) of each. A repeated `idempotency_key` gets the first answer and
-        stores nothing. Raises MessageTooLarge, Stopping, IdempotencyConflict.
+        `positions` asks for (queue_id, offset, message id) of each. A repeated `idempotency_key` gets the first answer
+        and stores nothing. Raises MessageTooLarge, Stopping, IdempotencyConflict.
         """
         if idempotency_key is None:
             self._appending.append(messages, owner, token, positions)
@@ -179,21 +182,30 @@ class Kernel:
         """(log start offset, high watermark)."""
         return self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
 
+    def bounds_of(self, topic: Topic) -> array[int]:
+        """Log start offset and high watermark of every queue of a topic, one after the other."""
+        found: array[int] = array("q")
+        for first, count in topic.ranges:
+            found.extend(self._heads.bounds_of(first, count))
+        return found
+
     def high_watermarks(self, queue_ids: list[int]) -> list[int]:
         """The high watermarks of many queues at once."""
         return self._heads.next_offsets(queue_ids)
 
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
-        `on_done` is called before this returns where everything is in memory, else later. Each queue's first piece is given
-        even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors stand in the answers:
-        OffsetOutOfRange, StorageFailed.
+        `on_done` is called before this returns where everything is in memory, else later. Each queue's first piece is
+        given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors stand in the
+        answers: OffsetOutOfRange, StorageFailed.
         """
         self._reader.fetch(wants, max_bytes, on_done)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer needed."""
+        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer
+        needed."""
         return self._watches.add(queue_ids, wake)
 
     def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:

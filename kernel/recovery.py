@@ -1,7 +1,7 @@
 """Opening: the index says how far it is complete, the log is replayed from there.
 
-Replay reads heads only and asks no clock and no configuration. An index that is missing, or that knows of more than the log
-holds, is built anew from the first frame; it is checkpointed on the way, so that memory stays bounded.
+Replay reads heads only and asks no clock and no configuration. An index that is missing, or that knows of more than the
+log holds, is built anew from the first frame; it is checkpointed on the way, so that memory stays bounded.
 """
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Recovered(NamedTuple):
 class Recovery:
     """One opening. `apply` puts a state record into memory; `reset` empties memory for building anew."""
 
-    def __init__(self, log: Log, index: Index, reader: Reader, heads: Heads, state: StateTable, settings: KernelSettings,
-                 apply: Callable[[StateRecord], None], reset: Callable[[], None],
+    def __init__(self, log: Log, index: Index, reader: Reader, heads: Heads, state: StateTable,
+                 settings: KernelSettings, apply: Callable[[StateRecord], None], reset: Callable[[], None],
                  on_damage: Callable[[Damage], None]) -> None:
         self._log = log
         self._index = index

@@ -1,11 +1,11 @@
 """Durable state as keyed records: for each (kind, key) the newest record is the whole truth.
 
-Records travel in frame heads; what is in memory here is what changed since the last checkpoint, the rest is in the store. A
-record's *order* is the position of the frame that first carried it, its *home* where it lies now: retention moves what is
-still the newest of its key out of a segment before the segment goes.
+Records travel in frame heads; what is in memory here is what changed since the last checkpoint, the rest is in the
+store. A record's *order* is the position of the frame that first carried it, its *home* where it lies now: retention
+moves what is still the newest of its key out of a segment before the segment goes.
 
-A deleted key keeps a record for as long as an older one of it lies in a kept segment (`copies` counts those): without it, a
-rebuild from the log would bring the key back to life.
+A deleted key keeps a record for as long as an older one of it lies in a kept segment (`copies` counts those): without
+it, a rebuild from the log would bring the key back to life.
 """
 from __future__ import annotations
 

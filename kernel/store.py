@@ -1,7 +1,7 @@
 """The ordered key-value store that checkpoints of the index go to: RocksDB, or memory for tests.
 
-What it holds can always be rebuilt from the log. It must keep its writes in order: after a crash it may have lost the newest
-ones (unless they were written with `sync`), never an older one while a newer survived.
+What it holds can always be rebuilt from the log. It must keep its writes in order: after a crash it may have lost the
+newest ones (unless they were written with `sync`), never an older one while a newer survived.
 """
 from __future__ import annotations
 

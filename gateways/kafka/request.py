@@ -1,7 +1,7 @@
-"""One request on its way: what an API's file declares, what its `handle` is given, and the place of its answer.
+"""One request on its way: what an API's file declares, what its `dispatch` is given, and the place of its answer.
 
-A request is *dispatched* when `handle` is called: in the order the peer sent them, so their appends are in that order.
-It is *done* when it has its answer, which may be later and out of order; the session sends answers in the order of the
+A request is *dispatched* when `dispatch` is called: in the order the peer sent them, so appends keep that order. It
+is *done* when it has its answer, which may be later and out of order; the session sends answers in the order of the
 requests. `on_turn` is called when every earlier request has been answered: a fetch reads and waits only then, so that a
 connection never holds more than one fetch's records.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API as it is offered: key and versions as in Kafka, and who handles it."""
+    """One API as it is offered: key and versions as in Kafka, and who answers it."""
 
     key: int
     name: str
     first_version: int
     last_version: int
     first_flexible: int
-    handle: Callable[[Request], None]
+    dispatch: Callable[[Request], None]
     """May raise codec.Malformed, which closes the connection."""
 
     first_listed: int | None = None

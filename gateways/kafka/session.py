@@ -1,6 +1,6 @@
 """One Kafka connection: requests in, answers out in the same order. No socket, no clock of its own, no await.
 
-    bytes -> FrameReader -> header -> the API's `handle` (dispatch, in order) ... `Request.done` -> write, in order
+    bytes -> FrameReader -> header -> the API's `dispatch`, in order ... `Request.done` -> write, in order
 
 The rules it keeps:
 
@@ -210,7 +210,7 @@ class KafkaSession:
             return
         request = Request(self, api, version, correlation_id, data, at, end)
         self._waiting.append(request)
-        api.handle(request)
+        api.dispatch(request)
 
     def _authenticate(self, client_id: bytes | None) -> bool:
         self.client_id = (client_id or b"").decode(errors="replace")[:MAX_SHOWN]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel.batch import as_batch, check_batch, placed
 from kernel.errors import (
     DuplicateSequence,
     IdempotencyConflict,
@@ -16,7 +17,6 @@ from kernel.errors import (
 )
 from kernel.message import Piece
 from kernel.record import encode_headers, encode_key, varint
-from kernel.batch import as_batch, check_batch, placed
 from kernel.settings import KernelSettings
 from kernel.topics import TopicSettings
 from tests.kernel.rig import Rig, Witness
@@ -179,6 +179,9 @@ def test_an_idempotency_key_gets_its_first_answer(rig: Rig) -> None:
     rig.world.advance(rig.settings.idempotency_ms + 1)
     rig.publish("t/k", b"other", idempotency_key="key-1")
     assert rig.values("t") == [b"v", b"other"]
+    rig.restart()
+    rig.publish("t/k", b"other", idempotency_key="key-1")
+    assert rig.values("t") == [b"v", b"other"], "the new answer outlives the old one's deletion"
 
 
 def test_subscribers_hear_what_matches_once_it_is_durable(rig: Rig) -> None:
@@ -217,6 +220,33 @@ def test_offsets_outside_the_queue_are_refused_with_its_bounds(rig: Rig) -> None
     assert isinstance(fetched.error, OffsetOutOfRange)
     assert (fetched.log_start_offset, fetched.high_watermark) == (0, 1)
     assert rig.fetch(queue_id, 1).pieces == []
+
+
+def test_a_watch_of_a_whole_topic(rig: Rig) -> None:
+    woken: list[str] = []
+    topic = rig.kernel.create_topic("wide", queues=1000)
+    first = topic.queue_id(0)
+    rig.kernel.watch(range(first, first + 1000), lambda: woken.append("wide"))
+    rig.kernel.watch(range(first, first + 1000), lambda: woken.append("cancelled")).cancel()
+    rig.publish("elsewhere/x", b"v")
+    assert woken == []
+    for _ in range(2):
+        rig.kernel.append_batch(topic.queue_id(999), producer_batch([b"v"]), None)
+        rig.run()
+    assert woken == ["wide"]
+
+
+def test_the_bounds_of_a_whole_topic(rig: Rig) -> None:
+    topic = rig.kernel.create_topic("wide", queues=300)
+    rig.kernel.create_topic("between")
+    topic = rig.kernel.change_topic("wide", queues=700)
+    for queue in (0, 299, 300, 699, 699):
+        rig.kernel.append_batch(topic.queue_id(queue), producer_batch([b"v"]), None)
+    rig.run()
+    bounds = rig.kernel.bounds_of(topic)
+    assert list(zip(bounds[::2], bounds[1::2], strict=True)) == [rig.kernel.bounds(queue_id)
+                                                                 for queue_id in topic.queue_ids()]
+    assert [bounds[2 * queue + 1] for queue in (0, 1, 299, 300, 699)] == [1, 0, 1, 1, 2]
 
 
 def test_a_watch_wakes_once_when_its_queue_gets_records(rig: Rig) -> None:

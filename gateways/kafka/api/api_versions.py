@@ -13,7 +13,7 @@ from gateways.kafka.request import Api, Request
 MAX_SHOWN = 100        # characters of a client's name and version that people are shown
 
 
-def handle(request: Request) -> None:
+def dispatch(request: Request) -> None:
     asked = request.decode(ApiVersionsRequest)
     if asked.client_software_name:
         request.session.client_software = f"{asked.client_software_name} {asked.client_software_version}"[:MAX_SHOWN]
@@ -31,4 +31,4 @@ def _answer(request: Request, error: int) -> None:
     request.answer(ApiVersionsResponse, error_code=error, api_keys=keys)
 
 
-API_VERSIONS = Api(key=18, name="ApiVersions", first_version=0, last_version=4, first_flexible=3, handle=handle)
+API_VERSIONS = Api(key=18, name="ApiVersions", first_version=0, last_version=4, first_flexible=3, dispatch=dispatch)

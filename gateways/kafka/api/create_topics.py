@@ -114,7 +114,7 @@ def queues_of(asked: Any, max_partitions: int) -> int | None:
     return None if count == DEFAULT else count
 
 
-def handle(request: Request) -> None:
+def dispatch(request: Request) -> None:
     asked = request.decode(CreateTopicsRequest)
     names = Counter(topic.name for topic in asked.topics)
     creation = Creation(request, asked.validate_only)
@@ -123,4 +123,4 @@ def handle(request: Request) -> None:
     creation.settle()
 
 
-CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7, first_flexible=5, handle=handle)
+CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7, first_flexible=5, dispatch=dispatch)

@@ -1,7 +1,7 @@
 """Fetch 4 to 16: the records of many partitions, at once or when there are enough of them.
 
 It runs when every earlier request of its connection has been answered. Each look goes over all partitions once (the
-hot loop is `codec.FetchRows.scan`) and asks the kernel for those alone that have something. Where that is less than
+hot part is `FetchRows.scan_many`) and asks the kernel for those alone that have something. Where that is less than
 the client's `min_bytes`, it waits for the kernel's word that one of the queues has grown, and looks again, until
 `max_wait_ms`.
 
@@ -13,17 +13,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from gateways.admission.admission import Denied
 from gateways.admission.decision import Operation
-from gateways.kafka.codec import (
+from gateways.kafka.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_ID
+from gateways.kafka.fetch_block import Block
+from gateways.kafka.fetch_codec import (
     FETCH_FLEXIBLE,
     FETCH_TOPIC_IDS,
+    FetchPartition,
     FetchRequest,
     FetchRows,
     decode_fetch,
     encode_fetch_error,
 )
-from gateways.kafka.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_ID
 from gateways.kafka.mapping import code_of
 from gateways.kafka.request import Api, Request
 from gateways.kafka.topics import find_topic, require, text_of
@@ -33,7 +37,7 @@ from kernel.message import Fetched
 from kernel.topics import Topic
 
 if TYPE_CHECKING:
-    from kernel.kernel import Watch
+    from kernel.watches import Watch
 
 FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything
 LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look that was not enough is repeated
@@ -61,20 +65,29 @@ class Fetch:
         """Go over all partitions and read what there is."""
         self.looked_ms = self.request.session.services.now_ms()
         self.rows = FetchRows(self.rows.version, self.rows.read_committed, self.request.session.kernel.epoch)
-        for name, partitions in self.wanted.topics:
-            self.rows.open_topic(name, len(partitions))
-            try:
-                topic = self.find_topic(name)
-            except (KernelError, Denied) as refusal:
-                by_id = self.rows.version >= FETCH_TOPIC_IDS and isinstance(refusal, UnknownTopic)
-                self.rows.refuse(partitions, UNKNOWN_TOPIC_ID if by_id else code_of(refusal))
-            else:
-                self.rows.scan(partitions, _queue_ids(topic), self.request.session.kernel.bounds)
-            self.rows.close_topic()
+        for topic in self.wanted.topics:
+            self.look_at(*topic)
         if self.rows.wants:
             self.request.session.kernel.fetch(self.rows.wants, self.max_bytes, self.on_read)
         else:
             self.judge(0)
+
+    def look_at(self, name: bytes, partitions: list[FetchPartition], block: Block | None) -> None:
+        """One topic's partitions."""
+        rows, kernel = self.rows, self.request.session.kernel
+        rows.open_topic(name, len(partitions) if block is None else len(block))
+        try:
+            topic = self.find_topic(name)
+        except (KernelError, Denied) as refusal:
+            by_id = rows.version >= FETCH_TOPIC_IDS and isinstance(refusal, UnknownTopic)
+            rows.refuse(partitions, block, UNKNOWN_TOPIC_ID if by_id else code_of(refusal))
+        else:
+            if block is None:
+                rows.scan(partitions, _queue_ids(topic), kernel.bounds)
+            else:
+                bounds = np.frombuffer(kernel.bounds_of(topic), np.int64).reshape(-1, 2)
+                rows.scan_many(block, _queue_ids(topic), bounds, kernel.bounds)
+        rows.close_topic()
 
     def find_topic(self, name: bytes) -> Topic:
         """By name, or by id from version 13. Raises UnknownTopic, Denied, InvalidTopic."""
@@ -108,11 +121,11 @@ class Fetch:
         session = self.request.session
         rows = self.rows
         if (total_bytes >= self.min_bytes or rows.errors or session.stopping or self.looked_ms >= self.deadline_ms
-                or not (rows.waiting or rows.wants)):
+                or not rows.anything_there()):
             self.end()
             self.request.done(rows.encode(self.request.correlation_id, 0))
             return
-        self.watch = session.kernel.watch([*rows.waiting, *(want[0] for want in rows.wants)], self.on_grown)
+        self.watch = session.kernel.watch(rows.queue_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
 
     def on_grown(self) -> None:
@@ -152,7 +165,7 @@ def _queue_ids(topic: Topic) -> Sequence[int]:
     return list(topic.queue_ids())
 
 
-def handle(request: Request) -> None:
+def dispatch(request: Request) -> None:
     most = request.session.config.fetch_max_partitions
     wanted = decode_fetch(request.data, request.at, request.end, request.version, most)
     request.data = b""
@@ -165,4 +178,4 @@ def handle(request: Request) -> None:
     request.on_end = fetch.end
 
 
-FETCH = Api(key=1, name="Fetch", first_version=4, last_version=16, first_flexible=FETCH_FLEXIBLE, handle=handle)
+FETCH = Api(key=1, name="Fetch", first_version=4, last_version=16, first_flexible=FETCH_FLEXIBLE, dispatch=dispatch)

@@ -30,7 +30,7 @@ class NewProducer:
             answer(self.request, NONE, stored.positions[0][0], 0)
 
 
-def handle(request: Request) -> None:
+def dispatch(request: Request) -> None:
     asked = request.decode(InitProducerIdRequest)
     if asked.transactional_id is not None:
         answer(request, UNSUPPORTED_VERSION)
@@ -46,4 +46,5 @@ def answer(request: Request, error: int, producer_id: int = -1, producer_epoch: 
                    producer_epoch=producer_epoch)
 
 
-INIT_PRODUCER_ID = Api(key=22, name="InitProducerId", first_version=0, last_version=5, first_flexible=2, handle=handle)
+INIT_PRODUCER_ID = Api(key=22, name="InitProducerId", first_version=0, last_version=5, first_flexible=2,
+                       dispatch=dispatch)

@@ -83,11 +83,11 @@ class Lookup:
             self.request.answer(ListOffsetsResponse, throttle_time_ms=0, topics=self.topics)
 
 
-def handle(request: Request) -> None:
+def dispatch(request: Request) -> None:
     lookup = Lookup(request)
     for topic in request.decode(ListOffsetsRequest).topics:
         lookup.look_up(topic)
     lookup.settle()
 
 
-LIST_OFFSETS = Api(key=2, name="ListOffsets", first_version=1, last_version=10, first_flexible=6, handle=handle)
+LIST_OFFSETS = Api(key=2, name="ListOffsets", first_version=1, last_version=10, first_flexible=6, dispatch=dispatch)

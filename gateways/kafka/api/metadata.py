@@ -31,7 +31,7 @@ NODES: Final = [NODE_ID]
 NO_NODES: Final[list[int]] = []
 
 
-def handle(request: Request) -> None:
+def dispatch(request: Request) -> None:
     session = request.session
     asked = request.decode(MetadataRequest)
     if asked.topics is None or request.version == ALL_WHEN_EMPTY and not asked.topics:
@@ -99,4 +99,4 @@ def refused(name: str | None, topic_id: uuid.UUID, error: int) -> Row:
                authorized_operations=None)
 
 
-METADATA = Api(key=3, name="Metadata", first_version=0, last_version=13, first_flexible=9, handle=handle)
+METADATA = Api(key=3, name="Metadata", first_version=0, last_version=13, first_flexible=9, dispatch=dispatch)

@@ -1,4 +1,4 @@
-"""The hot codec against the classes that kafka-python generates from Kafka's message schemas, in every offered version."""
+"""The hot codecs against the classes that kafka-python generates from Kafka's schemas, in every offered version."""
 from __future__ import annotations
 
 import struct
@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from gateways.kafka import codec
+from gateways.kafka import codec, fetch_codec
 from gateways.kafka.api.fetch import FETCH
 from gateways.kafka.api.produce import PRODUCE
 from tests.gateways.kafka.judge import framed
@@ -56,7 +56,8 @@ def test_decodes_produce(version: int) -> None:
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_encodes_what_was_produced(version: int) -> None:
-    answer = codec.encode_produced(version, 77, [(b"plant", [(0, 0, 1 << 40, 5, None), (9, 10, -1, -1, b"too large")])], 25)
+    rows = [(0, 0, 1 << 40, 5, None), (9, 10, -1, -1, b"too large")]
+    answer = codec.encode_produced(version, 77, [(b"plant", rows)], 25)
     topic = ProduceResponse.TopicProduceResponse
     part = topic.PartitionProduceResponse
     start = {"log_start_offset": 5} if version >= 5 else {}
@@ -72,12 +73,12 @@ def test_encodes_what_was_produced(version: int) -> None:
 def test_decodes_fetch(version: int) -> None:
     session = {"session_id": 5, "session_epoch": 6} if version >= 7 else {}
     body = encoded(fetch_request(version, **session), version)
-    wanted = codec.decode_fetch(b"??" + body + b"!", 2, 2 + len(body), version, 100)
+    wanted = fetch_codec.decode_fetch(b"??" + body + b"!", 2, 2 + len(body), version, 100)
     assert (wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes, wanted.read_committed) == (500, 1, 1000, True)
     assert (wanted.session_id, wanted.session_epoch) == ((5, 6) if version >= 7 else (0, -1))
     epoch = 3 if version >= 9 else -1
     names = (TOPIC_ID.bytes, TOPIC_ID.bytes) if version >= 13 else (b"plant", b"")
-    assert wanted.topics == [(names[0], [(i, epoch, i * 10, 100 + i) for i in range(3)]), (names[1], [])]
+    assert wanted.topics == [(names[0], [(i, epoch, i * 10, 100 + i) for i in range(3)], None), (names[1], [], None)]
 
 
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 12])
@@ -85,7 +86,7 @@ def test_decodes_fetch_with_tagged_fields(version: int) -> None:
     """Tagged fields that are not known must be ignored (KIP-482), wherever they stand."""
     request = fetch_request(version, cluster_id="c")
     body = with_tag(encoded(request, version), struct.pack(">iiqiqi", 1, 3, 10, -1, -1, 101) + b"\0")
-    wanted = codec.decode_fetch(body, 0, len(body), version, 100)
+    wanted = fetch_codec.decode_fetch(body, 0, len(body), version, 100)
     assert [part[0] for part in wanted.topics[0][1]] == [0, 1, 2]
     assert wanted.topics[0][1][1] == (1, 3, 10, 101)
 
@@ -101,16 +102,16 @@ def with_tag(body: bytes, row: bytes) -> bytes:
 def test_encodes_what_was_fetched(version: int, read_committed: bool) -> None:
     bounds = {100: (2, 5), 101: (0, 0), 102: (0, 900), 103: (4, 9)}
     name = TOPIC_ID.bytes if version >= 13 else b"plant"
-    rows = codec.FetchRows(version, read_committed, 3)
+    rows = fetch_codec.FetchRows(version, read_committed, 3)
     rows.open_topic(name, 6)
     rows.scan([(0, 3, 5, 100), (1, -1, 0, 100), (2, -1, 899, 100), (3, -1, 3, 100), (3, -1, 5, 100), (4, -1, 0, 100)],
-              [100, 101, 102, 103], lambda queue_id: bounds[queue_id])
+              [100, 101, 102, 103], bounds.__getitem__)
     rows.close_topic()
     rows.open_topic(name, 1)
-    rows.refuse([(0, -1, 0, 100)], 29)
+    rows.refuse([(0, -1, 0, 100)], None, 29)
     rows.close_topic()
     assert rows.wants == [(102, 899, 100), (103, 5, 100)]
-    assert rows.waiting == [100, 101]
+    assert rows.queue_ids() == {100, 101, 102, 103}
     rows.fill(rows.places[0], 0, 901, 1, [LONG, b"second"])
     rows.fill(rows.places[1], 56, 9, 4, [])
     parts = rows.encode(77, 0)
@@ -135,14 +136,14 @@ def test_encodes_what_was_fetched(version: int, read_committed: bool) -> None:
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 7])
 def test_refuses_a_whole_fetch(version: int) -> None:
     expected = FetchResponse(version=version, throttle_time_ms=0, error_code=70, responses=[])
-    assert codec.encode_fetch_error(version, 5, 70) == framed(expected, 5)
+    assert fetch_codec.encode_fetch_error(version, 5, 70) == framed(expected, 5)
 
 
 def test_leader_epochs_are_compared() -> None:
-    rows = codec.FetchRows(12, False, 3)
+    rows = fetch_codec.FetchRows(12, False, 3)
     rows.scan([(0, 2, 0, 1), (0, 4, 0, 1), (0, 3, 0, 1), (0, -1, 0, 1)], [5], lambda queue_id: (0, 0))
     errors = [int.from_bytes(row[4:6], "big") for row in rows.rows]
-    assert errors == [codec.FENCED_LEADER_EPOCH, codec.UNKNOWN_LEADER_EPOCH, 0, 0]
+    assert errors == [fetch_codec.FENCED_LEADER_EPOCH, fetch_codec.UNKNOWN_LEADER_EPOCH, 0, 0]
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -160,16 +161,16 @@ def test_a_cut_fetch_is_malformed(version: int) -> None:
     body = encoded(fetch_request(version), version)
     for end in range(len(body)):
         with pytest.raises(codec.Malformed):
-            codec.decode_fetch(body, 0, end, version, 100)
+            fetch_codec.decode_fetch(body, 0, end, version, 100)
     with pytest.raises(codec.Malformed):
-        codec.decode_fetch(body + b"\0", 0, len(body) + 1, version, 100)
+        fetch_codec.decode_fetch(body + b"\0", 0, len(body) + 1, version, 100)
 
 
 def test_a_fetch_of_too_many_partitions_is_malformed() -> None:
     body = encoded(fetch_request(11), 11)
-    codec.decode_fetch(body, 0, len(body), 11, 3)
+    fetch_codec.decode_fetch(body, 0, len(body), 11, 3)
     with pytest.raises(codec.Malformed, match="more than 2 partitions"):
-        codec.decode_fetch(body, 0, len(body), 11, 2)
+        fetch_codec.decode_fetch(body, 0, len(body), 11, 2)
 
 
 @pytest.mark.parametrize("count", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe", b"\x80\0\0\0"])
