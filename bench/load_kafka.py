@@ -1,6 +1,6 @@
 """Load for a Kafka server: one writer with several Produce requests in flight, one reader of all partitions.
 
-    Produce 7, Fetch 11, CreateTopics 1: versions without flexible fields, which Kafka 2.1 to 4 and this hub speak.
+    Produce 7, Fetch 11, CreateTopics 2: versions without flexible fields, which Kafka 2.1 to 4 and this hub speak.
 
 A batch is made once and sent again and again, since a server sets only its base offset; what differs between the
 requests of two partitions are four bytes. The reader lists all partitions in every Fetch (no fetch session), as a
@@ -8,15 +8,17 @@ client that has lost its session does, and looks at the heads of batches only.
 """
 from __future__ import annotations
 
+import socket
 import struct
 import time
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.synchronize import Event
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from bench.load_pair import LoadFailed, Read, Written, dial, receive, run_pair
+from bench.load_pair import LoadFailed, Read, Written, dial, receive, receive_some, run_pair
 
 PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
 CREATE_TIMEOUT_MS: Final = 60_000
@@ -24,8 +26,10 @@ PRODUCE_TIMEOUT_MS: Final = 30_000
 FETCH_WAIT_MS: Final = 500
 FETCH_BYTES: Final = 8 << 20
 PARTITION_BYTES: Final = 1 << 20
-SETTLE_S: Final = 1.0            # partitions of a new topic need a moment until they have a leader
 TOPIC_EXISTS: Final = 36
+NOT_YET: Final = (3, 5, 6)       # unknown partition, no leader, not the leader: for a moment after a creation
+SETTLE_S: Final = 120.0
+LOOK_AGAIN_S: Final = 0.2
 
 WANT: Final = struct.Struct(">iiqqi")            # partition, leader epoch, offset, log start, max bytes
 WANT_OFFSET_AT: Final = 8
@@ -85,49 +89,67 @@ def request_head(key: int, version: int, body_bytes: int) -> bytes:
 
 
 def create_topic(run: Run) -> None:
-    """Raises LoadFailed; a topic that exists is as good."""
+    """Create it, and wait until all partitions can be read; one that exists is as good. Raises LoadFailed."""
     body = struct.pack(">i", 1) + text(run.topic) + struct.pack(">ihii", run.partitions, 1, 0, 0)
     body += struct.pack(">ib", CREATE_TIMEOUT_MS, 0)
     with dial(run.port) as connection:
         connection.settimeout(CREATE_TIMEOUT_MS / 1000)
-        connection.sendall(request_head(CREATE_TOPICS, 1, len(body)) + body)
+        connection.sendall(request_head(CREATE_TOPICS, 2, len(body)) + body)
         answer = receive(connection, struct.unpack(">i", receive(connection, 4))[0])
-    error: int = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(run.topic))[0]
-    if error not in (0, TOPIC_EXISTS):
-        raise LoadFailed(f"CreateTopics answered error {error}")
-    time.sleep(SETTLE_S)
+        error: int = struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(run.topic))[0]
+        if error not in (0, TOPIC_EXISTS):
+            raise LoadFailed(f"CreateTopics answered error {error}")
+        reader, end_s = Reader(run), time.monotonic() + SETTLE_S
+        while True:
+            reader.step(connection)
+            if not reader.not_yet:
+                return
+            if time.monotonic() > end_s:
+                raise LoadFailed(f"{reader.not_yet} of {run.partitions} partitions have no leader")
+            time.sleep(LOOK_AGAIN_S)
 
 
-def write(run: Run) -> Written:
-    """Send the batches to the partitions in turn. Raises LoadFailed with the server's error."""
-    connection = dial(run.port)
-    batch = record_batch(run.batch, run.size)
-    front = struct.pack(">hhii", -1, run.acks, PRODUCE_TIMEOUT_MS, 1) + text(run.topic)
-    size = len(front) + 12 + len(batch)
-    front = request_head(PRODUCE, 7, size) + front
-    heads = [front + struct.pack(">iii", 1, number, len(batch)) for number in range(min(run.partitions, run.batches))]
-    error_at = 4 + 4 + 2 + len(run.topic) + 4 + 4
-    answer_bytes = error_at + 2 + 8 + 8 + 8 + 4
-    answers, sent, answered = b"", 0, 0
-    began_s = time.perf_counter()
-    while answered < run.batches:
-        more = min(run.window - sent + answered, run.batches - sent)
-        if more:
-            parts = [part for number in range(sent, sent + more) for part in (heads[number % len(heads)], batch)]
-            connection.sendall(b"".join(parts))
-            sent += more
-        answers += connection.recv(1 << 16) or _closed()
-        while len(answers) >= 4 + answer_bytes:
-            error = struct.unpack_from(">h", answers, 4 + error_at)[0]
+class Writer:
+    """Batches to the partitions in turn, a window of requests in flight."""
+
+    def __init__(self, run: Run) -> None:
+        self.connection = dial(run.port)
+        self.run = run
+        self.batch = record_batch(run.batch, run.size)
+        front = struct.pack(">hhii", -1, run.acks, PRODUCE_TIMEOUT_MS, 1) + text(run.topic)
+        front = request_head(PRODUCE, 7, len(front) + 12 + len(self.batch)) + front
+        self.heads = [front + struct.pack(">iii", 1, number, len(self.batch))
+                      for number in range(min(run.partitions, run.batches))]
+        self.error_at = 4 + 4 + 4 + 2 + len(run.topic) + 4 + 4
+        self.answer_bytes = self.error_at + 2 + 8 + 8 + 8 + 4
+        self.answers = b""
+        self.sent = self.answered = 0
+
+    def step(self) -> None:
+        """Fill the window, take the answers that are there. Raises LoadFailed with the server's error."""
+        heads, batch = self.heads, self.batch
+        end = min(self.answered + self.run.window, self.run.batches)
+        if self.sent < end:
+            parts = [part for number in range(self.sent, end) for part in (heads[number % len(heads)], batch)]
+            self.connection.sendall(b"".join(parts))
+            self.sent = end
+        self.answers += receive_some(self.connection, 1 << 16)
+        whole = len(self.answers) // self.answer_bytes
+        for number in range(whole):
+            error = struct.unpack_from(">h", self.answers, number * self.answer_bytes + self.error_at)[0]
             if error:
                 raise LoadFailed(f"Produce answered error {error}")
-            answers = answers[4 + answer_bytes:]
-            answered += 1
-    return Written(began_s, time.perf_counter())
+        self.answers = self.answers[whole * self.answer_bytes:]
+        self.answered += whole
 
 
-def _closed() -> bytes:
-    raise LoadFailed("the server closed the connection")
+def write(run: Run, tell: Callable[[Written], None]) -> None:
+    """Send all batches, and tell when the last has been acknowledged."""
+    writer = Writer(run)
+    began_s = time.perf_counter()
+    while writer.answered < run.batches:
+        writer.step()
+    tell(Written(began_s, time.perf_counter()))
 
 
 class Reader:
@@ -143,14 +165,18 @@ class Reader:
         self.request = bytearray(head + front + wants + back)
         self.partitions_at = 4 + 4 + 2 + 4 + 4 + 2 + len(run.topic)
         self.messages = 0
+        self.not_yet = 0           # partitions that the last answer said are not there yet
 
     def take(self, answer: bytes) -> None:
         """Count the records of an answer and move on behind them. Raises LoadFailed with the server's error."""
         count: int = struct.unpack_from(">i", answer, self.partitions_at)[0]
         at = self.partitions_at + 4
+        self.not_yet = 0
         for _ in range(count):
             partition, error, _, _, _, aborted = ANSWER.unpack_from(answer, at)
-            if error:
+            if error in NOT_YET:
+                self.not_yet += 1
+            elif error:
                 raise LoadFailed(f"Fetch answered error {error}")
             at += ANSWER.size + max(0, aborted) * 16 + 4
             size: int = struct.unpack_from(">i", answer, at)[0]
@@ -170,6 +196,12 @@ class Reader:
             at += BATCH_HEAD.size + size
 
 
+    def step(self, connection: socket.socket) -> None:
+        """One Fetch. Raises LoadFailed with the server's error."""
+        connection.sendall(self.request)
+        self.take(receive(connection, struct.unpack(">i", receive(connection, 4))[0]))
+
+
 def read(run: Run, ready: Event) -> Read:
     """Read until all have come, or the server falls silent."""
     connection = dial(run.port)
@@ -179,8 +211,9 @@ def read(run: Run, ready: Event) -> Read:
     try:
         while reader.messages < run.batches * run.batch:
             before = reader.messages
-            connection.sendall(reader.request)
-            reader.take(receive(connection, struct.unpack(">i", receive(connection, 4))[0]))
+            reader.step(connection)
+            if reader.not_yet:
+                raise LoadFailed(f"{reader.not_yet} partitions are gone")
             if reader.messages > before:
                 ended_s = time.perf_counter()
     except TimeoutError:

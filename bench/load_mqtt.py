@@ -10,7 +10,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing.synchronize import Event
 from typing import Final, NamedTuple
@@ -137,8 +137,8 @@ def _count_acknowledged(connection: socket.socket, shape: Shape, n: int) -> Iter
         yield got
 
 
-def write_pipe(port: int, shape: Shape, n: int, window: int, linger_s: float) -> Written:
-    """Write `n` messages; with QoS 1 at most `window` without their PUBACK."""
+def write_pipe(port: int, shape: Shape, n: int, window: int, linger_s: float, tell: Callable[[Written], None]) -> None:
+    """Write `n` messages; with QoS 1 at most `window` without their PUBACK. Stays connected for a while after that."""
     connection = connect(port, f"writer-{os.getpid()}")
     began_s = time.perf_counter()
     if shape.qos:
@@ -149,9 +149,8 @@ def write_pipe(port: int, shape: Shape, n: int, window: int, linger_s: float) ->
         for _ in range(whole):
             connection.sendall(several)
         connection.sendall(several[:left])
-    written = Written(began_s, time.perf_counter())
+    tell(Written(began_s, time.perf_counter()))
     _linger(connection, linger_s)
-    return written
 
 
 def _write_acknowledged(connection: socket.socket, shape: Shape, n: int, window: int) -> float:
@@ -281,8 +280,8 @@ class Stamped:
         return block
 
 
-def write_rate(port: int, shape: Shape, rate: int, n: int) -> list[int]:
-    """Send what is due every TICK_S; nanoseconds from send to PUBACK of each message."""
+def write_rate(port: int, shape: Shape, rate: int, n: int, tell: Callable[[list[int]], None]) -> None:
+    """Send what is due every TICK_S; tells nanoseconds from send to PUBACK of each message."""
     connection = connect(port, f"rate-writer-{os.getpid()}")
     selector = selectors.EpollSelector()
     selector.register(connection, selectors.EVENT_READ)
@@ -304,7 +303,7 @@ def write_rate(port: int, shape: Shape, rate: int, n: int) -> list[int]:
             answered_bytes += len(receive_some(connection, SEND_BYTES))
             now_ns = time.perf_counter_ns()
             late_ns += [now_ns - sent for sent in sent_ns[len(late_ns):answered_bytes // PUBACK_BYTES]]
-    return late_ns
+    tell(late_ns)
 
 
 def run_rate(port: int, topic: str, size: int, rate: int, seconds: float) -> tuple[list[int], list[int]]:

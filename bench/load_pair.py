@@ -62,8 +62,11 @@ def receive_some(connection: socket.socket, most: int) -> bytes:
     return part
 
 
-def run_pair(reader: Callable[[Event], Any], writer: Callable[[], Any]) -> tuple[Any, Any]:
-    """Start the reader, and once it has called `set` on its event the writer; returns what each returned."""
+def run_pair(reader: Callable[[Event], Any], writer: Callable[[Callable[[Any], None]], None]) -> tuple[Any, Any]:
+    """Start the reader, and once it has set its event the writer; returns what one returned and the other told.
+
+    The writer may live on after that: it is ended when both have answered.
+    """
     ready = multiprocessing.Event()
     reading, reader_end = multiprocessing.Pipe(duplex=False)
     writing, writer_end = multiprocessing.Pipe(duplex=False)
@@ -73,7 +76,7 @@ def run_pair(reader: Callable[[Event], Any], writer: Callable[[], Any]) -> tuple
         children[0].start()
         if not ready.wait(SILENCE_S):
             raise LoadFailed("the reader could not start")
-        children.append(multiprocessing.Process(target=lambda: writer_end.send(writer())))
+        children.append(multiprocessing.Process(target=writer, args=(writer_end.send,)))
         children[1].start()
         reader_end.close()
         writer_end.close()
