@@ -51,6 +51,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
+    "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),
+    "gatehouse_catalogue_failing": Declared(
+        GAUGE, "1 while the SQL catalogue cannot be written and what it shows is old; messages are not affected."),
     "gatehouse_messages_in": Declared(COUNTER, "Messages that were let in, over all doors."),
     "gatehouse_bytes_in": Declared(COUNTER, "Their sizes, in bytes."),
     "gatehouse_events": Declared(

@@ -2,6 +2,7 @@
 
 Taken when something has changed for `checkpoint_ms` or `checkpoint_bytes` of log have come. The log is durable up to
 what is written, always; the store then says how far it is complete, and the next start replays from there.
+A projection (the SQL catalogue) is told of the same step after the store; it holds up nothing but the next checkpoint.
 """
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from kernel.heads import Heads
 from kernel.index import Checkpoint, Index, Positions
 from kernel.log import Log
 from kernel.ports import Loop, Worker
+from kernel.projection import Projection, Step, changed_definitions, whole_definitions
 from kernel.reader import Reader
 from kernel.settings import KernelSettings
 from kernel.state import StateChanges, StateTable
@@ -21,7 +23,7 @@ from kernel.tail import Tail
 class Checkpoints:
     def __init__(self, loop: Loop, log_worker: Worker, worker: Worker, log: Log, index: Index, reader: Reader,
                  heads: Heads, state: StateTable, settings: KernelSettings, next_id: Callable[[], int],
-                 fatal: Callable[[str], None]) -> None:
+                 fatal: Callable[[str], None], projection: Projection | None, hub: bytes, epoch: int) -> None:
         self._loop = loop
         self._log_worker = log_worker
         self._worker = worker
@@ -33,6 +35,10 @@ class Checkpoints:
         self._settings = settings
         self._next_id = next_id
         self._fatal = fatal
+        self._projection = projection
+        self._hub = hub
+        self._epoch = epoch
+        self._projected = index.positions().main           # up to where a projection can be that missed nothing
         self._timer_set = False
         self._busy = False
         self._waiting: list[Callable[[], None]] = []       # wanted another one, after the one under way
@@ -97,6 +103,11 @@ class Checkpoints:
 
     def _write(self, checkpoint: Checkpoint, sync: bool) -> None:
         self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
+        if self._projection is not None:
+            start, self._projected = self._projected, checkpoint.positions.main
+            self._projection.take(Step(self._hub, self._epoch, start, self._projected,
+                                       changed_definitions(checkpoint.changes),
+                                       lambda: whole_definitions(self._index.scan_state)))
 
     def _written(self, on_done: Callable[[], None] | None, _: None, error: BaseException | None) -> None:
         if error is not None:

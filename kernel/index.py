@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -179,6 +180,13 @@ class Index:
     def held(self, kind: int, key: bytes) -> Held | None:
         stored = self._store.get(store_key(kind, key))
         return None if stored is None else decode_held(stored)
+
+    def scan_state(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind and its value, as of the last checkpoint."""
+        for stored_key, stored in self._store.scan(store_key(kind, b""), store_key(kind + 1, b"")):
+            value = decode_held(stored).value
+            if value is not None:
+                yield stored_key[2:], value
 
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
         """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""
