@@ -277,11 +277,11 @@ def current_revision(connection: Connection) -> str | None:
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
     """Run the migrations that are missing, in the connection's transaction."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     # Half a second of imports that most starts do not need.
     from alembic import command
     from alembic.config import Config
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", "kernel:migrations")
     config.attributes["connection"] = connection
