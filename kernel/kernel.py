@@ -281,7 +281,7 @@ class Kernel:
     # ---- what the metrics show
 
     def statistics(self) -> dict[str, int]:
-        """Counters and gauges, by metric name without prefix; see `gateways.metrics` for their meaning."""
+        """Counters and gauges, by metric name without its prefix."""
         segments, kept = self._log.segments(), self._log.kept_segments()
         return {
             "flushes_total": self._committer.flushes,

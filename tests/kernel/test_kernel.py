@@ -222,6 +222,33 @@ def test_offsets_outside_the_queue_are_refused_with_its_bounds(rig: Rig) -> None
     assert rig.fetch(queue_id, 1).pieces == []
 
 
+def test_a_watch_of_a_whole_topic(rig: Rig) -> None:
+    woken: list[str] = []
+    topic = rig.kernel.create_topic("wide", queues=1000)
+    first = topic.queue_id(0)
+    rig.kernel.watch(range(first, first + 1000), lambda: woken.append("wide"))
+    rig.kernel.watch(range(first, first + 1000), lambda: woken.append("cancelled")).cancel()
+    rig.publish("elsewhere/x", b"v")
+    assert woken == []
+    for _ in range(2):
+        rig.kernel.append_batch(topic.queue_id(999), producer_batch([b"v"]), None)
+        rig.run()
+    assert woken == ["wide"]
+
+
+def test_the_bounds_of_a_whole_topic(rig: Rig) -> None:
+    topic = rig.kernel.create_topic("wide", queues=300)
+    rig.kernel.create_topic("between")
+    topic = rig.kernel.change_topic("wide", queues=700)
+    for queue in (0, 299, 300, 699, 699):
+        rig.kernel.append_batch(topic.queue_id(queue), producer_batch([b"v"]), None)
+    rig.run()
+    bounds = rig.kernel.bounds_of(topic)
+    assert list(zip(bounds[::2], bounds[1::2], strict=True)) == [rig.kernel.bounds(queue_id)
+                                                                 for queue_id in topic.queue_ids()]
+    assert [bounds[2 * queue + 1] for queue in (0, 1, 299, 300, 699)] == [1, 0, 1, 1, 2]
+
+
 def test_a_watch_wakes_once_when_its_queue_gets_records(rig: Rig) -> None:
     here, there = rig.kernel.place("t/k"), rig.kernel.place("other/k")
     woken: list[str] = []

@@ -195,8 +195,7 @@ def test_a_fetch_of_nothing_is_answered_at_once() -> None:
 
 
 def test_without_the_right_to_consume() -> None:
-    peer = peer_with_records(
-        batch(b"a"), decision=lambda principal, operation, address: operation is not Operation.CONSUME)
+    peer = peer_with_records(batch(b"a"), decision=lambda principal, operation, _: operation is not Operation.CONSUME)
     assert send(peer, 11, {("plant", 0): 0})[0].error_code == 29
     assert send(peer, 13, {(name_of(peer, 13), 0): 0})[0].error_code == 29
 
