@@ -91,10 +91,18 @@ class Inbox:
             self._append_before_large(messages)
             self._refuse(error)
         except KernelError as error:
+            self._cache.clear()          # what was placed once may be gone: looked up again by who comes back
             self._refuse(error)
         return wait_ms
 
     def on_stored(self, stored: list[Stored]) -> None:
+        try:
+            self._acknowledge(stored)
+        except Exception:
+            self._end("internal_error: acknowledging failed")      # the kernel logs it
+            raise
+
+    def _acknowledge(self, stored: list[Stored]) -> None:
         acks: list[bytes] = []
         late = self._late_acks
         for answer in stored:

@@ -95,6 +95,15 @@ class Outbox:
         """Everything of one flush for this client, in append order. `options` of a delivery is the granted QoS."""
         if self._ended:
             return
+        try:
+            self._deliver(deliveries)
+        except Exception:
+            self._give_up("internal_error: a delivery failed")     # rather than go on with a gap; the kernel logs it
+            raise
+        if self._waiting or self._ranges:
+            self.pump()
+
+    def _deliver(self, deliveries: list[Delivery]) -> None:
         clients = self._clients
         unsent = self._link.unsent_bytes
         unsent_max = self._config.max_unsent_bytes
@@ -168,12 +177,13 @@ class Outbox:
             return
         self._pumping = True
         self._send_waiting()
-        while not self._waiting and self._ranges and not self._fetching:
+        while self._ranges and not self._waiting and not self._fetching and self._may_send():
             self._fetch()                # answered before it returns where all is in memory
-            if self._fetching:
-                break
             self._send_waiting()
         self._pumping = False
+
+    def _may_send(self) -> bool:
+        return self.window.room() > 0 and self._link.unsent_bytes <= self._config.max_unsent_bytes
 
     def _send_waiting(self) -> None:
         link, window, waiting = self._link, self.window, self._waiting
