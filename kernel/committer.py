@@ -2,8 +2,8 @@
 
     append ... append     gather, in the order of arrival
     flush                 at the end of the turn, or when the frame before is durable: seal, write, fdatasync on the
-                          log's thread
-    applied               back on the kernel's thread: memory, then answers, then deliveries; then the next flush
+    log's thread applied               back on the kernel's thread: memory, then answers, then deliveries; then the next
+    flush
 
 A frame that finds the disk full fails, and with it everything gathered behind it, since that may build on it. Any other
 failure of the disk ends the process: what it would answer from here on could not be believed.

@@ -88,7 +88,8 @@ class Heads:
                 page[at] = end
 
     def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
-        """The pages of these queues as they are once the records before these offsets are gone; changes nothing."""
+        """The pages of these queues as they are once the records before these offsets are gone; nothing changes
+        here."""
         changed: dict[int, array[int]] = {}
         for queue_id, offset in starts.items():
             number = queue_id >> _SHIFT

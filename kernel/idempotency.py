@@ -34,8 +34,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 def decode_answer(value: bytes) -> Answer:
     print_hex, append_ms, positions = json.loads(value)
-    return Answer(bytes.fromhex(print_hex), append_ms,
-                  [(queue_id, offset, first) for queue_id, offset, first in positions])
+    return Answer(bytes.fromhex(print_hex), append_ms, [(queue_id, at, first) for queue_id, at, first in positions])
 
 
 class Window:
@@ -58,13 +57,15 @@ class Window:
         self._answers[key] = answer
 
     def expired(self, now_ms: int) -> list[str]:
-        """Take out the keys that have left the window."""
+        """The keys that have left the window; `forget` them once that is durable."""
         gone: list[str] = []
         excess = len(self._answers) - self._max_keys
         for key, answer in self._answers.items():
             if len(gone) >= excess and answer.append_ms > now_ms - self._age_ms:
                 break
             gone.append(key)
-        for key in gone:
-            del self._answers[key]
         return gone
+
+    def forget(self, keys: list[str]) -> None:
+        for key in keys:
+            self._answers.pop(key, None)

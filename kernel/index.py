@@ -86,8 +86,8 @@ def tail_entry(tail: Tail, number: int) -> Entry:
     columns, frame = tail.entries, tail.frame[number]
     return Entry(columns.first_offset[number], tail.position[frame],
                  tail.first_id[frame] + columns.first_record[number], tail.append_ms[frame],
-                 columns.max_ms[number], columns.byte_offset[number],
-                 columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
+                 columns.max_ms[number], columns.byte_offset[number], columns.byte_length[number],
+                 columns.count[number], columns.crc[number], columns.flags[number])
 
 
 def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
@@ -140,8 +140,8 @@ class Index:
         puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
         self._store.write(puts, gone, sync=sync)
 
-    def _state_puts(self, changes: StateChanges,
-                    segments: list[Segment]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+    def _state_puts(self, changes: StateChanges, segments: list[Segment]
+                    ) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         puts: list[tuple[bytes, bytes]] = []
         gone: list[bytes] = []
         bases = sorted(segment.base for segment in segments)
@@ -244,8 +244,8 @@ class Index:
         """The first entry from `start_offset` on with a record at or after a time."""
         for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
             rows = np.frombuffer(block, ROW)
-            late = np.flatnonzero((rows["max_ms"] >= timestamp_ms)
-                                  & (rows["first_offset"] + rows["count"] > start_offset))
+            kept = rows["first_offset"] + rows["count"] > start_offset
+            late = np.flatnonzero((rows["max_ms"] >= timestamp_ms) & kept)
             if len(late):
                 return Entry._make(_ROW.unpack_from(block, int(late[0]) * ROW.itemsize))
         return None

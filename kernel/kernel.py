@@ -122,10 +122,8 @@ class Kernel:
                                     self._reader, settings, self._flushing, self.epoch, self._fatal)
 
     def close(self, on_done: Callable[[], None]) -> None:
-        """Take nothing new, answer what is in flight, leave a checkpoint; then call back.
-
-        The caller closes log and store.
-        """
+        """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
+        store."""
         self._retention.stop()
         self._committer.stop(lambda: self._checkpoints.take(on_done))
 
@@ -206,7 +204,8 @@ class Kernel:
         self._reader.fetch(wants, max_bytes, on_done)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it if not needed."""
+        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer
+        needed."""
         return self._watches.add(queue_ids, wake)
 
     def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:

@@ -24,7 +24,8 @@ class LogFull(Exception):
 
 
 class LogFailed(Exception):
-    """The disk failed so that nothing may be promised any more: the process must end and recover at its next start."""
+    """The disk failed in a way after which nothing may be promised: the process must end and recover at its next
+    start."""
 
 
 class Frame(NamedTuple):
@@ -71,7 +72,8 @@ class Log(Protocol):
     def sync_kept(self) -> None: ...
 
     def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
-        """Bytes of bodies by (position, offset in the body, length). Short or empty where they are gone. Any thread."""
+        """Bytes of bodies by (position, offset within the body, length). Short or empty where they are gone. Any
+        thread."""
 
     def heads(self, segment: Segment) -> Iterator[Frame]:
         """The frames of one segment again."""

@@ -47,7 +47,7 @@ class Places:
             if not may_create:
                 raise UnknownTopic(f"there is no topic {name!r}")
             if len(self._topics) >= self.settings.max_auto_topics:
-                raise UnknownTopic(f"there is no topic {name!r}, and use may make no more than {len(self._topics)}")
+                raise UnknownTopic(f"there is no topic {name!r}, and use makes no more than {len(self._topics)}")
             topic = self._auto_create(name, tenant)
         address = self.routes.address_of(name, key)
         if queue is None:
@@ -75,7 +75,8 @@ class Places:
         return None if topic == UNROUTED or self.routes.any else frozenset((topic,))
 
     def renew(self, placement: Placement) -> None:
-        """Topics have changed: find this placement's topic again, made anew if it was deleted. Raises as `place`."""
+        """Topics have changed: find this placement's topic again, making it anew if it was deleted. Raises as
+        `place`."""
         placement.topics_version = self._topics.version
         topic = self._topics.get(placement.topic, placement.tenant)
         if topic is not None and topic.id == placement.topic_id and placement.queue < topic.queues:

@@ -155,8 +155,8 @@ class Reader:
                 if want.offset < stop else []
             total = sum([entry.byte_length for entry in entries])
             for entry in in_tail:
-                if entries and (total + entry.byte_length > want.max_bytes
-                                or entry.first_offset != entries[-1].end_offset):
+                too_much = total + entry.byte_length > want.max_bytes
+                if entries and (too_much or entry.first_offset != entries[-1].end_offset):
                     break
                 entries.append(entry)
                 total += entry.byte_length
@@ -168,10 +168,9 @@ class Reader:
         pieces: list[Piece] = []
         for entry, data in zip(entries, bodies, strict=True):
             if len(data) != entry.byte_length or crc32c(data) != entry.crc:
-                self._on_damage(Damage(entry.position + entry.byte_offset,
-                                       entry.position + entry.byte_offset + entry.byte_length,
-                                       f"offsets {entry.first_offset} to {entry.end_offset - 1} do not match their "
-                                       "checksum"))
+                start = entry.position + entry.byte_offset
+                offsets = f"offsets {entry.first_offset} to {entry.end_offset - 1}"
+                self._on_damage(Damage(start, start + entry.byte_length, f"{offsets} do not match their checksum"))
                 continue
             pieces.append(piece(entry, data))
         return pieces

@@ -88,13 +88,13 @@ class DoorProtocol(web.RequestHandler):
     def handle_error(self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None,
                      message: str | None = None) -> web.StreamResponse:
         """The answer to bytes that are no request. Always closes the connection."""
-        code = "malformed_request"
         if status >= 500:
             code = "internal_error"
             self._shared.counts["faults"] += 1
             log.error("a request failed outside its handler", exc_info=exc)
-        elif isinstance(exc, LineTooLong):
-            code = "headers_too_large"
+        else:
+            code = "headers_too_large" if isinstance(exc, LineTooLong) else "malformed_request"
+            self._shared.counts["closed_" + code] += 1
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         detail = "the hub failed to handle this request" if status >= 500 else _first_line(message)

@@ -115,3 +115,17 @@ def test_a_sleeper_may_ask_again_while_it_is_woken() -> None:
     wakeups.add(1_000_050, again)
     loop.advance(500)
     assert again.woken == [1_000_050, 1_000_100, 1_000_150]
+
+
+def test_who_asks_again_for_now_has_the_next_turn_not_this_one() -> None:
+    loop, wakeups = make()
+
+    class Greedy(Sleeper):
+        def wake(self, now_ms: int) -> None:
+            super().wake(now_ms)
+            wakeups.add(now_ms, self)
+
+    greedy = Greedy()
+    wakeups.add(1_000_010, greedy)
+    loop.advance(12)
+    assert 1 <= len(greedy.woken) <= 3

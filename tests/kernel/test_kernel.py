@@ -179,6 +179,9 @@ def test_an_idempotency_key_gets_its_first_answer(rig: Rig) -> None:
     rig.world.advance(rig.settings.idempotency_ms + 1)
     rig.publish("t/k", b"other", idempotency_key="key-1")
     assert rig.values("t") == [b"v", b"other"]
+    rig.restart()
+    rig.publish("t/k", b"other", idempotency_key="key-1")
+    assert rig.values("t") == [b"v", b"other"], "the new answer outlives the old one's deletion"
 
 
 def test_subscribers_hear_what_matches_once_it_is_durable(rig: Rig) -> None:

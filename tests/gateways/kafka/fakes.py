@@ -1,4 +1,5 @@
-"""What a Kafka session is given in tests: a link that keeps what is written, and a kernel in memory with a hand-cranked flush."""
+"""What a Kafka session is given in tests: a link that keeps what is written, and a kernel in memory with a hand-cranked
+flush."""
 from __future__ import annotations
 
 import struct
@@ -13,7 +14,7 @@ from gateways.contract import Services
 from gateways.kafka.config import KafkaConfig
 from gateways.kafka.session import KafkaSession
 from kernel.batch import check_batch, placed, records_of
-from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownQueue, UnknownTopic
+from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from kernel.topics import Topic, TopicSettings
 

@@ -8,7 +8,10 @@ from gateways.admission.principal import Principal
 from gateways.admission.quota import Quota
 from gateways.kit import FakeHub
 from gateways.mqtt import GATEWAY
+from gateways.mqtt.codec import fixed_header
 from gateways.mqtt.config import MqttConfig
+from gateways.mqtt.packets import FILTERS_MAX
+from gateways.mqtt.session import SLOW_STEPS_PER_TURN
 from kernel.errors import InvalidAddress
 from tests.gateways.mqtt.conversations import connect
 from tests.gateways.mqtt.test_codec import publish
@@ -103,9 +106,37 @@ def test_subscriptions_of_one_client_are_bounded() -> None:
 def test_filters_of_one_packet_are_bounded() -> None:
     hub = FakeHub()
     session, link = connect(hub)
-    filters = b"\0\1a\0" * 4097
-    session.handle_data(b"\x82" + b"\x86\x80\x01" + b"\0\1" + filters)
+    body = b"\0\1" + b"\0\1a\0" * (FILTERS_MAX + 1)
+    session.handle_data(fixed_header(0x82, len(body)) + body)
     assert link.closed and link.reason.startswith("not_supported")
+
+
+@pytest.mark.parametrize("topic", [b"t/%d", b"$t/%d"], ids=["new topics", "refused topics"])
+def test_a_flood_of_slow_packets_leaves_the_others_their_turn_and_loses_nothing(topic: bytes) -> None:
+    hub = FakeHub()
+    session, link = connect(hub)
+    count = 2 * SLOW_STEPS_PER_TURN + 10
+    flood = b"".join(publish(topic % n, b"x", n + 1) for n in range(count))
+    session.handle_data(flood)
+    assert link.paused
+    hub.advance(1)
+    assert not link.paused
+    hub.kernel.flush()
+    assert link.take() == b"".join(b"\x40\2" + (n + 1).to_bytes(2, "big") for n in range(count))
+    session.handle_data(b"\xc0\0")
+    assert link.take() == b"\xd0\0"
+
+
+def test_a_flood_that_is_cut_within_a_packet_goes_on_where_it_was_cut() -> None:
+    hub = FakeHub()
+    session, link = connect(hub)
+    flood = b"".join(publish(b"t/%d" % n, b"x", n + 1) for n in range(SLOW_STEPS_PER_TURN + 5))
+    session.handle_data(flood[:-3])
+    hub.advance(1)
+    assert not link.paused
+    session.handle_data(flood[-3:])
+    hub.kernel.flush()
+    assert len(link.take()) == 4 * (SLOW_STEPS_PER_TURN + 5)
 
 
 def test_without_anonymous_access_a_client_without_credentials_is_refused_with_5() -> None:
