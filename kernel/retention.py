@@ -165,7 +165,8 @@ class Retention:
             return
         survey, by_topic = found
         starts: dict[int, int] = {}
-        for by_what, behind in ((by_topic, 0), (survey.starts, survey.segment.end)) if survey is not None else ((by_topic, 0),):
+        limits = [(by_topic, 0)] if survey is None else [(by_topic, 0), (survey.starts, survey.segment.end)]
+        for by_what, behind in limits:
             for queue_id, start in by_what.items():
                 known = self._first_in_memory(queue_id, behind) if start is None else start
                 starts[queue_id] = max(starts.get(queue_id, 0), known)

@@ -28,7 +28,8 @@ VALID = [framed(message, 1) for message in (
     fetch(11, {("plant", 0): 0, ("plant", 1): 7}), fetch(12, {("plant", 0): 0}, max_wait_ms=100))]
 
 bodies = st.binary(max_size=300) | st.lists(st.sampled_from(
-    [b"\0", b"\1", b"\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\1", b"\0\5plant", b"\6plant", b"\0\0\0\0",
+    [b"\0", b"\1", b"\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\1", b"\0\5plant", b"\6plant",
+     b"\0\0\0\0",
      b"\x80\x80\x80\x80\x10", b"\xff\xff", bytes(8), bytes(33)]), max_size=40).map(b"".join)
 
 

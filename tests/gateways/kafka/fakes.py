@@ -141,7 +141,8 @@ class FakeKernel:
         def store() -> list[tuple[int, int, int]]:
             pieces = self.queues.setdefault(queue_id, [])
             base = self.bounds(queue_id)[1]
-            pieces.append(Piece(base, header.record_count, True, placed(batch, base, EPOCH), NOW_MS, header.max_ms, base))
+            whole = placed(batch, base, EPOCH)
+            pieces.append(Piece(base, header.record_count, True, whole, NOW_MS, header.max_ms, base))
             return [(queue_id, base, base)]
 
         self.pending.append((store, owner, token))
@@ -179,7 +180,8 @@ class FakeKernel:
     def bounds_of(self, topic: Topic) -> array[int]:
         return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
 
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
         self.fetches += 1
         found, left = [], max_bytes
         for queue_id, offset, most in wants:

@@ -57,7 +57,8 @@ def test_decodes_produce(version: int) -> None:
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_encodes_what_was_produced(version: int) -> None:
-    answer = codec.encode_produced(version, 77, [(b"plant", [(0, 0, 1 << 40, 5, None), (9, 10, -1, -1, b"too large")])], 25)
+    parts = [(0, 0, 1 << 40, 5, None), (9, 10, -1, -1, b"too large")]
+    answer = codec.encode_produced(version, 77, [(b"plant", parts)], 25)
     topic = ProduceResponse.TopicProduceResponse
     part = topic.PartitionProduceResponse
     start = {"log_start_offset": 5} if version >= 5 else {}

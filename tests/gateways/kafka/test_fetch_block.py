@@ -23,7 +23,8 @@ def body_of(version: int, offsets: dict[int, int], epoch: int) -> bytes:
 
 
 def answer(version: int, partitions: list[fetch_codec.FetchPartition], block: fetch_block.Block | None,
-           bounds: list[tuple[int, int]], read_committed: bool) -> tuple[bytes, list[tuple[int, int, int]], set[int], int]:
+           bounds: list[tuple[int, int]],
+           read_committed: bool) -> tuple[bytes, list[tuple[int, int, int]], set[int], int]:
     rows = fetch_codec.FetchRows(version, read_committed, EPOCH)
     queue_ids = range(1000, 1000 + len(bounds))
     rows.open_topic(b"plant" if version < 13 else bytes(16), MANY)
@@ -41,7 +42,8 @@ def answer(version: int, partitions: list[fetch_codec.FetchPartition], block: fe
 @pytest.mark.parametrize("read_committed", [False, True])
 @pytest.mark.parametrize("missing", [0, 1])
 @pytest.mark.parametrize("epoch", [-1, EPOCH, EPOCH - 1, EPOCH + 1])
-def test_a_block_gives_the_same_bytes_as_one_by_one(version: int, read_committed: bool, missing: int, epoch: int) -> None:
+def test_a_block_gives_the_same_bytes_as_one_by_one(version: int, read_committed: bool, missing: int,
+                                                    epoch: int) -> None:
     chance = random.Random(version)
     bounds = [(start := chance.randrange(5), start + chance.choice([0, 0, 3])) for _ in range(MANY - missing)]
     offsets = {index: chance.randrange(-1, 9) if chance.random() < 0.3 else bounds[index % len(bounds)][1]
