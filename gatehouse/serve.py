@@ -161,8 +161,7 @@ class Hub:
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
-            connections=self.describe_connections,
-            render_metrics=self.metrics.render, ready=lambda: self._ready)
+            connections=self.describe_connections, render_metrics=self.metrics.render, ready=lambda: self._ready)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples):
             self.metrics.add(source)
         capacity = Capacity(descriptor_capacity())
