@@ -70,7 +70,8 @@ def test_kcat_lists_the_topic_and_finds_an_offset_by_time(hub: RunningHub) -> No
 # ---- librdkafka
 
 def librdkafka_producer(hub: RunningHub, **settings: Any) -> Producer:
-    return Producer({"bootstrap.servers": address(hub), "enable.idempotence": True, "linger.ms": 5, "reconnect.backoff.max.ms": 500,
+    return Producer({"bootstrap.servers": address(hub), "enable.idempotence": True, "linger.ms": 5,
+                     "reconnect.backoff.max.ms": 500,
                      **{name.replace("_", "."): value for name, value in settings.items()}})
 
 
