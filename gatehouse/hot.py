@@ -10,6 +10,7 @@ from typing import Final
 HOT_MODULES: Final = (
     "gateways.connection",
     "gateways.kafka.codec",
+    "gateways.kafka.fetch_codec",
     "gateways.mqtt.codec",
     "gateways.mqtt.inbox",
     "gateways.mqtt.outbox",

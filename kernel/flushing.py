@@ -46,10 +46,12 @@ class Flushing:
         sealed = burst.seal(kernel._heads.next_offsets([run.queue_id for run in burst.runs]), first_id, kernel.epoch)
         if gathering.produced:
             self._place_sequences(gathering)
+        # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
+        gathering.expired = kernel._window.expired(burst.now_ms)
+        for key in gathering.expired:
+            gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:
             self._remember(gathering)
-        for key in kernel._window.expired(burst.now_ms):
-            gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         return sealed
 
     def _place_sequences(self, gathering: Gathering) -> None:
@@ -100,6 +102,7 @@ class Flushing:
         for record in gathering.state:
             kernel._views.apply_stored(record)
         kernel._topics.settle(gathering.topic_changes)
+        kernel._window.forget(gathering.expired)
         for key, answer in gathering.answered.items():
             kernel._window.put(key, answer)
         if gathering.deleted:

@@ -39,6 +39,7 @@ class Gathering:
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id
         self.repeatable: dict[str, Repeatable] = {}
         self.answered: dict[str, Answer] = {}
+        self.expired: list[str] = []                         # idempotency keys that leave the window with this frame
         self.deleted: tuple[tuple[int, int], ...] = ()       # queues of deleted topics, as (first queue id, count)
         self.topic_changes = 0
 

@@ -57,13 +57,15 @@ class Window:
         self._answers[key] = answer
 
     def expired(self, now_ms: int) -> list[str]:
-        """Take out the keys that have left the window."""
+        """The keys that have left the window; `forget` them once that is durable."""
         gone: list[str] = []
         excess = len(self._answers) - self._max_keys
         for key, answer in self._answers.items():
             if len(gone) >= excess and answer.append_ms > now_ms - self._age_ms:
                 break
             gone.append(key)
-        for key in gone:
-            del self._answers[key]
         return gone
+
+    def forget(self, keys: list[str]) -> None:
+        for key in keys:
+            self._answers.pop(key, None)

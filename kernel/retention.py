@@ -114,8 +114,10 @@ class Retention:
         return survey, self._topic_starts(now_ms)
 
     def _due(self, now_ms: int) -> Segment | None:
+        """Only of what the index is complete to: it is asked what is still needed of a segment."""
+        complete = self._index.positions()
         segments = self._log.segments()
-        if len(segments) > 1:
+        if len(segments) > 1 and segments[0].end <= complete.main:
             if sum(segment.size_bytes for segment in segments) > self.settings.retention_bytes:
                 return segments[0]
             newer = next(self._log.heads(segments[1]), None)
@@ -123,11 +125,11 @@ class Retention:
                 return segments[0]
         kept = self._log.kept_segments()
         for segment in kept[:-1]:
-            if self._index.live(segment.base) == 0:
+            if segment.end <= complete.kept and self._index.live(segment.base) == 0:
                 return segment
         size_bytes = sum(segment.size_bytes for segment in kept)
         self.kept_over_limit = size_bytes > self.settings.kept_bytes
-        return kept[0] if self.kept_over_limit and len(kept) > 1 else None
+        return kept[0] if self.kept_over_limit and len(kept) > 1 and kept[0].end <= complete.kept else None
 
     def _survey(self, segment: Segment) -> Survey:
         queues: set[int] = set()
@@ -163,20 +165,22 @@ class Retention:
             return
         survey, by_topic = found
         starts: dict[int, int] = {}
-        for queue_id, start in [*by_topic.items(), *(survey.starts.items() if survey is not None else ())]:
-            known = self._first_in_memory(queue_id) if start is None else start
-            starts[queue_id] = max(starts.get(queue_id, 0), known)
+        moves = [(by_topic, 0)] if survey is None else [(by_topic, 0), (survey.starts, survey.segment.end)]
+        for by_what, behind in moves:
+            for queue_id, start in by_what.items():
+                known = self._first_in_memory(queue_id, behind) if start is None else start
+                starts[queue_id] = max(starts.get(queue_id, 0), known)
         if any(start > self._heads.log_start(queue_id) for queue_id, start in starts.items()) or survey is not None:
             self._ledger.append_heads(self._heads.pages_starting_at(starts), partial(self._heads_stored, survey))
         else:
             self._heads_stored(survey, True)
 
-    def _first_in_memory(self, queue_id: int) -> int:
-        """Where a queue goes on that has no entry in the store behind the segment."""
+    def _first_in_memory(self, queue_id: int, position: int) -> int:
+        """Where a queue goes on that has no entry in the store at or behind a position."""
         for tail in (self._reader.frozen, self._reader.tail):
-            first = tail.first_offset_of(queue_id) if tail is not None else -1
-            if first >= 0:
-                return first
+            for number in tail.numbers_of(queue_id) if tail is not None else ():
+                if tail is not None and tail.position[tail.frame[number]] >= position:
+                    return tail.entries.first_offset[number]
         return self._heads.next_offset(queue_id)
 
     def _heads_stored(self, survey: Survey | None, stored: bool) -> None:

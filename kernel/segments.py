@@ -246,7 +246,12 @@ class Chain:
     def _roll(self) -> None:
         """Begin a new segment. The old one is synced first: a later `sync` only sees the new file."""
         self.sync()
-        self._create(self.bases[-1] + self._size)
+        self._create(self._beyond(self.bases[-1], self._size))
+
+    @staticmethod
+    def _beyond(base: int, size: int) -> int:
+        """The first position behind a segment: a frame without a body has the segment's very end as its position."""
+        return base + size + 1
 
     def _undo(self, error: OSError) -> None:
         if error.errno not in DISK_FULL:
@@ -300,7 +305,7 @@ class Chain:
     def segments(self) -> list[Segment]:
         with self._bases_lock:
             sizes = [self._sizes[base] for base in self.bases[:-1]] + [self._size]
-            return [Segment(base, base + size, size) for base, size in zip(self.bases, sizes, strict=True)]
+            return [Segment(base, self._beyond(base, size), size) for base, size in zip(self.bases, sizes, strict=True)]
 
     def end(self) -> int:
         return self.bases[-1] + self._size if self.bases else self._first_base

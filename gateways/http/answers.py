@@ -1,8 +1,8 @@
 """Answers: JSON, problem documents, and the one that is written by hand because it is the hot one.
 
 A publish is answered some ten thousand times a second, and always with the same few headers. The server library
-builds and serialises a header dictionary for each, which costs as much as all the rest of the request; `Created`
-writes the finished bytes instead. Every other answer is the library's.
+builds and serialises a header dictionary for each, which was 8 of 29 µs of a request that did nothing else (wrk, two
+cores); `Created` writes the finished bytes instead. Every other answer is the library's.
 """
 from __future__ import annotations
 

@@ -115,10 +115,7 @@ class Door:
             receipts.drop(future)
             raise
         self._charge(principal, messages)
-        stored = await future
-        if stored.error is not None:
-            raise stored.error
-        return stored
+        return _succeeded(await future)
 
     def append_unconfirmed(self, principal: Principal, messages: list[Message], idempotency_key: str | None) -> None:
         """Append without asking for the outcome (202). Raises what the kernel refuses at once."""
@@ -133,9 +130,7 @@ class Door:
         except BaseException:
             self.receipts.drop(future)
             raise
-        stored = await future
-        if stored.error is not None:
-            raise stored.error
+        _succeeded(await future)
         return result
 
     @staticmethod
@@ -211,6 +206,13 @@ class Door:
         for future in self._waiters:
             if not future.done():
                 future.set_result(None)
+
+
+def _succeeded(stored: Stored) -> Stored:
+    """The answer, or its error. One error may answer a whole flush: it does not collect everybody's traceback."""
+    if stored.error is not None:
+        raise stored.error.with_traceback(None)
+    return stored
 
 
 def _credentials(authorization: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 - What is no HTTP is answered with a problem document and closed, and is not a traceback in the log.
 - A client that takes nothing of its answer for `stall_timeout_s` is cut off; until then it is asked for nothing more.
-- A connection beyond `max_connections` is answered 503 and closed.
+- A connection beyond `max_connections`, or beyond what the descriptors allow, is answered 503 and closed.
 
 Time for headers and between requests is the library's keep-alive timeout: it runs from the end of the last answer and
 does not start again with every byte, so a header that trickles in is bounded too.
@@ -21,6 +21,7 @@ from gateways.connection import peer_name
 from gateways.http.answers import SERVER, problem_answer
 from gateways.http.config import HttpConfig
 from gateways.http.problems import CONTENT_TYPE, encode_problem
+from gateways.listener import descriptor_capacity
 
 log = logging.getLogger("gatehouse.gateways.http")
 
@@ -37,6 +38,7 @@ class Connections:
 
     def __init__(self, config: HttpConfig) -> None:
         self.config = config
+        self.limit = min(config.max_connections, descriptor_capacity())
         self.open: set[DoorProtocol] = set()
         self.counts: Counter[str] = Counter()
         """accepted, refused, faults, closed_stalled; the names that the shared listener of the other doors uses."""
@@ -58,7 +60,7 @@ class DoorProtocol(web.RequestHandler):
         """Take the connection, or say that there are too many."""
         shared = self._shared
         stream = cast(asyncio.Transport, transport)
-        if len(shared.open) >= shared.config.max_connections:
+        if len(shared.open) >= shared.limit:
             shared.counts["refused"] += 1
             self.close()
             stream.write(_refusal("busy", "too many connections are open"))
@@ -88,13 +90,13 @@ class DoorProtocol(web.RequestHandler):
     def handle_error(self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None,
                      message: str | None = None) -> web.StreamResponse:
         """The answer to bytes that are no request. Always closes the connection."""
-        code = "malformed_request"
         if status >= 500:
             code = "internal_error"
             self._shared.counts["faults"] += 1
             log.error("a request failed outside its handler", exc_info=exc)
-        elif isinstance(exc, LineTooLong):
-            code = "headers_too_large"
+        else:
+            code = "headers_too_large" if isinstance(exc, LineTooLong) else "malformed_request"
+            self._shared.counts["closed_" + code] += 1
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         detail = "the hub failed to handle this request" if status >= 500 else _first_line(message)

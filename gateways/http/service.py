@@ -10,7 +10,6 @@ from aiohttp import web
 from gateways.http.config import HttpConfig
 from gateways.http.dispatch import Dispatcher
 from gateways.http.door import NAME, Door
-from gateways.http.routes import build_table
 from gateways.http.server import LINGER_S, MAX_HEADERS, MAX_LINE_BYTES, Connections, DoorServer
 from gateways.listener import BACKLOG
 
@@ -33,8 +32,8 @@ class HttpService:
         """Open the listeners. Raises OSError where one cannot be opened, with none left open."""
         loop = asyncio.get_running_loop()
         self.door = Door(self.services, self._config, loop)
-        dispatcher = Dispatcher(self.door, build_table(), None)
-        self._runner = _DoorRunner(web.Application(), dispatcher, self.connections)
+        dispatcher = Dispatcher(self.door, self.connections.counts)
+        self._runner = _DoorRunner(self._mounted_routes(), dispatcher, self.connections)
         await self._runner.setup()
         try:
             return [await self._open(self._runner, address) for address in self._listen]
@@ -49,6 +48,14 @@ class HttpService:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    def _mounted_routes(self) -> web.Application:
+        """What other doors serve here (a WebSocket, a page), each made with its own settings."""
+        app = web.Application()
+        for spec in self.services.specs:
+            if spec.http_routes is not None:
+                app.add_routes(spec.http_routes(self.services, self.services.settings[spec.name]))
+        return app
 
     def __len__(self) -> int:
         """Connections that are open."""
@@ -86,6 +93,8 @@ class _DoorRunner(web.AppRunner):
     async def _make_server(self) -> web.Server:
         config = self._connections.config
         plain = await super()._make_server()
+        if len(self.app.router.routes()):
+            self._dispatcher.mounted = plain.request_handler
         return DoorServer(self._dispatcher.answer, self._connections, request_factory=plain.request_factory,
                           handler_cancellation=True, access_log=None, keepalive_timeout=config.idle_timeout_s,
                           auto_decompress=False, lingering_time=LINGER_S, max_line_size=MAX_LINE_BYTES,

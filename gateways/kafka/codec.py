@@ -1,5 +1,4 @@
-"""Kafka's wire format: frames, headers, the primitives of bodies, and Produce. Pure and hot: compiled if mypyc is
-there.
+"""Kafka's wire format: frames, headers, the primitives of bodies, and Produce. Pure and hot.
 
     frame           := size i32 | header | body
     request header  := api key i16 | api version i16 | correlation id i32 | client id string | tags (flexible versions)
@@ -11,8 +10,7 @@ there.
     end of struct                                  tags: count, then (tag, size, bytes) each
 
 Rules: every length and count is held against the bytes that are there before it is believed, so each loop is bounded
-by its frame; what does not fit raises `Malformed`. A produced batch is copied out of its frame once, and otherwise
-never.
+by its frame; what does not fit raises `Malformed`. A produced batch is copied out of its frame once, otherwise never.
 
 Source: https://kafka.apache.org/protocol and the message schemas it is generated from. Every body here is held against
 those schemas, byte for byte, by tests/gateways/kafka/test_codec.py.

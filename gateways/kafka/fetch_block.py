@@ -9,8 +9,8 @@ are one array. Fewer than `MANY` partitions are cheaper one by one (`fetch_codec
              v9   index i32 | epoch i32 | offset i64 |                       log start i64 | most bytes i32
              v12  index i32 | epoch i32 | offset i64 | last fetched epoch i32 | log start i64 | most bytes i32 | tags
     answer        index i32 | error i16 | high watermark i64 | last stable offset i64 | log start i64 (v5)
-                  | aborted transactions i32 (v12: varint) | preferred replica i32 (v11) | records i32 (v12: varint,
-                  tags)
+                  | aborted transactions i32 (v12: varint) | preferred replica i32 (v11)
+                  | records i32 (v12: varint, tags)
 """
 from __future__ import annotations
 

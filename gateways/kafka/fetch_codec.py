@@ -1,4 +1,4 @@
-"""Fetch on the wire. Pure and hot: compiled if mypyc is there.
+"""Fetch on the wire. Pure and hot.
 
     request  := [replica id i32 |] max wait i32 | min bytes i32 | max bytes i32 | isolation i8
                 | [session id i32 | session epoch i32 |] topics | [forgotten topics |] [rack |] tags
@@ -264,7 +264,8 @@ class FetchRows:
             start, high = bounds(queue_id)
             if epoch >= 0 and epoch != self.leader_epoch:
                 self.errors += 1
-                self._add(index, FENCED_LEADER_EPOCH if epoch < self.leader_epoch else UNKNOWN_LEADER_EPOCH, high, start)
+                older = epoch < self.leader_epoch
+                self._add(index, FENCED_LEADER_EPOCH if older else UNKNOWN_LEADER_EPOCH, high, start)
             elif offset < start or offset > high:
                 self.errors += 1
                 self._add(index, OFFSET_OUT_OF_RANGE, high, start)
@@ -301,7 +302,8 @@ class FetchRows:
             queue_ids, listed = self._listed[0]
             if isinstance(queue_ids, range) and len(listed) >= MANY and len(listed) * 2 >= len(queue_ids):
                 return queue_ids
-        return {queue_ids[index] for queue_ids, listed in self._listed for index in listed if 0 <= index < len(queue_ids)}
+        return {queue_ids[index] for queue_ids, listed in self._listed for index in listed
+                if 0 <= index < len(queue_ids)}
 
     def _add(self, index: int, error: int, high_watermark: int, log_start: int) -> None:
         self.rows.append(encode_row(self.version, index, error, high_watermark, log_start, self.read_committed))

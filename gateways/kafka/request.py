@@ -1,9 +1,9 @@
 """One request on its way: what an API's file declares, what its `dispatch` is given, and the place of its answer.
 
-A request is *dispatched* when `dispatch` is called: in the order the peer sent them, so their appends are in that
-order. It is *done* when it has its answer, which may be later and out of order; the session sends answers in the order
-of the requests. `on_turn` is called when every earlier request has been answered: a fetch reads and waits only then, so
-that a connection never holds more than one fetch's records.
+A request is *dispatched* when `dispatch` is called: in the order the peer sent them, so appends keep that order. It
+is *done* when it has its answer, which may be later and out of order; the session sends answers in the order of the
+requests. `on_turn` is called when every earlier request has been answered: a fetch reads and waits only then, so that a
+connection never holds more than one fetch's records.
 """
 from __future__ import annotations
 

@@ -51,6 +51,18 @@ def test_segments_cover_every_position_and_the_oldest_can_be_dropped(log: Log) -
     assert log.read([(positions[-1], 0, 100)]) == [b"x" * 100]
 
 
+def test_a_frame_without_a_body_lies_in_its_own_segment(log: Log) -> None:
+    positions = [log.append(b"state only %d" % i + b"x" * 500, b"") for i in range(40)]
+    log.sync()
+    segments = log.segments()
+    assert len(segments) > 3
+    found = {frame.position: segment for segment in segments for frame in log.heads(segment)}
+    assert sorted(found) == positions
+    for position, segment in found.items():
+        assert segment.base <= position < segment.end
+        assert [one for one in segments if one.base <= position < one.end] == [segment]
+
+
 def test_kept_frames_have_their_own_chain(log: Log) -> None:
     kept = log.keep(b"k", b"kept body")
     log.sync_kept()

@@ -1,5 +1,7 @@
-"""Every call of the door, one file per subject; `build_table` puts them together."""
+"""Every call of the door, one file per subject, put together in tables."""
 from __future__ import annotations
+
+from types import ModuleType
 
 from gateways.http.door import Handler
 from gateways.http.routes import batches, health, messages, not_built, publish, reading, topics
@@ -7,9 +9,18 @@ from gateways.http.routing import RouteTable
 
 
 def build_table() -> RouteTable[Handler]:
-    """The table of all calls, built and not built."""
+    """The table of all calls that are built."""
+    return _table(publish, messages, reading, batches, topics, health)
+
+
+def build_not_built_table() -> RouteTable[Handler]:
+    """The table of calls that the interface names and the hub does not have yet."""
+    return _table(not_built)
+
+
+def _table(*modules: ModuleType) -> RouteTable[Handler]:
     table: RouteTable[Handler] = RouteTable()
-    for module in (publish, messages, reading, batches, topics, health, not_built):
+    for module in modules:
         for method, pattern, handler in module.ROUTES:
             table.add(method, pattern, handler)
     return table

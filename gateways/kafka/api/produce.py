@@ -135,5 +135,5 @@ def dispatch(request: Request) -> None:
 
 # Versions 0 to 2 carry only message formats that are not stored here. They are listed and refused, as Kafka 4 does:
 # librdkafka takes a broker without version 0 for one that knows no compression (KAFKA-18659).
-PRODUCE = Api(key=0, name="Produce", first_version=3, last_version=12, first_flexible=PRODUCE_FLEXIBLE, dispatch=dispatch,
-              first_listed=0)
+PRODUCE = Api(key=0, name="Produce", first_version=3, last_version=12, first_flexible=PRODUCE_FLEXIBLE, first_listed=0,
+              dispatch=dispatch)

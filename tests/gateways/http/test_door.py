@@ -8,11 +8,12 @@ from base64 import b64encode
 from typing import Any, cast
 
 import pytest
+from aiohttp import web
 
 from gateways.admission.admission import Admission
 from gateways.admission.decision import Operation
 from gateways.admission.principal import Principal
-from gateways.contract import Services
+from gateways.contract import GatewaySpec, Services
 from gateways.http import GATEWAY
 from gateways.http.config import HttpConfig
 from gateways.http.routes.not_built import NOT_BUILT
@@ -77,6 +78,7 @@ def test_what_is_no_request(data: bytes, status: int, code: bytes, caplog: pytes
         assert answer.split(b" ")[1] == b"%d" % status, answer
         assert b"application/problem+json" in answer
         assert b'"code":"%b"' % code in answer
+        assert client.service.counts["closed_" + code.decode()] == 1
         assert (await client.ask("GET", "/healthz")).status == 200
     with caplog.at_level(logging.INFO):
         run_door(test)
@@ -103,9 +105,37 @@ def test_a_fault_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixtur
         assert (answer.status, answer.code) == (500, "internal_error")
         assert b"secret" not in answer.body
         assert (await client.ask("GET", "/healthz")).status == 200
-        assert client.service.services.admission.trace.counts["http", "failed"] == 1
+        assert client.service.counts["faults"] == 1
     run_door(test)
     assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+def test_other_doors_mount_routes() -> None:
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async def echo(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_bytes(message.data)
+        return socket
+
+    def routes(services: Services, settings: Any) -> list[web.RouteDef]:
+        return [web.get(settings["path"], hello), web.get("/mqtt", echo)]
+
+    async def test(client: Client) -> None:
+        assert (await client.ask("GET", "/hello/ada")).body == b"hello"
+        refused = await client.ask("POST", "/hello/ada")
+        assert (refused.status, refused.code, refused.headers["Allow"]) == (405, "method_not_allowed", "GET,HEAD")
+        assert (await client.ask("GET", "/nothing")).code == "not_found"
+        assert (await client.ask("GET", "/v1/ws")).code == "not_built"
+        assert (await client.ask("POST", "/v1/publish/a", data=b"x")).status == 201
+        async with client.session.ws_connect(f"http://{client.address}/mqtt") as socket:
+            await socket.send_bytes(b"over")
+            assert (await socket.receive_bytes()) == b"over"
+    other = GatewaySpec(name="other", door=9, config=dict, default_listen=(), http_routes=routes)
+    run_door(test, services={"specs": (GATEWAY, other), "settings": {"other": {"path": "/hello/{name}"}}})
 
 
 # --- who asks

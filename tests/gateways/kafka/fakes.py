@@ -1,5 +1,4 @@
-"""What a Kafka session is given in tests: a link that keeps what is written, and a kernel in memory with a hand-cranked
-flush."""
+"""What a Kafka session is given in tests beside `gateways.kit`: a kernel in memory whose topics have several queues."""
 from __future__ import annotations
 
 import struct
@@ -13,6 +12,7 @@ from gateways.admission.admission import Admission
 from gateways.contract import Services
 from gateways.kafka.config import KafkaConfig
 from gateways.kafka.session import KafkaSession
+from gateways.kit import FakeLink
 from kernel.batch import check_batch, placed, records_of
 from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
@@ -22,48 +22,28 @@ EPOCH = 3
 NOW_MS = 1_700_000_000_000
 
 
-class FakeLink:
-    peer = "127.0.0.1:50000"
+class Link(FakeLink):
+    """A link whose answers are cut into frames; `parts` are the buffers as they were written."""
+
+    unsent_bytes = 0
 
     def __init__(self) -> None:
-        self.written = b""
+        super().__init__()
         self.parts: list[bytes] = []
-        self.closed: str | None = None
-        self.paused = False
-        self.wake_ms = 0
-        self.unsent_bytes = 0
 
-    def write(self, data: bytes) -> None:
-        self.write_many([data])
-
-    def write_many(self, parts: list[bytes]) -> None:
-        assert self.closed is None
-        assert all(type(part) is bytes for part in parts)
+    def write_many(self, parts: list[bytes], /) -> None:
         self.parts += parts
-        self.written += b"".join(parts)
-
-    def close(self, reason: str = "") -> None:
-        assert self.closed is None
-        self.closed = reason
-
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-
-    def wake_at(self, when_ms: int) -> None:
-        self.wake_ms = when_ms
+        super().write_many(parts)
 
     def frames(self) -> list[bytes]:
-        """What was written since the last call, cut into frames without their sizes."""
+        """What was written since the last call, as frames without their sizes."""
+        written = self.take()
         found, at = [], 0
-        while at < len(self.written):
-            size, = struct.unpack_from(">i", self.written, at)
-            found.append(self.written[at + 4:at + 4 + size])
+        while at < len(written):
+            size, = struct.unpack_from(">i", written, at)
+            found.append(written[at + 4:at + 4 + size])
             at += 4 + size
-        assert at == len(self.written)
-        self.written = b""
+        assert at == len(written)
         return found
 
 
@@ -141,7 +121,8 @@ class FakeKernel:
         def store() -> list[tuple[int, int, int]]:
             pieces = self.queues.setdefault(queue_id, [])
             base = self.bounds(queue_id)[1]
-            pieces.append(Piece(base, header.record_count, True, placed(batch, base, EPOCH), NOW_MS, header.max_ms, base))
+            data = placed(batch, base, EPOCH)
+            pieces.append(Piece(base, header.record_count, True, data, NOW_MS, header.max_ms, base))
             return [(queue_id, base, base)]
 
         self.pending.append((store, owner, token))
@@ -179,7 +160,8 @@ class FakeKernel:
     def bounds_of(self, topic: Topic) -> array[int]:
         return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
 
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
         self.fetches += 1
         found, left = [], max_bytes
         for queue_id, offset, most in wants:
@@ -233,7 +215,7 @@ class Peer:
     def __init__(self, kernel: FakeKernel | None = None, *, allow_anonymous: bool = True, quotas: Any = None,
                  decision: Any = None, **settings: Any) -> None:
         self.kernel = kernel or FakeKernel()
-        self.link = FakeLink()
+        self.link = Link()
         self.now_ms = NOW_MS
         kernel_as_any: Any = self.kernel
         self.services = Services(hub_name="hub", kernel=kernel_as_any, now_ms=lambda: self.now_ms, admission=Admission(

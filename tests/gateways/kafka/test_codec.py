@@ -1,5 +1,4 @@
-"""The hot codec against the classes that kafka-python generates from Kafka's message schemas, in every offered
-version."""
+"""The hot codecs against the classes that kafka-python generates from Kafka's schemas, in every offered version."""
 from __future__ import annotations
 
 import struct
@@ -57,7 +56,8 @@ def test_decodes_produce(version: int) -> None:
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_encodes_what_was_produced(version: int) -> None:
-    answer = codec.encode_produced(version, 77, [(b"plant", [(0, 0, 1 << 40, 5, None), (9, 10, -1, -1, b"too large")])], 25)
+    rows = [(0, 0, 1 << 40, 5, None), (9, 10, -1, -1, b"too large")]
+    answer = codec.encode_produced(version, 77, [(b"plant", rows)], 25)
     topic = ProduceResponse.TopicProduceResponse
     part = topic.PartitionProduceResponse
     start = {"log_start_offset": 5} if version >= 5 else {}

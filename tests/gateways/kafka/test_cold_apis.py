@@ -193,7 +193,8 @@ def test_what_is_taken_beside_the_plain_numbers() -> None:
         {"name": "settings", "configs": [("retention.ms", "60000"), ("max.message.bytes", "1000"),
                                          ("cleanup.policy", "delete"), ("compression.type", "producer")]})]
     assert codes == [0, 0, 0]
-    assert {name: topic.queues for name, topic in peer.kernel.by_name.items()} == {"defaults": 4, "assigned": 2, "settings": 3}
+    assert {name: topic.queues for name, topic in peer.kernel.by_name.items()} == {
+        "defaults": 4, "assigned": 2, "settings": 3}
     assert peer.kernel.by_name["settings"].settings == TopicSettings(retention_ms=60_000, max_message_bytes=1000)
 
 

@@ -168,7 +168,8 @@ def test_what_is_not_there(version: int) -> None:
     peer = peer_with_records()
     name = name_of(peer, version)
     other = uuid.UUID(int=5) if version >= 13 else "other"
-    answer = decoded(FetchResponse, version, *peer.send(framed(fetch(version, {(name, 2): 0, (name, -1): 0, (other, 0): 0}), 5)))
+    request = fetch(version, {(name, 2): 0, (name, -1): 0, (other, 0): 0})
+    answer = decoded(FetchResponse, version, *peer.send(framed(request, 5)))
     codes = {(topic.topic_id if version >= 13 else topic.topic, part.partition_index): part.error_code
              for topic in answer.responses for part in topic.partitions}
     assert codes == {(name, 2): 3, (name, -1): 3, (other, 0): 100 if version >= 13 else 3}
@@ -194,7 +195,7 @@ def test_a_fetch_of_nothing_is_answered_at_once() -> None:
 
 
 def test_without_the_right_to_consume() -> None:
-    peer = peer_with_records(batch(b"a"), decision=lambda principal, operation, address: operation is not Operation.CONSUME)
+    peer = peer_with_records(batch(b"a"), decision=lambda principal, operation, _: operation is not Operation.CONSUME)
     assert send(peer, 11, {("plant", 0): 0})[0].error_code == 29
     assert send(peer, 13, {(name_of(peer, 13), 0): 0})[0].error_code == 29
 

@@ -61,14 +61,14 @@ def test_acks_0_has_no_answer() -> None:
     peer.kernel.flush()
     assert peer.link.frames() == []
     assert peer.kernel.bounds(peer.kernel.by_name["plant"].queue_id(0)) == (0, 1)
-    assert peer.link.closed is None
+    assert not peer.link.closed
 
 
 def test_acks_0_that_is_refused_closes_the_connection() -> None:
     """As Kafka does: the producer has no other way to notice."""
     peer = peer_with_topic()
     assert peer.send(framed(produce(7, {("other", 0): batch(b"a")}, acks=0), 5)) == []
-    assert peer.link.closed == "produce_refused: acks=0 and error 3: there is no topic 'other'"
+    assert peer.link.reason == "produce_refused: acks=0 and error 3: there is no topic 'other'"
 
 
 def test_a_request_without_topics_is_answered_at_once() -> None:
@@ -122,7 +122,7 @@ def test_batches_that_are_refused(case: str) -> None:
     answers = send(peer, 9, {("plant", 0): data, ("plant", 1): batch(b"a")})
     assert answers["plant", 0].error_code == code
     assert answers["plant", 1].error_code == 0, "the other partition is stored"
-    assert peer.link.closed is None
+    assert not peer.link.closed
 
 
 def test_zstd_needs_version_7() -> None:
@@ -133,7 +133,8 @@ def test_zstd_needs_version_7() -> None:
 
 
 @pytest.mark.parametrize(("error", "code"), [
-    (errors.MessageTooLarge("4 MiB"), 10), (errors.OutOfOrderSequence("gap"), 45), (errors.DuplicateSequence("old"), 46),
+    (errors.MessageTooLarge("4 MiB"), 10), (errors.OutOfOrderSequence("gap"), 45),
+    (errors.DuplicateSequence("old"), 46),
     (errors.FencedProducer("newer"), 47), (errors.UnknownProducer("?"), 59), (errors.UnknownQueue("gone"), 3),
     (errors.Stopping("bye"), 6), (errors.UnsupportedBatch("?"), 43), (errors.KernelError("?"), -1)])
 def test_the_kernels_refusals(error: Exception, code: int) -> None:

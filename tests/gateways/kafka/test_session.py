@@ -58,27 +58,27 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
 def test_a_version_that_is_not_offered_closes_the_connection(version: int) -> None:
     peer = Peer()
     assert peer.send(b"\0\0\0\x0a" + struct.pack(">hhih", 0, version, 7, -1)) == []
-    assert peer.link.closed == f"malformed: Produce version {version} is not offered"
+    assert peer.link.reason == f"malformed: Produce version {version} is not offered"
 
 
 @pytest.mark.parametrize("key", [-1, 4, 10, 11, 24, 68, 999, 32767])
 def test_an_api_that_is_not_offered_closes_the_connection(key: int) -> None:
     peer = Peer()
     assert peer.send(b"\0\0\0\x0a" + struct.pack(">hhih", key, 0, 7, -1)) == []
-    assert peer.link.closed == f"malformed: API {key} is not offered"
+    assert peer.link.reason == f"malformed: API {key} is not offered"
 
 
 def test_a_request_that_is_too_large_closes_the_connection_at_its_first_bytes() -> None:
     peer = Peer(max_request_bytes=65_536)
     assert peer.send(struct.pack(">i", 65_537)) == []
-    assert peer.link.closed == "malformed: a request of 65537 bytes; at most 65536 are taken"
+    assert peer.link.reason == "malformed: a request of 65537 bytes; at most 65536 are taken"
 
 
 def test_requests_after_a_malformed_one_are_not_handled() -> None:
     peer = Peer()
     frames = peer.send(framed(METADATA, 1) + b"GET / HTTP/1.1\r\n" + framed(METADATA, 2))
     assert correlation_ids(frames) == [1]
-    assert peer.link.closed is not None
+    assert peer.link.closed
     assert peer.send(framed(METADATA, 3)) == []
 
 
@@ -152,7 +152,7 @@ def test_who_may_not_be_anonymous_is_sent_away_after_api_versions() -> None:
     peer = Peer(allow_anonymous=False)
     assert peer.send(framed(ApiVersionsRequest(version=0), 1))
     assert peer.send(framed(METADATA, 2)) == []
-    assert peer.link.closed == "not_authenticated: credentials are needed"
+    assert peer.link.reason == "not_authenticated: credentials are needed"
 
 
 def test_a_closed_connection_lets_go_of_everything() -> None:
@@ -187,16 +187,16 @@ def test_stopping_answers_what_is_in_flight_and_closes() -> None:
     assert correlation_ids(frames) == [1]
     assert decoded(FetchResponse, 11, frames[0]).responses[0].partitions[0].error_code == 0
     assert peer.send(framed(METADATA, 3)) == []
-    assert peer.link.closed is None
+    assert not peer.link.closed
     peer.kernel.flush()
     assert correlation_ids(peer.link.frames()) == [2]
-    assert peer.link.closed == "stopping"
+    assert peer.link.reason == "stopping"
 
 
 def test_stopping_an_idle_connection_closes_it() -> None:
     peer = Peer()
     peer.session.handle_stopping()
-    assert peer.link.closed == "stopping"
+    assert peer.link.reason == "stopping"
 
 
 def test_one_peers_fault_leaves_another_alone() -> None:

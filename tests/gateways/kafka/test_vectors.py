@@ -70,11 +70,10 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
 def settle(peer: Peer) -> bytes:
     """Everything that is answered once what is pending is stored and a wait is over."""
     peer.kernel.flush()
-    if not peer.link.written and peer.link.closed is None:
+    if not peer.link.sent and not peer.link.closed:
         peer.now_ms += LONGEST_WAIT_MS
         peer.session.handle_timer(peer.now_ms)
-    written, peer.link.written = peer.link.written, b""
-    return written
+    return peer.link.take()
 
 
 def play(conversation: Conversation, kernel: FakeKernel, size: int) -> None:
@@ -87,8 +86,8 @@ def play(conversation: Conversation, kernel: FakeKernel, size: int) -> None:
             assert answer[4:8] == struct.pack(">i", *struct.unpack_from(">i", turn.request, 8))
         else:
             assert answer.hex() == turn.answer.hex()
-    assert peer.link.closed == conversation.closed
-    if peer.link.closed is None:
+    assert (peer.link.reason or None) == conversation.closed
+    if not peer.link.closed:
         peer.session.handle_closed()
 
 
@@ -112,7 +111,7 @@ def test_conversations_that_are_cut_off(name: str) -> None:
                 peer = Peer(hub())
                 peer.session.handle_data(turn.request[:end])
                 assert settle(peer) == b""
-                assert peer.link.closed is None
+                assert not peer.link.closed
                 peer.session.handle_closed()
 
 
