@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kernel.kernel import Kernel
 
 DOOR_NAME: Final = "mqtt"
-LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is being stored
+LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 
 
 class Inbox:
