@@ -126,7 +126,7 @@ class Hub:
         self._stopping.set()
 
     def reload(self) -> None:
-        """Read the configuration again, take over what can change now and name the rest. A faulty one changes nothing."""
+        """Read the configuration again: take over what can change now, name the rest. A faulty one changes nothing."""
         try:
             new = load(Path(self.config.source), os.environ, self._specs)
         except ConfigError as error:
