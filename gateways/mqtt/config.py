@@ -18,7 +18,7 @@ class MqttConfig:
         "help": "a connection that has sent no CONNECT after this time is closed", "min": 100})
     max_unsent_bytes: int = field(default=8 << 20, metadata={
         "help": "bytes sent to one client and not yet taken by it; beyond, QoS 0 messages to it are dropped and "
-                "counted and QoS 1 messages wait", "min": 65_536})
+                "counted and QoS 1 messages wait", "min": 1 << 20})
     max_waiting_bytes: int = field(default=4 << 20, metadata={
         "help": "bytes of QoS 1 messages waiting in memory for one slow client; beyond, they are read from the log "
                 "again when their turn comes", "min": 0})
