@@ -23,7 +23,7 @@ from kernel.disk import RealDisk
 from kernel.kernel import Kernel
 from kernel.log import Damage, LogFailed, LogFull
 from kernel.segments import SegmentLog
-from kernel.store import IndexStore, RocksStore
+from kernel.store import IndexStore, RocksStore, is_full
 
 log = logging.getLogger("gatehouse")
 
@@ -116,8 +116,8 @@ def open_index(folder: Path) -> IndexStore:
     try:
         return RocksStore(folder)
     except Exception as error:    # rocksdict raises plain Exception for everything
-        if not folder.exists():
-            raise Refused(f"cannot make the index in {folder}: {error}", exits.STORAGE) from None
+        if not folder.exists() or is_full(error):
+            raise Refused(f"cannot open the index in {folder}: {error}", exits.STORAGE) from None
         log.warning("the index in %s cannot be opened (%s); it is rebuilt from the log", folder, error)
         shutil.rmtree(folder)
         return RocksStore(folder)

@@ -136,7 +136,7 @@ class Kernel:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
-        self._committer.stop(lambda: self._checkpoints.take(on_done))
+        self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
         """Take over what `kernel.settings.LIVE` names; the rest stays as it was until the next start."""
@@ -301,6 +301,7 @@ class Kernel:
             "kept_bytes": sum(segment.size_bytes for segment in kept),
             "dropped_segments_total": self._retention.dropped_segments,
             "checkpoints_total": self._checkpoints.taken,
+            "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
