@@ -97,6 +97,9 @@ class Chain:
 
     def recover(self, start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
         self.bases = [int(name[:-4]) for name in self._disk.names(self._folder) if name.endswith(".log")]
+        # A process that was killed may have left names and frames to the system: they are read here, so they must last.
+        self._disk.sync_folder(self._folder)
+        self._dirty = True
         if self.bases and not self._is_segment(self.bases[-1]):
             self._remove_unborn()
         if not self.bases:
