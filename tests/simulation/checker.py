@@ -48,7 +48,8 @@ class Attempt:
         self.unknown = False                                 # a call was cut off by a crash: it may be stored
         self.calls = 0
         self.positions: list[tuple[int, int, int]] | None = None
-        self.first_ms = now_ms
+        self.first_ms = now_ms                               # it may have been stored since then,
+        self.last_ms = now_ms                                # and until after this, when it was last asked for
         self.stored_ms = 0
         self.log_end = 0                                     # of the log when it was first heard of
 
@@ -75,6 +76,7 @@ class Ledger:
         self.seen: dict[tuple[int, int], tuple[int, int]] = {}        # (queue, offset): (attempt, index in it)
         self.ids: dict[tuple[int, int], int] = {}                     # (queue, offset): message id
         self.log_end = 0                                              # of the log, as far as the test knows
+        self.largest_segment = settings.segment_bytes                 # a frame larger than a segment gets one of its own
         self.topic_retention_ms: dict[int, int] = {}                  # by queue: the shortest it ever had
 
     def attempt(self, kind: str, writer: str, now_ms: int) -> Attempt:
@@ -186,7 +188,7 @@ class Ledger:
         age_ms = min(settings.retention_ms, self.topic_retention_ms.get(queue_id, settings.retention_ms))
         if stored_ms < now_ms - age_ms:
             return True
-        return self.log_end - attempt.log_end > settings.retention_bytes - 2 * settings.segment_bytes
+        return self.log_end - attempt.log_end > settings.retention_bytes - 2 * self.largest_segment
 
     def _check_whole(self, queues: dict[int, tuple[int, int, Sequence[Record]]], places: dict[tuple[int, int], int]) -> None:
         """A call of several messages, or of unknown outcome, is there whole or not at all."""

@@ -99,11 +99,14 @@ class Listener:
             raise Broken(f"doubled: {found} was delivered twice to {self.filter}")
         if not self._matches(sent.address):
             raise Broken(f"{found} at {sent.address} was delivered to {self.filter}")
-        if offset <= self._last.get(sent.queue_id, -1):
-            raise Broken(f"disorder: {self.filter} heard offset {offset} of queue {sent.queue_id} late")
+        if attempt.positions is None:
+            raise Broken(f"{found} was delivered before its sender had an answer")
+        queue_id = attempt.positions[found[1]][0]
+        if offset <= self._last.get(queue_id, -1):
+            raise Broken(f"disorder: {self.filter} heard offset {offset} of queue {queue_id} late")
         self._heard.add(found)
-        self._last[sent.queue_id] = offset
-        self._ledger.note(sent.queue_id, offset, *found, None)
+        self._last[queue_id] = offset
+        self._ledger.note(queue_id, offset, *found, None)
 
     def check(self, queue_ids: set[int]) -> None:
         """At rest: everything acknowledged that matches has been heard, but for producers' batches whose topic was deleted

@@ -3,6 +3,7 @@ decided when it is run, so that any step can be left out of a plan and the rest 
 """
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
@@ -42,8 +43,14 @@ WEIGHTS: Final[dict[str, int]] = {
     "kill": 1,
     "cut_power": 2,
     "lose_index": 1,         # a clean or dirty end, the index folder is deleted, a start
-    "fill_disk": 1,          # bytes left; "free_disk" comes by itself some steps later
+    "fill_disk": 1,          # bytes left: full for some publishes
+    "break_disk": 1,         # which error, after how many operations
 }
+
+RETENTION: Final[dict[str, int]] = {
+    **WEIGHTS, "publish": 30, "advance": 25, "publish_once": 15, "create_topic": 4, "delete_topic": 3, "commit": 12, "check": 1,
+}
+"""For plans whose log turns over many times."""
 
 
 class Plan(NamedTuple):
@@ -69,16 +76,19 @@ def settings_from(random: Random) -> KernelSettings:
     )
 
 
-def make_plan(seed: int, length: int, **fixed: object) -> Plan:
-    """`fixed` replaces settings."""
+def turning_over(random: Random) -> KernelSettings:
+    """Settings under which little stays in the log."""
+    return replace(settings_from(random), segment_bytes=12 << 10, retention_bytes=random.choice((36 << 10, 60 << 10)),
+                   retention_ms=random.choice((NEVER, 60_000)), kept_bytes=random.choice((NEVER, 16 << 10)),
+                   checkpoint_ms=random.choice((500, 2_000)), idempotency_ms=20_000, max_idempotency_keys=6)
+
+
+def make_plan(seed: int, length: int) -> Plan:
+    """Every third seed is about retention."""
     random = Random(seed)
-    settings = settings_from(random)
-    if fixed:
-        values = {name: getattr(settings, name) for name in KernelSettings.__slots__}
-        settings = KernelSettings(**{**values, **fixed})
-    verbs, weights = list(WEIGHTS), list(WEIGHTS.values())
-    steps = []
-    for verb in random.choices(verbs, weights, k=length):
-        steps.append(Step(verb, (random.randrange(1 << 16), random.randrange(1 << 16), random.randrange(1 << 16),
-                                 random.randrange(1 << 16))))
+    weights = RETENTION if seed % 3 == 0 else WEIGHTS
+    settings = turning_over(random) if seed % 3 == 0 else settings_from(random)
+    steps = [Step(verb, (random.randrange(1 << 16), random.randrange(1 << 16), random.randrange(1 << 16),
+                         random.randrange(1 << 16)))
+             for verb in random.choices(list(weights), list(weights.values()), k=length)]
     return Plan(seed, settings, steps)

@@ -13,19 +13,20 @@ from typing import Final
 from kernel.batch import records_of
 from kernel.errors import TopicExists, UnknownTopic
 from kernel.frame import StateRecord
-from kernel.log import LogFull
+from kernel.log import LogFailed, LogFull
 from kernel.message import Fetched, Record, Stored
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic
 from tests.simulation.checker import Attempt, Broken, Ledger
 from tests.simulation.clients import Client, Listener, Producer
 from tests.simulation.definitions import History
-from tests.simulation.disk import Crash, CrashAt, CrashKind
+from tests.simulation.disk import BROKEN, FULL, Crash, CrashAt, CrashKind
 from tests.simulation.hub import SimHub
 from tests.simulation.plan import Plan, Step
 from tests.simulation.traffic import TOPICS, Traffic
 
 GROUPS: Final = 2
+STALL_MS: Final = 3_000                     # the longest that work in progress waits
 STARTS: Final = 5                           # a start that crashes or finds the disk full is tried again this often
 
 Queues = dict[int, tuple[int, int, list[Record]]]
@@ -61,7 +62,7 @@ class Simulation:
     def _guarded(self, act: object) -> None:
         try:
             act()  # type: ignore[operator]
-        except Crash:
+        except (Crash, LogFull, LogFailed, OSError):         # the last three at a start
             self._crashed(self._crash_kind or self._random.choice(("kill", "power")))
             self._restart()
 
@@ -90,8 +91,9 @@ class Simulation:
                 return
             except Crash:
                 self._crashed(self._random.choice(("kill", "power")))
-            except LogFull:
+            except (LogFull, LogFailed, OSError):
                 self.hub.disk.space_bytes = 1 << 60
+                self._crashed("kill")
         raise Broken("the hub does not start")
 
     def _found(self) -> None:
@@ -122,6 +124,7 @@ class Simulation:
             "fetch": lambda: self.fetch(a, b, c, d), "check": self.check, "stop": self.stop,
             "kill": lambda: self.crash("kill"), "cut_power": lambda: self.crash("power"), "lose_index": self.lose_index,
             "fill_disk": lambda: self.fill_disk(a % 3_000, b % 30),
+            "break_disk": lambda: self.break_disk(a, b % 12, c),
         }.get(step.verb)
         if known is None:
             getattr(self.traffic, step.verb)(*step.numbers)
@@ -133,6 +136,8 @@ class Simulation:
         """Remember what may have changed."""
         self.topics.note(self.topics_now())
         self.ledger.log_end = self.hub.log.end()
+        self.ledger.largest_segment = max(
+            self.ledger.largest_segment, *[segment.size_bytes for segment in self.hub.log.segments()])
         for topic in self.hub.kernel.topics():
             if topic.settings.retention_ms is not None:
                 for queue_id in topic.queue_ids():
@@ -144,6 +149,9 @@ class Simulation:
         self._listeners_check()
 
     def advance(self, by_ms: int, steps: int) -> None:
+        """Time goes on; what was under way has ended long before, as nothing takes the hub seconds."""
+        if by_ms > STALL_MS:
+            self.settle()
         self.hub.advance(by_ms)
         self.hub.run(self._random, steps)
 
@@ -165,6 +173,15 @@ class Simulation:
             self.note()
             self.hub.run(self._random, steps)
         disk.space_bytes = 1 << 60
+
+    def break_disk(self, which: int, after: int, c: int) -> None:
+        """One operation fails, some operations from now; whatever that leads to."""
+        disk = self.hub.disk
+        disk.faults[disk.operations + 1 + after] = (BROKEN, FULL)[which % 2]
+        for _ in range(3):
+            self.traffic.publish(*(self._random.randrange(1 << 16) for _ in range(4)))
+            self.note()
+            self.hub.run(self._random, c % 40)
 
     def lose_index(self) -> None:
         """With and without the index the hub holds the same."""

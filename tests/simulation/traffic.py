@@ -19,6 +19,7 @@ ADDRESSES: Final = ("t0/k0", "t0/k1", "t0/k2", "t1/k0", "t1/k1", "t1", "t2/k1", 
 SIZES: Final = (0, 10, 100, 1_000, 5_000)
 HEADERS: Final = ((), ((b"content-type", b"text/plain"),), ((b"a", None), (b"a", b"2")))
 UNACKNOWLEDGED: Final = 5                   # batches of one producer and queue, as Kafka clients allow
+STALLS_MS: Final = 10_000                   # a message bears the time of the first one of its frame
 KEYS: Final = 12                            # idempotency keys in use
 
 
@@ -52,7 +53,7 @@ class Traffic:
         """A new message under an idempotency key: one never used, or one that has left the window by age."""
         key = f"key-{name % KEYS}"
         old = self._once.get(key)
-        if old is not None and old.first_ms >= self._now_ms - self._simulation.plan.settings.idempotency_ms - 1:
+        if old is not None and old.last_ms >= self._now_ms - self._simulation.plan.settings.idempotency_ms - 1:
             if old.acknowledged and self._in_window(key):
                 self._conflict(client, old)
             return
@@ -75,7 +76,7 @@ class Traffic:
     def _in_window(self, key: str) -> bool:
         """The hub must know the key still: it is young enough, and not too many came after it."""
         settings = self._simulation.plan.settings
-        young = self._once[key].first_ms > self._now_ms - settings.idempotency_ms
+        young = self._once[key].first_ms > self._now_ms - settings.idempotency_ms + STALLS_MS
         return young and key in self._used[-(settings.max_idempotency_keys // 2):]
 
     def _conflict(self, client: int, old: Attempt) -> None:
@@ -105,6 +106,7 @@ class Traffic:
     def _call(self, client: int, attempt: Attempt, messages: list[Message]) -> None:
         owner = self._simulation.clients[client % 3]
         first = attempt.calls == 0
+        attempt.last_ms = self._now_ms
         mark = self._simulation.topics.mark
 
         def told(stored: Stored) -> None:
