@@ -79,21 +79,28 @@ class _Inode:
 class _Folder:
     def __init__(self) -> None:
         self.names: dict[str, _Inode] = {}
-        self.durable: dict[str, _Inode] = {}
+        self._durable: dict[str, _Inode] = {}
+        self._states: dict[str, list[_Inode | None]] = {}    # of each name since the last sync: any of them may come through
+
+    def put(self, name: str, inode: _Inode | None) -> None:
+        self._states.setdefault(name, [self._durable.get(name)]).append(inode)
+        if inode is None:
+            del self.names[name]
+        else:
+            self.names[name] = inode
 
     def sync(self) -> None:
-        self.durable = dict(self.names)
+        self._durable = dict(self.names)
+        self._states.clear()
 
     def cut_power(self, random: Random) -> None:
-        for name in sorted(self.names.keys() | self.durable.keys()):
-            there, was = self.names.get(name), self.durable.get(name)
-            found = there if there is was else random.choice((there, was))
-            if found is None:
-                self.names.pop(name, None)
-            else:
+        for name in sorted(self._states):
+            found = random.choice(self._states[name])
+            self.names.pop(name, None)
+            if found is not None:
                 self.names[name] = found
-        for inode in self.names.values():
-            inode.cut_power(random)
+        for name in sorted(self.names):
+            self.names[name].cut_power(random)
         self.sync()
 
 
@@ -173,7 +180,7 @@ class SimDisk:
         folder, _, short = name.partition("/")
         if short not in self._folder(folder).names:
             def make() -> None:
-                self._folder(folder).names[short] = _Inode()
+                self._folder(folder).put(short, _Inode())
 
             self.operate("make", name, make)
         return SimAppendFile(self, name, self._folder(folder).names[short])
@@ -186,7 +193,7 @@ class SimDisk:
         self._inode(name)
 
         def whole() -> None:
-            del self._folder(folder).names[short]
+            self._folder(folder).put(short, None)
 
         self.operate("remove", name, whole)
 
