@@ -22,7 +22,7 @@ from gatehouse.listeners import Listen, find_conflicts, parse_listen
 from gatehouse.settings import Place, Problems, Text, read_section
 from gateways.contract import GatewaySpec
 from kernel.routes import InvalidRoutes, RouteEntry, Routes
-from kernel.settings import KernelSettings
+from kernel.settings import LIVE, KernelSettings
 
 ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
 GIB: Final = 1 << 30
@@ -290,6 +290,10 @@ def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[tuple[
             for problem in error.problems:
                 problems.add(place.source, f"routes[{problem.index}].{problem.field}", problem.text)
         return (), Routes()
+
+
+LIVE_SETTINGS: Final = frozenset(f"kernel.{name}" for name in LIVE - {"retention_ms"} | {"retention_hours"})
+"""Settings that a reload takes over; the others wait for the next start."""
 
 
 def changed_settings(old: Config, new: Config) -> list[str]:

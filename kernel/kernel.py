@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from kernel.address import is_topic_name
 from kernel.appending import Appending
@@ -32,7 +33,7 @@ from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retention import Retention
 from kernel.routes import Routes
-from kernel.settings import KernelSettings
+from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
 from kernel.subscriptions import Subscriptions
@@ -126,6 +127,13 @@ class Kernel:
         store."""
         self._retention.stop()
         self._committer.stop(lambda: self._checkpoints.take(on_done))
+
+    def configure(self, settings: KernelSettings) -> None:
+        """Take over what `kernel.settings.LIVE` names; the rest stays as it was until the next start."""
+        live = {name: getattr(settings, name) for name in LIVE}
+        self.settings = self._places.settings = self._retention.settings = replace(self.settings, **live)
+        self._topics.version += 1
+        self._subscriptions.touch()
 
     # ---- where things go
 
