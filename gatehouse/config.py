@@ -80,7 +80,7 @@ class KernelSection:
         "min": 1 << 20, "help": "... or after this many bytes of log. Rarer ones make a start after a crash longer."})
     recent_bytes: int = field(default=128 << 20, metadata={
         "min": 0, "help": "Bytes of the newest messages kept in memory for readers that are up to date."})
-    pending_bytes: int = field(default=32 << 20, metadata={
+    pending_bytes: int = field(default=4 << 20, metadata={
         "min": 1 << 20,
         "help": "Bytes waiting for the disk above which publishers are not read until half of it is stored."})
     idempotency_ms: int = field(default=3_600_000, metadata={
