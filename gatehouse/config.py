@@ -87,11 +87,16 @@ class KernelSection:
         "min": 0, "help": "How long the answer to an `Idempotency-Key` is remembered, in milliseconds."})
     max_idempotency_keys: int = field(default=100_000, metadata={
         "min": 0, "max": 10_000_000, "help": "How many such answers are remembered; the oldest goes first."})
+    catalogue_url: str | None = field(default=None, metadata={
+        "secret": True,
+        "help": "Database (an SQLAlchemy URL) that topics and committed offsets are copied to for queries, at every "
+                "checkpoint; left out, it is SQLite in the file `catalogue.sqlite` of the data directory."})
 
     def for_kernel(self) -> KernelSettings:
         """The same in the kernel's units."""
         values = dataclasses.asdict(self)
         values["retention_ms"] = values.pop("retention_hours") * 3_600_000
+        del values["catalogue_url"]
         return KernelSettings(**values)
 
 

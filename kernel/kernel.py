@@ -29,6 +29,7 @@ from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscrib
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
 from kernel.producers import Producers
+from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retention import Retention
@@ -54,9 +55,11 @@ class Kernel:
 
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
-                 on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None]) -> None:
+                 on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
+                 projection: Projection | None = None, new_hub: bytes = bytes(16)) -> None:
         self.settings = settings
         self.epoch = 0
+        self.hub = new_hub
         self.recovered_frames = 0
         self._loop = loop
         self._log = log
@@ -64,6 +67,7 @@ class Kernel:
         self._checkpoint_worker = checkpoint_worker
         self._fatal = fatal
         self._on_damage = on_damage
+        self._projection = projection
         self._index = Index(store)
         self._heads = Heads()
         self._state = StateTable(store)
@@ -101,6 +105,11 @@ class Kernel:
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         records = [StateRecord(Kind.EPOCH, b"", self.epoch.to_bytes(4, "big")), *deleted]
+        known = self._state.get(Kind.HUB, b"")
+        if known is None:
+            records.append(StateRecord(Kind.HUB, b"", self.hub))
+        else:
+            self.hub = known
         head = encode_head(self.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
@@ -117,7 +126,8 @@ class Kernel:
                                     self._window, self._deliveries, self._loop.now_ms)
         self._checkpoints = Checkpoints(self._loop, self._log_worker, self._checkpoint_worker, self._log, self._index,
                                         self._reader, self._heads, self._state, settings,
-                                        lambda: self._committer.next_id, self._fatal)
+                                        lambda: self._committer.next_id, self._fatal, self._projection, self.hub,
+                                        self.epoch)
         self._checkpoints.kept_end = kept_end
         self._retention = Retention(self._loop, self._checkpoint_worker, self._log, self._index, self._heads,
                                     self._reader, settings, self._flushing, self.epoch, self._fatal)
@@ -126,7 +136,7 @@ class Kernel:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
-        self._committer.stop(lambda: self._checkpoints.take(on_done))
+        self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
         """Take over what `kernel.settings.LIVE` names; the rest stays as it was until the next start."""
@@ -291,6 +301,7 @@ class Kernel:
             "kept_bytes": sum(segment.size_bytes for segment in kept),
             "dropped_segments_total": self._retention.dropped_segments,
             "checkpoints_total": self._checkpoints.taken,
+            "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     PRODUCER = 5          # an idempotent producer's last batches, by queue id and producer id
     OFFSET = 6            # a group's committed offset, by group and queue id
     IDEMPOTENCY = 7       # the answer given for an idempotency key
+    HUB = 8               # the 16 bytes that tell this log from every other; one record, written at the first start
 
 
 class Held(NamedTuple):

@@ -85,6 +85,11 @@ def topic_key(topic_id: int) -> bytes:
     return _ID.pack(topic_id)
 
 
+def topic_id_of(key: bytes) -> int:
+    """The topic that a TOPIC record is about."""
+    return int(_ID.unpack(key)[0])
+
+
 class Topics:
     """All topics of the hub by name and by id."""
 
@@ -231,5 +236,5 @@ class Topics:
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """A TOPIC state record during replay."""
-        before = self._by_id.get(_ID.unpack(key)[0])
+        before = self._by_id.get(topic_id_of(key))
         self._set(before, None if value is None else decode_topic(value))
