@@ -95,8 +95,8 @@ class Recovery:
     def _replay_kept(self, frame: Frame) -> None:
         """Records that were moved here count by the position they first had.
 
-        One that is older than what the index is complete to, and is not there, was deleted while it was being moved, and its
-        deletion forgotten as no copy of it was known.
+        One that is older than what the index is complete to, and is not there, was deleted while it was being moved,
+        and its deletion forgotten as no copy of it was known.
         """
         records = []
         for record in decode_head(frame.head).state:

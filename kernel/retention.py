@@ -227,8 +227,9 @@ class Retention:
     def _drop(self, survey: Survey, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""
         if survey.segment.base >= KEPT_BASE:
-            # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The other
-            # way round the copies would be taken off twice, and the deletion forgotten while an older record is still there.
+            # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The
+            # other way round the copies would be taken off twice, and the deletion forgotten while an older record is
+            # still there.
             self._log.drop(survey.segment)
             self._index.forget_copies(survey.names, survey.segment.base)
         else:

@@ -86,8 +86,8 @@ class StateTable:
     def absorb_kept(self, position: int, records: list[StateRecord]) -> None:
         """A frame of the kept chain that was written while its records were the newest in the store.
 
-        A checkpoint may be writing newer ones. If such a one is a deletion the store is about to forget it, as it knows of no
-        copy: it is said once more, so that the copy cannot bring its key back to life.
+        A checkpoint may be writing newer ones. If such a one is a deletion the store is about to forget it, as it knows
+        of no copy: it is said once more, so that the copy cannot bring its key back to life.
         """
         if self.frozen is not None:
             for kind, key, _, order in records:
