@@ -91,7 +91,7 @@ class Kernel:
         self.recovered_frames = recovered.frames
         self.epoch = self._views.epoch + 1
         next_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
-        self._begin_epoch(next_id)
+        self._begin_epoch(next_id, recovered.deleted)
         self._window.load((key.decode(), decode_answer(value)) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._build(next_id, recovered.kept_end)
         self._checkpoints.note()
@@ -103,8 +103,8 @@ class Kernel:
         self._heads.clear()
         self._views.clear()
 
-    def _begin_epoch(self, next_id: int) -> None:
-        records = [StateRecord(Kind.EPOCH, b"", self.epoch.to_bytes(4, "big"))]
+    def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
+        records = [StateRecord(Kind.EPOCH, b"", self.epoch.to_bytes(4, "big")), *deleted]
         known = self._state.get(Kind.HUB, b"")
         if known is None:
             records.append(StateRecord(Kind.HUB, b"", self.hub))

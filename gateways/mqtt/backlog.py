@@ -1,9 +1,9 @@
-"""QoS 1 messages that one slow client is still to be sent: in memory up to a bound, then as ranges of the log.
+"""Messages that one slow client is still to be sent: in memory up to a bound, then as ranges of the log.
 
 A range names consecutive offsets of one queue; when its turn comes it is read back with `kernel.fetch` and what it
 holds waits in memory like the rest. Order is that of `keep`: memory first, since a message goes to memory only while
-no range is owed. When more ranges are owed than may be remembered, the client is given up: a silent gap would be a
-lie.
+no range is owed. When more ranges are owed than may be remembered, QoS 0 messages are dropped and counted; for QoS 1
+the client is given up: a silent gap would be a lie.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt import mapping
-from gateways.mqtt.codec import encode_qos1, size_of
+from gateways.mqtt.codec import encode_qos0, encode_qos1, size_of
 from kernel.batch import records_of
 from kernel.errors import CorruptBatch, OffsetOutOfRange, StorageFailed, UnknownQueue
 from kernel.message import Fetched, Message, Placement, Record
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 FETCH_RANGES: Final = 64               # ranges read back in one go
 FETCH_BYTES: Final = 256 * 1024        # and bytes
 
-Waiting = tuple[Placement, "list[Message]", int]
-"""(placement, messages, index of the first that has not been sent)"""
+Waiting = tuple[Placement, "list[Message]", int, bool]
+"""(placement, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
 
 
 class Range:
@@ -33,16 +33,17 @@ class Range:
     The queue is noted, since a placement moves when its topic gets more queues.
     """
 
-    def __init__(self, placement: Placement, first_offset: int, count: int) -> None:
+    def __init__(self, placement: Placement, first_offset: int, count: int, acknowledged: bool) -> None:
         self.placement = placement
         self.queue_id = placement.queue_id
         self.first_offset = first_offset
         self.count = count
+        self.acknowledged = acknowledged           # sent with QoS 1
 
-    def goes_on(self, placement: Placement, offset: int) -> bool:
+    def goes_on(self, placement: Placement, offset: int, acknowledged: bool) -> bool:
         """Whether a message of this placement at this offset is the next."""
         return (self.placement is placement and self.queue_id == placement.queue_id
-                and self.first_offset + self.count == offset)
+                and self.first_offset + self.count == offset and self.acknowledged == acknowledged)
 
 
 class Backlog:
@@ -50,6 +51,7 @@ class Backlog:
 
     def __init__(self, outbox: Outbox) -> None:
         self.waiting_bytes = 0
+        self.unacknowledged = 0                    # messages of QoS 0 in here
         self._outbox = outbox
         self._waiting: deque[Waiting] = deque()
         self._ranges: deque[Range] = deque()
@@ -65,26 +67,39 @@ class Backlog:
         return len(self._ranges)
 
     def clear(self) -> None:
+        self.unacknowledged = 0
         self._waiting.clear()
         self._ranges.clear()
 
-    def keep(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int) -> None:
+    def keep(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int,
+             acknowledged: bool) -> None:
         """Hold back `messages[start:stop]`, whose first is at `offset`."""
         ranges = self._ranges
-        config = self._outbox.config
-        if not ranges:
-            size = size_of(messages, start, stop)
-            if self.waiting_bytes + size <= config.max_waiting_bytes:
-                self._waiting.append((placement, messages[start:stop], 0))
-                self.waiting_bytes += size
+        count = stop - start
+        if not self._keep_in_memory(placement, messages, start, stop, acknowledged):
+            if ranges and ranges[-1].goes_on(placement, offset, acknowledged):
+                ranges[-1].count += count
+            elif len(ranges) < self._outbox.config.max_waiting_ranges:
+                ranges.append(Range(placement, offset, count, acknowledged))
+            elif acknowledged:
+                self._outbox.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
                 return
-        elif ranges[-1].goes_on(placement, offset):
-            ranges[-1].count += stop - start
-            return
-        if len(ranges) >= config.max_waiting_ranges:
-            self._outbox.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
-            return
-        ranges.append(Range(placement, offset, stop - start))
+            else:
+                self._outbox.trace.on_event("mqtt", "dropped_slow", count)
+                return
+        if not acknowledged:
+            self.unacknowledged += count
+
+    def _keep_in_memory(self, placement: Placement, messages: list[Message], start: int, stop: int,
+                        acknowledged: bool) -> bool:
+        if self._ranges:
+            return False
+        size = size_of(messages, start, stop)
+        if self.waiting_bytes + size > self._outbox.config.max_waiting_bytes:
+            return False
+        self._waiting.append((placement, messages[start:stop], 0, acknowledged))
+        self.waiting_bytes += size
+        return True
 
     def pump(self) -> None:
         """Send what waits, as far as window and socket allow."""
@@ -92,7 +107,8 @@ class Backlog:
             return
         self._pumping = True
         self._send_waiting()
-        while self._ranges and not self._waiting and not self._fetching and self._outbox.may_send():
+        while (self._ranges and not self._waiting and not self._fetching
+               and self._outbox.may_send(self._ranges[0].acknowledged)):
             self._fetch()                # answered before it returns where all is in memory
             self._send_waiting()
         self._pumping = False
@@ -100,16 +116,22 @@ class Backlog:
     def _send_waiting(self) -> None:
         outbox, waiting = self._outbox, self._waiting
         window = outbox.window
-        while waiting and outbox.may_send():
-            placement, messages, start = waiting[0]
-            stop = start + min(window.room(), len(messages) - start)
+        while waiting and outbox.may_send(waiting[0][3]):
+            placement, messages, start, acknowledged = waiting[0]
+            stop = len(messages)
             topic = outbox.clients.topic_field(placement)
-            outbox.link.write(encode_qos1(topic, messages, start, stop, window.take(stop - start)))
+            if acknowledged:
+                stop = start + min(window.room(), stop - start)
+                encoded = encode_qos1(topic, messages, start, stop, window.take(stop - start))
+            else:
+                encoded = encode_qos0(topic, messages, start, stop)
+                self.unacknowledged -= stop - start
+            outbox.link.write(encoded)
             self.waiting_bytes -= size_of(messages, start, stop)
             if stop == len(messages):
                 waiting.popleft()
             else:
-                waiting[0] = (placement, messages, stop)
+                waiting[0] = (placement, messages, stop, acknowledged)
 
     # --- reading back ------------------------------------------------------------------------------------------------
 
@@ -147,9 +169,11 @@ class Backlog:
                 self._outbox.trace.on_event("mqtt", "lost_retention", lost)
                 owed.first_offset += lost
                 owed.count -= lost
+                if not owed.acknowledged:
+                    self.unacknowledged -= lost
             messages = source.take(owed) if owed.count else []
             if messages:
-                self._waiting.append((owed.placement, messages, 0))
+                self._waiting.append((owed.placement, messages, 0, owed.acknowledged))
                 self.waiting_bytes += size_of(messages, 0, len(messages))
                 owed.first_offset += len(messages)
                 owed.count -= len(messages)

@@ -1,11 +1,10 @@
 """What one client is sent: deliveries to the wire while it keeps up, else what its QoS allows.
 
     on_delivery -> [sent at once]       while the client keeps up
-                -> backlog              QoS 1, when its window or its socket is full, or something older waits
-                -> dropped and counted  QoS 0, when its socket is full
+                -> backlog              when its socket is full, or its window (QoS 1), or something older waits
+                -> dropped and counted  QoS 0, when the backlog is full too
 
-What waits is sent before anything newer of QoS 1, so the order of each topic and QoS is kept [MQTT-4.6.0-6]; QoS 0
-never waits.
+What waits is sent before anything newer of its QoS, so the order of each topic and QoS is kept [MQTT-4.6.0-6].
 """
 from __future__ import annotations
 
@@ -55,8 +54,9 @@ class Outbox:
         if self._backlog is not None:
             self._backlog.clear()
 
-    def may_send(self) -> bool:
-        return self.window.room() > 0 and self.link.unsent_bytes <= self.config.max_unsent_bytes
+    def may_send(self, acknowledged: bool) -> bool:
+        """Whether socket, and for QoS 1 the window, have room."""
+        return (self.window.room() > 0 or not acknowledged) and self.link.unsent_bytes <= self.config.max_unsent_bytes
 
     def acknowledge(self, data: bytes, pos: int) -> int:
         """`Window.acknowledge`, and send what was waiting for room."""
@@ -93,8 +93,8 @@ class Outbox:
                 stop = run_of(messages, start) if granted_qos else end
                 if granted_qos and not messages[start][3] & TRANSIENT:
                     encoded = self._begin(placement, messages, start, stop, offset + start, unsent <= unsent_max)
-                elif unsent > unsent_max:
-                    self.trace.on_event("mqtt", "dropped_slow", stop - start)
+                elif unsent > unsent_max or self._backlog is not None and self._backlog.unacknowledged:
+                    self._keep(placement, messages, start, stop, offset + start, False)
                     encoded = b""
                 elif stop - start == end and len(placement.targets) > 1:
                     encoded = clients.encode_shared(clients.topic_field(placement), messages)
@@ -121,7 +121,11 @@ class Outbox:
                 encoded = encode_qos1(self.clients.topic_field(placement), messages, start, start + count,
                                       self.window.take(count))
         if count < stop - start:
-            if backlog is None:
-                backlog = self._backlog = Backlog(self)
-            backlog.keep(placement, messages, start + count, stop, offset + count)
+            self._keep(placement, messages, start + count, stop, offset + count, True)
         return encoded
+
+    def _keep(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int,
+              acknowledged: bool) -> None:
+        if self._backlog is None:
+            self._backlog = Backlog(self)
+        self._backlog.keep(placement, messages, start, stop, offset, acknowledged)

@@ -1,8 +1,8 @@
 """Rounds of load, kill, restart and check on one data directory, all decided by a seed.
 
-A round starts the hub, checks what is there, loads it through every door and kills it: at a random time, at a chosen call
-inside it (a checkpoint, a new segment, between write and fdatasync, within a frame, ...), or while it starts. Between rounds
-the index or the catalogue may be deleted, which must lose nothing.
+A round starts the hub, checks what is there, loads it through every door and kills it: at a random time, at a chosen
+call inside it (a checkpoint, a new segment, between write and fdatasync, within a frame, ...), or while it starts.
+Between rounds the index or the catalogue may be deleted, which must lose nothing.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The promises, checked against what can be read after a restart.
 
-1. An acknowledged message is there, once; one without an answer is there once or not at all; a refused one is not there.
-2. Of each writer the order of sending is the order in its queue.
+1. An acknowledged message is there, once; one without an answer is there once or not at all; a refused one is not
+there. 2. Of each writer the order of sending is the order in its queue.
 3. Queues have no gaps. What lay at an offset before a crash lies there after it, if it was acknowledged or read.
 4. Where an answer told queue and offset, there it lies. What a subscriber was given is there.
 

@@ -61,7 +61,8 @@ class MqttPeer:
         assert kind == SUBACK
 
     def read(self) -> tuple[int, bytes]:
-        """The next packet: its kind (upper half of the first byte) and body; PUBLISH bodies as `split_publish` takes."""
+        """The next packet: its kind (upper half of the first byte) and body; PUBLISH bodies as `split_publish`
+        takes."""
         while True:
             found = self._next()
             if found is not None:

@@ -1,11 +1,12 @@
-"""Starts hubs quickly: a process that has loaded everything once and forks for each hub, which then runs the command line.
+"""Starts hubs quickly: a process that has loaded everything once and forks for each hub, which then runs the command
+line.
 
     nursery = Nursery()
     hub = nursery.start(folder, config, orders)       # see `sabotage` for orders
     hub.wait_ready(); hub.port("mqtt"); hub.kill(); hub.stop()
 
-A hub is a process of its own with its own descriptors, limits and end; only loading the modules is saved, which is most of
-a start.
+A hub is a process of its own with its own descriptors, limits and end; only loading the modules is saved, which is most
+of a start.
 """
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What happened, from outside: every message that was sent, what became of it as its sender knows, and what readers saw.
+"""What happened, from outside: every message that was sent, what became of it as its sender knows, and what readers
+saw.
 
-A message's value is `WRITER:NUMBER:` and padding. A writer's numbers only grow, in the order in which it sent: a message
-that is sent again because nobody knows what became of it is another number, unless the protocol promises to store it once
-(an Idempotency-Key, an idempotent producer); then it is the same number, however often it was sent.
+A message's value is `WRITER:NUMBER:` and padding. A writer's numbers only grow, in the order in which it sent: a
+message that is sent again because nobody knows what became of it is another number, unless the protocol promises to
+store it once (an Idempotency-Key, an idempotent producer); then it is the same number, however often it was sent.
 """
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Load through the doors. A writer lives through restarts: what it sent without an answer stays in its mind.
 
-`run(ports, stop)` sends until told to stop or until the hub is gone, and returns. It raises only for what no hub may do.
+`run(ports, stop)` sends until told to stop or until the hub is gone, and returns. It raises only for what no hub may
+do.
 """
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class MqttWriter:
 
 
 class HttpWriter:
-    """One request at a time. With a key for idempotency the same message is sent until it is answered; else never again."""
+    """One request at a time. With a key for idempotency the same message is sent until it is answered; else never
+    again."""
 
     def __init__(self, log: OperationLog, name: str, size: int, *, idempotent: bool) -> None:
         self.name = name
@@ -117,7 +119,8 @@ class HttpWriter:
 
 
 class KafkaWriter:
-    """An idempotent producer that is never told about restarts: it tries until everything is stored, once and in order."""
+    """An idempotent producer that is never told about restarts: it tries until everything is stored, once and in
+    order."""
 
     def __init__(self, log: OperationLog, name: str, size: int, port: int) -> None:
         self.name = name

@@ -1,4 +1,5 @@
-"""A disk on which the index no longer fits: the hub goes on with what is in memory, and writes it when there is room."""
+"""A disk on which the index no longer fits: the hub goes on with what is in memory, and writes it when there is
+room."""
 from __future__ import annotations
 
 from collections.abc import Sequence
