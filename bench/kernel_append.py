@@ -31,9 +31,12 @@ from kernel.store import RocksStore
 IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them
 
 
+Unencoded = tuple[bytes, bytes, tuple[tuple[bytes, bytes | None], ...]]      # key, value, headers
+
+
 class Load:
-    def __init__(self, kernel: Kernel, bursts: list[list[tuple[bytes, bytes, tuple[tuple[bytes, bytes | None], ...]]]],
-                 total: int, queues: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, kernel: Kernel, bursts: list[list[Unencoded]], total: int, queues: int,
+                 loop: asyncio.AbstractEventLoop) -> None:
         self.kernel, self.bursts, self.left, self.loop = kernel, bursts, total, loop
         topic = kernel.create_topic("load", queues=queues)
         self.places = {b"k%d" % i: kernel.place_in("load", b"k%d" % i, queue=i) for i in range(topic.queues)}
@@ -70,7 +73,8 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     kernel.open()
     draw = random.Random(1)
     value = b"x" * options.size
-    bursts = [[(b"k%d" % draw.randrange(options.queues), value, ()) for _ in range(options.burst)] for _ in range(64)]
+    bursts: list[list[Unencoded]] = [
+        [(b"k%d" % draw.randrange(options.queues), value, ()) for _ in range(options.burst)] for _ in range(64)]
     load = Load(kernel, bursts, options.n // options.burst, options.queues, loop)
     gc.collect()
     gc.freeze()

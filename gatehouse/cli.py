@@ -21,7 +21,7 @@ from gatehouse.cli_messages import consume, publish, tail
 from gatehouse.cli_planned import planned_commands
 from gatehouse.cli_state import status, topics
 from gatehouse.exits import Refused
-from gatehouse.tables import pairs, show
+from gatehouse.tables import show
 
 DEFAULT_CONFIG = "gateways.toml"
 
@@ -93,7 +93,7 @@ def explain(where: str, config_file: Path, json_wanted: bool) -> None:
         raise Refused(f"{error.lines[0]} (`gatehouse check` shows all)", exits.USAGE) from None
     except (ValueError, KernelError) as error:
         raise Refused(str(error), exits.USAGE) from None
-    show(told, pairs(told), json_wanted)
+    show(told.as_dict(), told.text(), json_wanted)
 
 
 @cli.command()

@@ -61,7 +61,6 @@ def publish(address: str, body: str | None, file: Path | None, key: str | None, 
 def request_headers(own: Iterable[str], known: dict[str, str | None]) -> dict[str, str]:
     """The request headers of a publish. Raises UsageError for what cannot be one."""
     headers = {name: value for name, value in known.items() if value is not None}
-    headers.setdefault("Content-Type", "application/octet-stream")
     for pair in own:
         name, equals, value = pair.partition("=")
         if not equals or not name:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -82,7 +83,7 @@ def topics(name: str | None, url: str, json_wanted: bool) -> None:
     with HubClient(url) as hub:
         if name is not None:
             told = hub.topic(name)
-            show(told, pairs(told), json_wanted)
+            show(told, describe_topic(told), json_wanted)
             return
         found = hub.topics()
     if json_wanted:
@@ -90,4 +91,23 @@ def topics(name: str | None, url: str, json_wanted: bool) -> None:
             click.echo(as_json(topic))
         return
     heads = list(dict.fromkeys(key for topic in found for key in topic)) or ["name"]
-    click.echo(table(heads, [[topic.get(key) for key in heads] for topic in found]))
+    click.echo(table(heads, [[_shown(key, topic.get(key)) for key in heads] for topic in found]))
+
+
+def describe_topic(topic: dict[str, Any]) -> str:
+    """One topic for people: its settings, then a table of its queues."""
+    plain = {key: _shown(key, value) for key, value in topic.items() if not isinstance(value, list)}
+    text = pairs(plain)
+    for rows in (value for value in topic.values() if isinstance(value, list) and value):
+        if all(isinstance(row, dict) for row in rows):
+            heads = list(rows[0])
+            text += "\n\n" + table([head.replace("_", " ") for head in heads],
+                                   [[row.get(head) for head in heads] for row in rows])
+    return text
+
+
+def _shown(key: str, value: Any) -> Any:
+    """Times as people write them."""
+    if key == "created" and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="seconds")
+    return value

@@ -8,12 +8,23 @@ from __future__ import annotations
 from typing import Final
 
 HOT_MODULES: Final = (
+    "gateways.connection",
+    "gateways.kafka.codec",
+    "gateways.kafka.fetch_codec",
+    "gateways.mqtt.backlog",
+    "gateways.mqtt.codec",
+    "gateways.mqtt.inbox",
+    "gateways.mqtt.outbox",
+    "gateways.mqtt.session",
+    "gateways.mqtt.window",
+    "kernel.appending",
     "kernel.burst",
+    "kernel.committer",
+    "kernel.flushing",
+    "kernel.gathering",
     "kernel.heads",
     "kernel.message",
     "kernel.murmur2",
     "kernel.record",
     "kernel.tail",
-    "gateways.mqtt.codec",
-    "gateways.mqtt.window",
 )

@@ -59,7 +59,8 @@ def configuration_page(specs: Mapping[str, GatewaySpec]) -> Iterator[str]:
     yield "# Configuration"
     yield ""
     yield "`gateways.toml`, checked by `gatehouse check`. Every value can be overridden from the environment:"
-    yield f"`{ENVIRONMENT_PREFIX}SECTION__NAME`, for a door `{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME`; lists as JSON or"
+    prefix = ENVIRONMENT_PREFIX
+    yield f"`{prefix}SECTION__NAME`, for a door `{prefix}GATEWAYS__DOOR__NAME`; lists as JSON or"
     yield "separated by commas. A setting marked *secret* may also be `{ file = \"NAME\" }`, `{ env = \"NAME\" }`."
     yield "What is named in the documents and not built yet is refused by name."
     for name, section in documented_sections(specs).items():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import logging
 import os
@@ -20,13 +21,14 @@ import resource
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from gatehouse import __version__, exits
-from gatehouse.config import Config, ConfigError, Door, changed_settings, load
+from gatehouse.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
 from gatehouse.metrics import Metrics, Sample
@@ -66,6 +68,18 @@ def raise_descriptor_limit() -> int:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+@runtime_checkable
+class Counted(Protocol):
+    """A door that counts its connections as the shared listener does; a plugin's service need not."""
+
+    counts: Counter[str]
+    """accepted, refused, faults, and closed_REASON."""
+
+    def __len__(self) -> int: ...
+
+    def describe(self) -> list[dict[str, Any]]: ...
 
 
 class Hub:
@@ -112,7 +126,7 @@ class Hub:
         self._stopping.set()
 
     def reload(self) -> None:
-        """Read the configuration again and say what it would change. Keeps running on any fault in it."""
+        """Read the configuration again: take over what can change now, name the rest. A faulty one changes nothing."""
         try:
             new = load(Path(self.config.source), os.environ, self._specs)
         except ConfigError as error:
@@ -120,10 +134,16 @@ class Hub:
                 log.error("reload refused: %s", line)
             return
         changed = changed_settings(self.config, new)
+        if self._storage is not None:
+            self._storage.kernel.configure(new.kernel.for_kernel())
         for name in changed:
-            log.warning("reload: %s changed; it takes effect when the hub is started again", name)
+            if name in LIVE_SETTINGS:
+                log.info("reload: %s changed and is in effect", name)
+            else:
+                log.warning("reload: %s changed; it takes effect when the hub is started again", name)
         if not changed:
             log.info("reload: nothing changed")
+        self.config = dataclasses.replace(self.config, kernel=new.kernel)
 
     def fatal(self, message: str) -> None:
         """The kernel can promise nothing more: say so and be gone before anybody is told otherwise."""
@@ -146,8 +166,9 @@ class Hub:
         admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=self.config.auth.allow_anonymous)
         services = Services(
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
-            specs=tuple(door.spec for door in self.config.doors), connections=self.describe_connections,
-            render_metrics=self.metrics.render, ready=lambda: self._ready)
+            specs=tuple(door.spec for door in self.config.doors),
+            settings={door.spec.name: door.settings for door in self.config.doors},
+            connections=self.describe_connections, render_metrics=self.metrics.render, ready=lambda: self._ready)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples):
             self.metrics.add(source)
         capacity = Capacity(descriptor_capacity())
@@ -190,8 +211,14 @@ class Hub:
     # --- what is shown -----------------------------------------------------------------------------------------------
 
     def describe_connections(self) -> list[dict[str, Any]]:
-        """Every connection of every byte-stream door."""
-        return [description for _, listener in self._listeners for description in listener.describe()]
+        """Every connection of every door that tells of them."""
+        return [description for _, door in self._counted() for description in door.describe()]
+
+    def _counted(self) -> Iterator[tuple[str, Counted]]:
+        yield from self._listeners
+        for name, service in self._services:
+            if isinstance(service, Counted):
+                yield name, service
 
     def _hub_samples(self) -> Iterator[Sample]:
         yield "gatehouse_info", (self.config.hub.name, __version__), 1
@@ -203,9 +230,9 @@ class Hub:
         yield "gatehouse_resident_bytes", (), resident_bytes()
 
     def _door_samples(self) -> Iterator[Sample]:
-        for name, listener in self._listeners:
-            counts = listener.counts
-            yield "gatehouse_connections", (name,), len(listener)
+        for name, door in self._counted():
+            counts = door.counts
+            yield "gatehouse_connections", (name,), len(door)
             yield "gatehouse_connections_accepted", (name,), counts["accepted"]
             yield "gatehouse_connections_refused", (name,), counts["refused"]
             yield "gatehouse_faults", (name,), counts["faults"]

@@ -10,9 +10,10 @@
 Rules kept here:
 - The number of levels never changes, and every address can be turned back from each door.
 - In a level, a `/` (and `+`, `#`, NUL) is %2F (%2B, %23, %00) in the address and MQTT, and itself in AMQP and HTTP.
-- In an AMQP routing key a `.` is %2E, and a `%` before two hex digits is %25. A key that was not written so (`50%41`) is
-  read as if it had been.
-- An exchange's name is one level whatever is in it; its dots stay. The default exchange writes the queue it names: `$queue/NAME`.
+- In an AMQP routing key a `.` is %2E, and a `%` before two hex digits is %25. A key that was not written so (`50%41`)
+  is read as if it had been.
+- An exchange's name is one level whatever is in it; its dots stay. The default exchange writes the queue it names:
+  `$queue/NAME`.
 - What an exchange and routing key cannot say carries `x-address`, believed only if it is spelled just so.
 """
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _word_part(match: re.Match[str]) -> str:
     found, depth, code = match.group(), match.group(1), match.group(2)
     if found == ".":
         return "%2E"
-    if code in HELD_BY_WORDS:                  # %2F is a slash here; %252F, which means the text %2F, reads the same in both
+    if code in HELD_BY_WORDS:                  # %2F is a slash here; %252F means the text %2F and is written so in both
         return found if depth else HELD_BY_WORDS[code]
     return found if found == "%" else "%25" + found[1:]
 

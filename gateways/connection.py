@@ -15,7 +15,10 @@ It feeds a `contract.Session` and is its `contract.Link`. The rules it keeps:
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import sys
+import termios
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -50,6 +53,18 @@ def peer_name(address: object) -> str:
         host, port = address[0], address[1]
         return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
     return str(address) if address else "unknown"
+
+
+def _system_buffered(transport: asyncio.Transport) -> int:
+    """Bytes that the system holds and the peer has not acknowledged; 0 where it does not say."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return 0
+    try:
+        answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return 0
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def _discard(data: bytes, /) -> None:
@@ -150,7 +165,9 @@ class Connection(asyncio.Protocol):
             self._listener.hold_until_relief(self)
 
     def eof_received(self) -> bool:
-        return False                     # a peer that stops sending is gone: none of the protocols half-closes
+        """A peer that stops sending is gone: none of the protocols half-closes."""
+        self.close()
+        return False
 
     def pause_writing(self) -> None:
         self.hold(WRITER_SLOW)
@@ -249,22 +266,32 @@ class Connection(asyncio.Protocol):
 
     def _watch_writes(self) -> None:
         self._written = self.unsent_bytes
-        self._taken_mark = 0
+        self._taken_mark = self._taken()
         self._write_due_ms = self._listener.now_ms() + self._listener.settings.write_timeout_ms
         self._arm()
 
     def _check_writes(self, now_ms: int) -> None:
         """Abort a peer that has taken nothing since the last look."""
         self._write_due_ms = 0
-        unsent = self.unsent_bytes
-        if not unsent:
+        if not self.unsent_bytes:
             return
-        taken = self._written - unsent
+        taken = self._taken()
         if taken <= self._taken_mark:
             self.abort("write_timeout")
             return
         self._taken_mark = taken
         self._write_due_ms = now_ms + self._listener.settings.write_timeout_ms
+
+    def _taken(self) -> int:
+        """A count that grows by every byte that the peer itself has taken since `_watch_writes`.
+
+        What lies in the system's buffer is not taken: that buffer frees room in large steps only, so that a slow but
+        living peer would seem dead for as long as one step lasts.
+        """
+        transport = self._transport
+        if transport is None:
+            return 0
+        return self._written - transport.get_write_buffer_size() - _system_buffered(transport)
 
     def _arm(self) -> None:
         """Keep one entry in the wake-ups: the earlier of what the session and the write watch want."""

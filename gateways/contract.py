@@ -1,4 +1,4 @@
-"""What a door declares and what it is given. Third parties add doors through the entry point group `gatehouse.gateways`.
+"""What a door declares and what it is given. Third parties add doors by the entry point group `gatehouse.gateways`.
 
 A door is a folder with one `GATEWAY = GatewaySpec(...)`. It is one of two kinds:
 
@@ -10,7 +10,7 @@ time is an argument. So a test joins two machines with a list of bytes, and the 
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -94,6 +94,9 @@ class Services:
     now_ms: Callable[[], int]
     specs: tuple[GatewaySpec, ...] = ()
     """Every door that is open, so that the HTTP door can mount their routes without seeing them."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of each open door (an instance of its `GatewaySpec.config`) by its name."""
 
     connections: Callable[[], list[dict[str, Any]]] = list
     """Descriptions of every open connection of every door."""

@@ -65,8 +65,11 @@ class Wakeups:
     def _run(self) -> None:
         self._timer = None
         now_ms = self._now_ms()
+        due: list[set[Sleeper]] = []
         while self._ticks and self._ticks[0] * TICK_MS <= now_ms:
-            for sleeper in self._buckets.pop(heapq.heappop(self._ticks)):
+            due.append(self._buckets.pop(heapq.heappop(self._ticks)))
+        for bucket in due:               # who asks again for now comes in the next turn: sockets are looked at between
+            for sleeper in bucket:
                 sleeper.wake(now_ms)
         if self._timer is None:          # a sleeper that asked again has armed it
             self._arm()

@@ -1,17 +1,17 @@
-"""Addresses: one name space for every door. What an address may be, and where it is stored when no route says otherwise.
+"""Addresses: one name space for every door. What one may be, and where it is stored when no route says otherwise.
 
 An address is text: levels joined by `/`, as in `plant/line1/temp`. An empty level is a level.
 
     address            topic      key           rule
     plant/line1/temp   plant      line1/temp    the first level is the topic, the rest is the key
     plant              plant      none
-    maschine 3/temp    unrouted   the address   the first level is no legal topic name
+    machine 3/temp     unrouted   the address   the first level is no legal topic name
     $anything          refused                  belongs to the hub; only a route may give it a topic
 
 Rules kept here:
-- A level cannot hold `/`, `+`, `#` or NUL; it holds them as %2F, %2B, %23 and %00 (capitals). `escape` and `unescape` are
-  each other's inverse for every text: a text that already reads `%2B` becomes `%252B`, and all other uses of `%` stay as
-  they are. So the number of levels never changes and every address can be turned back.
+- A level cannot hold `/`, `+`, `#` or NUL; it holds them as %2F, %2B, %23 and %00 (capitals). `escape` and `unescape`
+  are each other's inverse for every text: a text that already reads `%2B` becomes `%252B`, and all other uses of `%`
+  stay as they are. So the number of levels never changes and every address can be turned back.
 - Topic and key do not say every address (`plant/` has the key of `plant`); such an address travels in the message's
   `address` header. `kernel.routes` decides when, and when to believe it.
 """
@@ -95,7 +95,7 @@ def split_address(address: str) -> tuple[str, bytes | None]:
 
 
 def join_address(topic: str, key: bytes | None) -> str:
-    """The address of a record by the default rule; total. A key that can be no part of an address leaves the topic alone.
+    """The address of a record by the default rule; total. A key that can be no part of an address is left out.
 
     In the topic `unrouted` the key is the whole address; `$...` is not believed there either.
     """
@@ -124,7 +124,7 @@ def key_of_text(text: str) -> bytes:
 
 
 def escape(text: str, characters: str) -> str:
-    """Replaces these characters (of `/+#` and NUL) by their percent form, and doubles the escape of what reads like one."""
+    """Replaces these characters by their percent form, and doubles the escape of what reads like one."""
     if SUSPECT[characters].search(text) is None:         # nearly every text, at a third of the cost
         return text
     return ESCAPABLE[characters].sub(_escaped, text)

@@ -9,7 +9,8 @@ from kernel.committer import Committer
 from kernel.deliveries import Deliveries
 from kernel.errors import IdempotencyConflict, MessageTooLarge, UnknownQueue, UnsupportedBatch
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Places as MessagePlaces, Repeatable, Submission
+from kernel.gathering import Gathering, Repeatable, Submission
+from kernel.gathering import Places as MessagePlaces
 from kernel.idempotency import Window, fingerprint
 from kernel.message import Message, Owner, Placement
 from kernel.placing import Places

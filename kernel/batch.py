@@ -78,8 +78,9 @@ def check_batch(data: bytes) -> BatchHeader:
     if len(data) > 16 and data[16] != 2:
         raise UnsupportedBatch(f"message format {data[16]} is not stored here, only version 2")
     header = read_header(data)
-    if header.length != len(data) - LENGTH_COVERS_FROM:
-        raise CorruptBatch(f"a batch claims {header.length} bytes after its length field and has {len(data) - LENGTH_COVERS_FROM}")
+    after_length = len(data) - LENGTH_COVERS_FROM
+    if header.length != after_length:
+        raise CorruptBatch(f"a batch claims {header.length} bytes after its length field and has {after_length}")
     if crc32c(memoryview(data)[CRC_COVERS_FROM:]) != header.crc:
         raise CorruptBatch("a batch does not match its CRC")
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:

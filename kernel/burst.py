@@ -1,8 +1,8 @@
 """What gathers between two flushes: messages encoded as they arrive, sealed into one frame. Hot.
 
-Messages of one queue lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so that a
-run becomes a Kafka batch by writing a header before it. A producer's own batch is a run of its own, kept as sent. Runs of
-one queue stand in the order of arrival.
+Messages of one queue lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so
+that a run becomes a Kafka batch by writing a header before it. A producer's own batch is a run of its own, kept as
+sent. Runs of one queue stand in the order of arrival.
 """
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None
                 refresh(placement)
             limit = placement.max_message_bytes
         value = message[1]
-        if value is not None and len(value) + len(message[2]) > limit:
-            raise MessageTooLarge(f"a message of {len(value)} bytes is more than {placement.topic} takes: {limit}")
+        size = len(message[2]) + (0 if value is None else len(value))
+        if size > limit:
+            raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
 
 
 class Sealed:
@@ -72,8 +73,8 @@ class Burst:
         self.size_bytes: int = 0
         self.runs: list[Run] = []
         self._open: dict[int, Run] = {}
-        # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the run)
-        # or a producer's batch that somebody may listen to: (None, [], run, 0)
+        # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the
+        # run) or a producer's batch that somebody may listen to: (None, [], run, 0)
         self.heard: list[tuple[Placement | None, list[Message], Run, int]] = []
 
     def add(self, messages: list[Message], places: list[tuple[Run, int]] | None) -> None:

@@ -1,8 +1,9 @@
 """Group commit: one frame at a time goes to the log; what arrives meanwhile gathers into the next.
 
     append ... append     gather, in the order of arrival
-    flush                 at the end of the turn, or when the frame before is durable: seal, write, fdatasync on the log's thread
-    applied               back on the kernel's thread: memory, then answers, then deliveries; then the next flush
+    flush                 at the end of the turn, or when the frame before is durable: seal, write, fdatasync on the
+    log's thread applied               back on the kernel's thread: memory, then answers, then deliveries; then the next
+    flush
 
 A frame that finds the disk full fails, and with it everything gathered behind it, since that may build on it. Any other
 failure of the disk ends the process: what it would answer from here on could not be believed.
@@ -120,7 +121,8 @@ class Committer:
         head = encode_head(self._epoch, gathering.burst.now_ms, first_id, sealed.record_count, sealed.entries,
                            gathering.state)
         self.flight = gathering
-        self._worker.submit(partial(self._write, head, sealed.body), partial(self._written, gathering, sealed, first_id))
+        self._worker.submit(partial(self._write, head, sealed.body),
+                            partial(self._written, gathering, sealed, first_id))
         self._relieve()
 
     def _write(self, head: bytes, body: bytes) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from kernel.errors import CorruptBatch
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)      # the low three bits of a batch's attributes
 
-_XERIAL = b"\x82SNAPPY\0"                     # Java clients frame snappy: magic, two versions, then length-prefixed blocks
+_XERIAL = b"\x82SNAPPY\0"      # Java clients frame snappy: magic, two versions, then length-prefixed blocks
 _XERIAL_HEADER_BYTES = 16
 
 

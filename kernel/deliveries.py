@@ -1,7 +1,7 @@
 """After a flush: new messages go to live subscribers, in the order of the log.
 
-Messages of most doors are still at hand as they were appended. A producer's batch is opened only where a filter could match its
-topic, and a large one on another thread; deliveries behind it wait, so that order holds.
+Messages of most doors are still at hand as they were appended. A producer's batch is opened only where a filter could
+match its topic, and a large one on another thread; deliveries behind it wait, so that order holds.
 """
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Deliveries:
                 return
             self._send(heard, {})
 
-    def _opened(self, heard: Heard, large: list[Run], opened: list[list[Record]] | None, error: BaseException | None) -> None:
+    def _opened(self, heard: Heard, large: list[Run], opened: list[list[Record]] | None,
+                error: BaseException | None) -> None:
         self._opening = False
         if opened is None:
             raise error or RuntimeError("no records and no error")

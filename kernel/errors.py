@@ -32,6 +32,12 @@ class InvalidAddress(KernelError):
     code = "invalid_address"
 
 
+class InvalidFilter(KernelError):
+    """A text that is no filter: empty, too long, with NUL, or with a wildcard that is not a whole level."""
+
+    code = "invalid_filter"
+
+
 class UnknownQueue(KernelError):
     """The topic exists; that queue number of it does not."""
 

@@ -15,11 +15,11 @@
         state records, state_bytes in all, each:
           kind u8, flags u8, key_len u16, value_len u32, order u64, key, value
 
-An entry says that `count` records lying at `byte_offset` of the body entered a queue at `first_offset`. Columns, because they
-are written and read whole, by one call each, however many queues a frame enters. `first_record` numbers the entry's first
-record within the frame: its message id is first_id + first_record. `crc` is the CRC-32C of the entry's bytes, so that one
-entry can be checked without reading its frame. A state record with the flag DELETED has no value; `order` is 0 but in kept
-frames, where it is the position the record first had. Numbers are little-endian.
+An entry says that `count` records lying at `byte_offset` of the body entered a queue at `first_offset`. Columns,
+because they are written and read whole, by one call each, however many queues a frame enters. `first_record` numbers
+the entry's first record within the frame: its message id is first_id + first_record. `crc` is the CRC-32C of the
+entry's bytes, so that one entry can be checked without reading its frame. A state record with the flag DELETED has no
+value; `order` is 0 but in kept frames, where it is the position the record first had. Numbers are little-endian.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What goes into the next frame, and who waits for it."""
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernel.batch import BatchHeader
 from kernel.burst import Burst, Run
@@ -17,7 +17,7 @@ class Submission(NamedTuple):
     """One call's claim to an answer."""
 
     owner: Owner
-    token: object
+    token: Any
     places: Places | None
     fixed: tuple[int, list[tuple[int, int, int]]] | None     # known beforehand: append time and positions
 

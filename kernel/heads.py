@@ -1,7 +1,7 @@
 """Where each queue begins and ends: two numbers per queue, in pages of 256 queues. Hot.
 
-Queue ids of a topic follow one another, so a million queues are some four thousand pages; a queue that never held a message
-has no page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
+Queue ids of a topic follow one another, so a million queues are some four thousand pages; a queue that never held a
+message has no page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
 """
 from __future__ import annotations
 
@@ -41,6 +41,21 @@ class Heads:
         offset: int = page[(queue_id & _MASK) * 2]
         return offset
 
+    def bounds_of(self, first: int, count: int) -> array[int]:
+        """log_start and next offset of each of `count` queues that follow one another."""
+        found: array[int] = array("q")
+        end = first + count
+        while first < end:
+            stop = min(end, (first | _MASK) + 1)
+            page = self.pages.get(first >> _SHIFT)
+            if page is None:
+                found.frombytes(bytes((stop - first) * 16))
+            else:
+                at = (first & _MASK) * 2
+                found.extend(page[at:at + (stop - first) * 2])
+            first = stop
+        return found
+
     def next_offsets(self, queue_ids: list[int]) -> list[int]:
         """Next offsets of many queues at once."""
         found: list[int] = []
@@ -73,7 +88,8 @@ class Heads:
                 page[at] = end
 
     def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
-        """The pages of these queues as they are once the records before these offsets are gone; nothing changes here."""
+        """The pages of these queues as they are once the records before these offsets are gone; nothing changes
+        here."""
         changed: dict[int, array[int]] = {}
         for queue_id, offset in starts.items():
             number = queue_id >> _SHIFT

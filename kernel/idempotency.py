@@ -1,7 +1,7 @@
 """The deduplication window for idempotency keys: a repeated request gets the first one's answer and stores nothing.
 
-The answer travels as a state record in the frame of the messages themselves. Keys leave the window by age or number, oldest
-first; the deletion is recorded with the next frame, so that a start finds what was there.
+The answer travels as a state record in the frame of the messages themselves. Keys leave the window by age or number,
+oldest first; the deletion is recorded with the next frame, so that a start finds what was there.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 def decode_answer(value: bytes) -> Answer:
     print_hex, append_ms, positions = json.loads(value)
-    return Answer(bytes.fromhex(print_hex), append_ms, [(queue_id, offset, first) for queue_id, offset, first in positions])
+    return Answer(bytes.fromhex(print_hex), append_ms, [(queue_id, at, first) for queue_id, at, first in positions])
 
 
 class Window:

@@ -6,14 +6,15 @@
     b"l" segment base             how many state records in the segment are the newest of their key
     b"m" name                     positions up to which all of this is complete, and the next message id
 
-Everything here follows from the log. A checkpoint carries the log position it is complete to, written last; replay from there
-repeats the same writes, because blocks are cut from a fixed start in the order of the log.
+Everything here follows from the log. A checkpoint carries the log position it is complete to, written last; replay from
+there repeats the same writes, because blocks are cut from a fixed start in the order of the log.
 """
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -85,9 +86,10 @@ def block_key(queue_id: int, offset: int) -> bytes:
 def tail_entry(tail: Tail, number: int) -> Entry:
     """One entry of the tail in memory, in the same shape as a row."""
     columns, frame = tail.entries, tail.frame[number]
-    return Entry(columns.first_offset[number], tail.position[frame], tail.first_id[frame] + columns.first_record[number],
-                 tail.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
-                 columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
+    return Entry(columns.first_offset[number], tail.position[frame],
+                 tail.first_id[frame] + columns.first_record[number], tail.append_ms[frame],
+                 columns.max_ms[number], columns.byte_offset[number], columns.byte_length[number],
+                 columns.count[number], columns.crc[number], columns.flags[number])
 
 
 def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
@@ -140,7 +142,8 @@ class Index:
         puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
         self._store.write(puts, gone, sync=sync)
 
-    def _state_puts(self, changes: StateChanges, segments: list[Segment]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+    def _state_puts(self, changes: StateChanges, segments: list[Segment]
+                    ) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         puts: list[tuple[bytes, bytes]] = []
         gone: list[bytes] = []
         bases = sorted(segment.base for segment in segments)
@@ -184,6 +187,13 @@ class Index:
         held = self.held(kind, key)
         return -1 if held is None else held.order
 
+    def scan_state(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind and its value, as of the last checkpoint."""
+        for stored_key, stored in self._store.scan(store_key(kind, b""), store_key(kind + 1, b"")):
+            value = decode_held(stored).value
+            if value is not None:
+                yield stored_key[2:], value
+
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
         """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""
         puts, gone = [], []
@@ -201,7 +211,8 @@ class Index:
 
     def forget_segment(self, base: int, starts: dict[int, int]) -> None:
         """A main segment is about to go: entries of these queues before these offsets, and its counter."""
-        ranges = [(block_key(queue_id, 0), self._first_block_needed(queue_id, start)) for queue_id, start in starts.items()]
+        ranges = [(block_key(queue_id, 0), self._first_block_needed(queue_id, start))
+                  for queue_id, start in starts.items()]
         self._store.write([], [b"l" + _U64.pack(base)], ranges, sync=True)
 
     def _first_block_needed(self, queue_id: int, start: int) -> bytes:
@@ -247,7 +258,8 @@ class Index:
         """The first entry from `start_offset` on with a record at or after a time."""
         for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
             rows = np.frombuffer(block, ROW)
-            late = np.flatnonzero((rows["max_ms"] >= timestamp_ms) & (rows["first_offset"] + rows["count"] > start_offset))
+            kept = rows["first_offset"] + rows["count"] > start_offset
+            late = np.flatnonzero((rows["max_ms"] >= timestamp_ms) & kept)
             if len(late):
                 return Entry._make(_ROW.unpack_from(block, int(late[0]) * ROW.itemsize))
         return None

@@ -2,13 +2,16 @@
 
     append → gathering → seal → log (one fdatasync for all) → memory → answers, deliveries, woken readers
 
-Everything runs on one thread; what blocks is handed to workers. Nothing in memory is changed by a message before its frame is
-durable, but for what the next message needs at once (a topic made by use, a producer's sequence): that is taken back if the
-frame cannot be stored. Calls raise their refusals at once, with nothing taken; what only the disk can say comes by call-back.
+Everything runs on one thread; what blocks is handed to workers. Nothing in memory is changed by a message before its
+frame is durable, but for what the next message needs at once (a topic made by use, a producer's sequence): that is
+taken back if the frame cannot be stored. Calls raise their refusals at once, with nothing taken; what only the disk can
+say comes by call-back.
 """
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from kernel.address import is_topic_name
 from kernel.appending import Appending
@@ -26,11 +29,12 @@ from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscrib
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
 from kernel.producers import Producers
+from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retention import Retention
 from kernel.routes import Routes
-from kernel.settings import KernelSettings
+from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
 from kernel.subscriptions import Subscriptions
@@ -45,15 +49,17 @@ ID_STEP = 1 << 20
 class Kernel:
     """See the module's text. `open` before use; `close` to stop.
 
-    `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read; `on_error`
-    of our own faults that were contained.
+    `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
+    `on_error` of our own faults that were contained.
     """
 
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
-                 on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None]) -> None:
+                 on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
+                 projection: Projection | None = None, new_hub: bytes = bytes(16)) -> None:
         self.settings = settings
         self.epoch = 0
+        self.hub = new_hub
         self.recovered_frames = 0
         self._loop = loop
         self._log = log
@@ -61,6 +67,7 @@ class Kernel:
         self._checkpoint_worker = checkpoint_worker
         self._fatal = fatal
         self._on_damage = on_damage
+        self._projection = projection
         self._index = Index(store)
         self._heads = Heads()
         self._state = StateTable(store)
@@ -98,6 +105,11 @@ class Kernel:
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         records = [StateRecord(Kind.EPOCH, b"", self.epoch.to_bytes(4, "big")), *deleted]
+        known = self._state.get(Kind.HUB, b"")
+        if known is None:
+            records.append(StateRecord(Kind.HUB, b"", self.hub))
+        else:
+            self.hub = known
         head = encode_head(self.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
@@ -114,15 +126,24 @@ class Kernel:
                                     self._window, self._deliveries, self._loop.now_ms)
         self._checkpoints = Checkpoints(self._loop, self._log_worker, self._checkpoint_worker, self._log, self._index,
                                         self._reader, self._heads, self._state, settings,
-                                        lambda: self._committer.next_id, self._fatal)
+                                        lambda: self._committer.next_id, self._fatal, self._projection, self.hub,
+                                        self.epoch)
         self._checkpoints.kept_end = kept_end
-        self._retention = Retention(self._loop, self._checkpoint_worker, self._log, self._index, self._heads, self._reader,
-                                    settings, self._flushing, self.epoch, self._fatal)
+        self._retention = Retention(self._loop, self._checkpoint_worker, self._log, self._index, self._heads,
+                                    self._reader, settings, self._flushing, self.epoch, self._fatal)
 
     def close(self, on_done: Callable[[], None]) -> None:
-        """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and store."""
+        """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
+        store."""
         self._retention.stop()
-        self._committer.stop(lambda: self._checkpoints.take(on_done))
+        self._committer.stop(lambda: self._checkpoints.end(on_done))
+
+    def configure(self, settings: KernelSettings) -> None:
+        """Take over what `kernel.settings.LIVE` names; the rest stays as it was until the next start."""
+        live = {name: getattr(settings, name) for name in LIVE}
+        self.settings = self._places.settings = self._retention.settings = replace(self.settings, **live)
+        self._topics.version += 1
+        self._subscriptions.touch()
 
     # ---- where things go
 
@@ -157,8 +178,8 @@ class Kernel:
                idempotency_key: str | None = None) -> None:
         """Store messages, in order, in one frame. `owner.on_stored` answers once they are durable, or with StorageFull.
 
-        `positions` asks for (queue_id, offset, message id) of each. A repeated `idempotency_key` gets the first answer and
-        stores nothing. Raises MessageTooLarge, Stopping, IdempotencyConflict.
+        `positions` asks for (queue_id, offset, message id) of each. A repeated `idempotency_key` gets the first answer
+        and stores nothing. Raises MessageTooLarge, Stopping, IdempotencyConflict.
         """
         if idempotency_key is None:
             self._appending.append(messages, owner, token, positions)
@@ -179,21 +200,30 @@ class Kernel:
         """(log start offset, high watermark)."""
         return self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
 
+    def bounds_of(self, topic: Topic) -> array[int]:
+        """Log start offset and high watermark of every queue of a topic, one after the other."""
+        found: array[int] = array("q")
+        for first, count in topic.ranges:
+            found.extend(self._heads.bounds_of(first, count))
+        return found
+
     def high_watermarks(self, queue_ids: list[int]) -> list[int]:
         """The high watermarks of many queues at once."""
         return self._heads.next_offsets(queue_ids)
 
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
-        `on_done` is called before this returns where everything is in memory, else later. Each queue's first piece is given
-        even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors stand in the answers:
-        OffsetOutOfRange, StorageFailed.
+        `on_done` is called before this returns where everything is in memory, else later. Each queue's first piece is
+        given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors stand in the
+        answers: OffsetOutOfRange, StorageFailed.
         """
         self._reader.fetch(wants, max_bytes, on_done)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer needed."""
+        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer
+        needed."""
         return self._watches.add(queue_ids, wake)
 
     def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
@@ -259,7 +289,7 @@ class Kernel:
     # ---- what the metrics show
 
     def statistics(self) -> dict[str, int]:
-        """Counters and gauges, by metric name without prefix; see `gateways.metrics` for their meaning."""
+        """Counters and gauges, by metric name without its prefix."""
         segments, kept = self._log.segments(), self._log.kept_segments()
         return {
             "flushes_total": self._committer.flushes,
@@ -271,6 +301,7 @@ class Kernel:
             "kept_bytes": sum(segment.size_bytes for segment in kept),
             "dropped_segments_total": self._retention.dropped_segments,
             "checkpoints_total": self._checkpoints.taken,
+            "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),

@@ -3,11 +3,12 @@
 A frame is a head (small, read at replay) and a body (message bytes, read on demand). A position names where a frame's
 body lies: an opaque, ordered 64-bit number, known when `append` returns; nobody but the log does arithmetic on it.
 
-The log has two chains. Frames are appended to the main chain, whose oldest segment is dropped by retention. What is still
-owed in a segment about to go is first appended to the kept chain, whose segments go when nothing in them is owed any more.
-Positions of kept frames are above all positions of the main chain; order in time is the main chain's alone.
+The log has two chains. Frames are appended to the main chain, whose oldest segment is dropped by retention. What is
+still owed in a segment about to go is first appended to the kept chain, whose segments go when nothing in them is owed
+any more. Positions of kept frames are above all positions of the main chain; order in time is the main chain's alone.
 
-One thread appends to the main chain and one, perhaps another, to the kept chain; everything else may come from any thread.
+One thread appends to the main chain and one, perhaps another, to the kept chain; everything else may come from any
+thread.
 """
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class LogFull(Exception):
 
 
 class LogFailed(Exception):
-    """The disk failed in a way after which nothing may be promised: the process must end and recover at its next start."""
+    """The disk failed in a way after which nothing may be promised: the process must end and recover at its next
+    start."""
 
 
 class Frame(NamedTuple):
@@ -70,7 +72,8 @@ class Log(Protocol):
     def sync_kept(self) -> None: ...
 
     def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
-        """Bytes of bodies by (position, offset within the body, length). Short or empty where they are gone. Any thread."""
+        """Bytes of bodies by (position, offset within the body, length). Short or empty where they are gone. Any
+        thread."""
 
     def heads(self, segment: Segment) -> Iterator[Frame]:
         """The frames of one segment again."""

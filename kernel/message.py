@@ -20,7 +20,8 @@ Headers = tuple[tuple[bytes, "bytes | None"], ...]
 """Name (UTF-8) and value pairs in order, duplicates kept."""
 
 Message = tuple["Placement", "bytes | None", bytes, int, int]
-"""(placement, value, headers as `record.encode_headers` made them, attribute bits, timestamp in ms or 0 for append time)"""
+"""(placement, value, headers as `record.encode_headers` made them, attribute bits, timestamp in ms or 0 for append
+time)"""
 
 Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
@@ -97,7 +98,8 @@ class Owner(Protocol):
 
 
 class Piece:
-    """Consecutive records of one queue, as stored. `record.records_of` decodes it, `batch.as_batch` makes it Kafka's."""
+    """Consecutive records of one queue, as stored. `record.records_of` decodes it, `batch.as_batch` makes it
+    Kafka's."""
 
     __slots__ = ("first_offset", "count", "whole", "data", "append_ms", "max_timestamp_ms", "first_id")
 

@@ -47,7 +47,7 @@ class Places:
             if not may_create:
                 raise UnknownTopic(f"there is no topic {name!r}")
             if len(self._topics) >= self.settings.max_auto_topics:
-                raise UnknownTopic(f"there is no topic {name!r}, and {len(self._topics)} topics are as many as use may make")
+                raise UnknownTopic(f"there is no topic {name!r}, and use makes no more than {len(self._topics)}")
             topic = self._auto_create(name, tenant)
         address = self.routes.address_of(name, key)
         if queue is None:
@@ -75,7 +75,8 @@ class Places:
         return None if topic == UNROUTED or self.routes.any else frozenset((topic,))
 
     def renew(self, placement: Placement) -> None:
-        """Topics have changed: find this placement's topic again, making it anew if it was deleted. Raises as `place`."""
+        """Topics have changed: find this placement's topic again, making it anew if it was deleted. Raises as
+        `place`."""
         placement.topics_version = self._topics.version
         topic = self._topics.get(placement.topic, placement.tenant)
         if topic is not None and topic.id == placement.topic_id and placement.queue < topic.queues:
@@ -85,7 +86,8 @@ class Places:
                 placement.queue_id = topic.queue_id(placement.queue)
             return
         fresh = self.place(placement.address, placement.tenant, True)
-        for name in ("topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header", "max_message_bytes"):
+        for name in ("topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
+                     "max_message_bytes"):
             setattr(placement, name, getattr(fresh, name))
 
     def _auto_create(self, name: str, tenant: str) -> Topic:

@@ -1,7 +1,7 @@
 """Idempotent producers: a batch sent twice is stored once, a gap is refused.
 
-Per queue and producer id the last five batches are remembered, as Kafka does: a client has at most five requests in flight.
-The state travels in the frame of the batch itself, so both are there or neither is.
+Per queue and producer id the last five batches are remembered, as Kafka does: a client has at most five requests in
+flight. The state travels in the frame of the batch itself, so both are there or neither is.
 """
 from __future__ import annotations
 
@@ -72,17 +72,19 @@ def check_sequence(state: ProducerState | None, header: BatchHeader) -> None:
     if state is None:
         return
     if header.producer_epoch < state.epoch:
-        raise FencedProducer(f"producer {header.producer_id} wrote with epoch {state.epoch}, this batch has {header.producer_epoch}")
+        raise FencedProducer(f"producer {header.producer_id} wrote with epoch {state.epoch}, "
+                             f"this batch has {header.producer_epoch}")
     if header.producer_epoch > state.epoch:
         if header.base_sequence != 0:
-            raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} begins at 0, not {header.base_sequence}")
+            raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} begins at 0, "
+                                     f"not {header.base_sequence}")
         return
     expected = state.batches[-1].next_sequence
     if header.base_sequence == expected:
         return
     if (expected - header.base_sequence) % SEQUENCE_SPACE < SEQUENCE_SPACE // 2:
         raise DuplicateSequence(f"sequence {header.base_sequence} of producer {header.producer_id} was stored long ago")
-    raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} is next")
+    raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next")
 
 
 def with_batch(state: ProducerState | None, header: BatchHeader, append_ms: int, batch: KnownBatch) -> ProducerState:

@@ -1,8 +1,8 @@
 """Reading queues: from memory at the tail, else from the index and the log, on another thread.
 
-A fetch looks for entries in the newest part of the index first. What the cache of recent bodies holds is answered at once; for
-anything else one job reads index and log, so a reader far behind never holds up the kernel's thread. An entry that does
-not match its checksum is reported and left out: the rest is served, with a gap in the offsets.
+A fetch looks for entries in the newest part of the index first. What the cache of recent bodies holds is answered at
+once; for anything else one job reads index and log, so a reader far behind never holds up the kernel's thread. An entry
+that does not match its checksum is reported and left out: the rest is served, with a gap in the offsets.
 """
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class Want(NamedTuple):
 
 
 def piece(entry: Entry, data: bytes) -> Piece:
-    return Piece(entry.first_offset, entry.record_count, entry.whole, data, entry.append_ms, entry.max_ms, entry.first_id)
+    return Piece(entry.first_offset, entry.record_count, entry.whole, data, entry.append_ms, entry.max_ms,
+                 entry.first_id)
 
 
 class Reader:
@@ -74,7 +75,8 @@ class Reader:
 
     # ---- fetch
 
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
         """See `Kernel.fetch`."""
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
@@ -153,7 +155,8 @@ class Reader:
                 if want.offset < stop else []
             total = sum([entry.byte_length for entry in entries])
             for entry in in_tail:
-                if entries and (total + entry.byte_length > want.max_bytes or entry.first_offset != entries[-1].end_offset):
+                too_much = total + entry.byte_length > want.max_bytes
+                if entries and (too_much or entry.first_offset != entries[-1].end_offset):
                     break
                 entries.append(entry)
                 total += entry.byte_length
@@ -165,9 +168,9 @@ class Reader:
         pieces: list[Piece] = []
         for entry, data in zip(entries, bodies, strict=True):
             if len(data) != entry.byte_length or crc32c(data) != entry.crc:
-                self._on_damage(Damage(entry.position + entry.byte_offset,
-                                       entry.position + entry.byte_offset + entry.byte_length,
-                                       f"offsets {entry.first_offset} to {entry.end_offset - 1} do not match their checksum"))
+                start = entry.position + entry.byte_offset
+                offsets = f"offsets {entry.first_offset} to {entry.end_offset - 1}"
+                self._on_damage(Damage(start, start + entry.byte_length, f"{offsets} do not match their checksum"))
                 continue
             pieces.append(piece(entry, data))
         return pieces
@@ -198,7 +201,8 @@ class Reader:
                     return tail_entry(tail, number)
         return None
 
-    def _find_time(self, queue_id: int, timestamp_ms: int, start: int, in_memory: Entry | None) -> tuple[int, int] | None:
+    def _find_time(self, queue_id: int, timestamp_ms: int, start: int,
+                   in_memory: Entry | None) -> tuple[int, int] | None:
         """On the reading thread."""
         entry = self._index.first_at_or_after(queue_id, timestamp_ms, start) or in_memory
         if entry is None:

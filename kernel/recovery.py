@@ -1,7 +1,7 @@
 """Opening: the index says how far it is complete, the log is replayed from there.
 
-Replay reads heads only and asks no clock and no configuration. An index that is missing, or that knows of more than the log
-holds, is built anew from the first frame; it is checkpointed on the way, so that memory stays bounded.
+Replay reads heads only and asks no clock and no configuration. An index that is missing, or that knows of more than the
+log holds, is built anew from the first frame; it is checkpointed on the way, so that memory stays bounded.
 """
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Recovered(NamedTuple):
 class Recovery:
     """One opening. `apply` puts a state record into memory; `reset` empties memory for building anew."""
 
-    def __init__(self, log: Log, index: Index, reader: Reader, heads: Heads, state: StateTable, settings: KernelSettings,
-                 apply: Callable[[StateRecord], None], reset: Callable[[], None],
+    def __init__(self, log: Log, index: Index, reader: Reader, heads: Heads, state: StateTable,
+                 settings: KernelSettings, apply: Callable[[StateRecord], None], reset: Callable[[], None],
                  on_damage: Callable[[Damage], None]) -> None:
         self._log = log
         self._index = index
@@ -95,8 +95,8 @@ class Recovery:
     def _replay_kept(self, frame: Frame) -> None:
         """Records that were moved here count by the position they first had.
 
-        One that is older than what the index is complete to, and is not there, was deleted while it was being moved, and its
-        deletion forgotten as no copy of it was known.
+        One that is older than what the index is complete to, and is not there, was deleted while it was being moved,
+        and its deletion forgotten as no copy of it was known.
         """
         records = []
         for record in decode_head(frame.head).state:

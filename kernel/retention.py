@@ -1,17 +1,19 @@
-"""Retention: the oldest segment of the log goes when the log is too large or the segment too old, and not before what is still
-owed in it lies elsewhere.
+"""Retention: the oldest segment of the log goes when the log is too large or the segment too old, and not before what
+is still owed in it lies elsewhere.
 
-    survey     on the checkpoint's thread: which queues are in the segment and where they go on, which of its state records are
+    survey     on the checkpoint's thread: which queues are in the segment and where they go on, which of its state
+    records are
                still the newest of their key
     heads      the pages of those queues, with their new starts, are appended as state: no queue forgets its next offset
     keep       the newest state records are written to the kept chain, synced, and known from there
     checkpoint with a sync: from here on nobody needs the segment
     drop       entries of the index and the file
 
-A crash between any two of these repeats them at the next start. Segments of the kept chain go when nothing in them is the
-newest of its key any more; while the kept chain is too large, the oldest of them is rewritten without what is dead.
+A crash between any two of these repeats them at the next start. Segments of the kept chain go when nothing in them is
+the newest of its key any more; while the kept chain is too large, the oldest of them is rewritten without what is dead.
 
-A topic's own retention moves the start of its queues forward by the same kind of state record; its bytes go with their segment.
+A topic's own retention moves the start of its queues forward by the same kind of state record; its bytes go with their
+segment.
 """
 from __future__ import annotations
 
@@ -173,7 +175,8 @@ class Retention:
             return
         survey, by_topic = found
         starts: dict[int, int] = {}
-        for by_what, behind in ((by_topic, 0), (survey.starts, survey.segment.end)) if survey is not None else ((by_topic, 0),):
+        moves = [(by_topic, 0)] if survey is None else [(by_topic, 0), (survey.starts, survey.segment.end)]
+        for by_what, behind in moves:
             for queue_id, start in by_what.items():
                 known = self._first_in_memory(queue_id, behind) if start is None else start
                 starts[queue_id] = max(starts.get(queue_id, 0), known)
@@ -224,8 +227,9 @@ class Retention:
     def _drop(self, survey: Survey, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""
         if survey.segment.base >= KEPT_BASE:
-            # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The other
-            # way round the copies would be taken off twice, and the deletion forgotten while an older record is still there.
+            # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The
+            # other way round the copies would be taken off twice, and the deletion forgotten while an older record is
+            # still there.
             self._log.drop(survey.segment)
             self._index.forget_copies(survey.names, survey.segment.base)
         else:

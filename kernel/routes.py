@@ -1,6 +1,6 @@
 """Routes: which topic, key and queue an address goes to, and the way back. Ordered, the first that matches wins.
 
-    filter  fleet/{vehicle}/gps/#     levels, `{name}` captures one, `+` matches one, a trailing `#` is captured as {rest}
+    filter  fleet/{vehicle}/gps/#     levels, `{name}` captures one, `+` matches one, a trailing `#` becomes {rest}
     topic   positions                 template of the captures
     key     {address}                 template; {address} and {rest} may stand here too. Left out, it is {address}
     shard   {vehicle}                 template; its murmur2 chooses the queue. Left out, the key does
@@ -9,8 +9,8 @@ Where no route matches, `kernel.address.split_address` decides: the first level 
 
 Rules kept here:
 - Every route can be turned back: its topic and key determine all captures. One that cannot is a RouteProblem.
-- Turning back is checked by routing the result again. Where topic and key lead to another address (two routes may write the
-  same key), `Routed.needs_header` says so and the address travels in the `address` header.
+- Turning back is checked by routing the result again. Where topic and key lead to another address (two routes may
+  write the same key), `Routed.needs_header` says so and the address travels in the `address` header.
 - The first `address` header is believed, if routing it gives the record's topic.
 - `$...` is stored only where a route gives it a topic.
 """
@@ -107,7 +107,9 @@ class Route:
         self.has_rest = entry.filter.endswith(MANY)
         self.topic = topic
         self.fixed_topic = "" if topic.names else topic.text
+        self.topic_tells = len(topic.names) <= 1          # two captures in a topic run together: they hold no '/'
         self.key = key
+        self.key_tells = key.is_separable()
         self.shard = shard
 
     def captures(self, address: str) -> dict[str, str] | None:
@@ -130,11 +132,11 @@ class Route:
         """An address that may have led to this topic and key text; the caller routes it to be sure."""
         if self.fixed_topic and self.fixed_topic != topic:
             return None
-        found = self.topic.undo(topic)
-        of_key = self.key.undo(text)
-        if found is None or of_key is None:
+        of_topic = self.topic.undo(topic) if self.topic_tells else {}
+        of_key = self.key.undo(text) if self.key_tells else {}
+        if of_topic is None or of_key is None:
             return None
-        found.update(of_key)
+        found = of_topic | of_key
         if ADDRESS in found:
             return found[ADDRESS]
         levels = [found.get(name) if wanted == ONE else wanted
@@ -239,7 +241,8 @@ def _compile(index: int, entry: RouteEntry, problems: list[RouteProblem]) -> Rou
     captured = frozenset(name for name in names if name)
     wide = captured | {ADDRESS} | ({REST} if entry.filter.endswith(MANY) else set())
     templates: dict[str, Template] = {}
-    for field, text, known in (("topic", entry.topic, captured), ("key", entry.key, wide), ("shard", entry.shard, wide)):
+    fields = (("topic", entry.topic, captured), ("key", entry.key, wide), ("shard", entry.shard, wide))
+    for field, text, known in fields:
         try:
             templates[field] = Template(text, known)
         except InvalidTemplate as error:
@@ -282,10 +285,11 @@ def _parse_levels(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(levels), tuple(names)
 
 
-def _undetermined(levels: tuple[str, ...], names: tuple[str, ...], has_rest: bool, topic: Template, key: Template) -> str:
+def _undetermined(levels: tuple[str, ...], names: tuple[str, ...], has_rest: bool,
+                  topic: Template, key: Template) -> str:
     """What of an address topic and key leave open, in words; "" if they determine all of it."""
     found: set[str] = set()
-    if len(topic.names) <= 1:                # captures in a topic hold no '/', so two of them run together
+    if len(topic.names) <= 1:
         found.update(topic.names)
     if key.is_separable():
         found.update(key.names)

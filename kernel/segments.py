@@ -143,8 +143,8 @@ class Chain:
     def _create(self, base: int) -> None:
         """A new segment at the end of the chain: its header and its name are durable before a frame enters it.
 
-        Where that fails, the file may still be there after a power cut. So no frame may take the positions that it has: the
-        next one tries to make this segment again.
+        Where that fails, the file may still be there after a power cut. So no frame may take the positions that it has:
+        the next one tries to make this segment again.
         """
         again, self._beginning = self._beginning, True
         file = self._disk.open_append(self._name(base))

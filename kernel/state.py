@@ -1,11 +1,11 @@
 """Durable state as keyed records: for each (kind, key) the newest record is the whole truth.
 
-Records travel in frame heads; what is in memory here is what changed since the last checkpoint, the rest is in the store. A
-record's *order* is the position of the frame that first carried it, its *home* where it lies now: retention moves what is
-still the newest of its key out of a segment before the segment goes.
+Records travel in frame heads; what is in memory here is what changed since the last checkpoint, the rest is in the
+store. A record's *order* is the position of the frame that first carried it, its *home* where it lies now: retention
+moves what is still the newest of its key out of a segment before the segment goes.
 
-A deleted key keeps a record for as long as an older one of it lies in a kept segment (`copies` counts those): without it, a
-rebuild from the log would bring the key back to life.
+A deleted key keeps a record for as long as an older one of it lies in a kept segment (`copies` counts those): without
+it, a rebuild from the log would bring the key back to life.
 """
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Kind(IntEnum):
     PRODUCER = 5          # an idempotent producer's last batches, by queue id and producer id
     OFFSET = 6            # a group's committed offset, by group and queue id
     IDEMPOTENCY = 7       # the answer given for an idempotency key
+    HUB = 8               # the 16 bytes that tell this log from every other; one record, written at the first start
 
 
 class Held(NamedTuple):
@@ -85,8 +86,8 @@ class StateTable:
     def absorb_kept(self, position: int, records: list[StateRecord]) -> None:
         """A frame of the kept chain that was written while its records were the newest in the store.
 
-        A checkpoint may be writing newer ones. If such a one is a deletion the store is about to forget it, as it knows of no
-        copy: it is said once more, so that the copy cannot bring its key back to life.
+        A checkpoint may be writing newer ones. If such a one is a deletion the store is about to forget it, as it knows
+        of no copy: it is said once more, so that the copy cannot bring its key back to life.
         """
         if self.frozen is not None:
             for kind, key, _, order in records:

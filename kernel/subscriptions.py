@@ -1,7 +1,7 @@
 """Live subscribers: who hears of which address, and the hand-over after each flush.
 
-What matches an address is remembered in its placement and looked up again only when a subscription that could matter has come or
-gone: each first level counts such changes.
+What matches an address is remembered in its placement and looked up again only when a subscription that could matter
+has come or gone: each first level counts such changes.
 """
 from __future__ import annotations
 

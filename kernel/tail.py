@@ -1,8 +1,8 @@
 """The newest part of the index: every entry since the last checkpoint, in memory. Hot.
 
-Entries lie in columns in the order of the log; per queue there is a list of their numbers, made when a reader first asks: a
-flood that nobody reads back costs nothing here. A checkpoint takes a whole tail away and writes it to the store; reads then
-look in the tail being filled, the one being written, and the store.
+Entries lie in columns in the order of the log; per queue there is a list of their numbers, made when a reader first
+asks: a flood that nobody reads back costs nothing here. A checkpoint takes a whole tail away and writes it to the
+store; reads then look in the tail being filled, the one being written, and the store.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tail:
 
     def absorb(self, position: int, end: int, append_ms: int, first_id: int, body_bytes: int, entries: Entries) -> None:
         """Take in a frame that is durable."""
-        for column, more in zip(self.entries.columns(), entries.columns()):
+        for column, more in zip(self.entries.columns(), entries.columns(), strict=True):
             column.extend(more)
         self.frame.extend(array("I", (len(self.position),)) * len(entries.queue_id))
         self.position.append(position)

@@ -1,10 +1,11 @@
-"""Templates of a route's topic, key and shard: literal text with `{name}` in it, rendered and, where that is possible, undone.
+"""Templates of a route's topic, key and shard: literal text with `{name}` in it, rendered and undone.
 
     fleet-{vehicle}/{rest}   ->   literal "fleet-", capture vehicle, literal "/", capture rest
 
-A capture of one level holds no `/`; the captures `{rest}` and `{address}` may. Undoing is a single pass without backtracking
-into choices, and is only offered where the text determines every capture (`is_separable`): between two captures stands a
-literal with a `/`, and at most one capture may itself hold one. All text here is address text (see `kernel.address.escape`).
+A capture of one level holds no `/`; the captures `{rest}` and `{address}` may. Undoing is a single pass without
+backtracking into choices, and is only offered where the text determines every capture (`is_separable`): between two
+captures stands a literal with a `/`, and at most one capture may itself hold one. All text here is address text (see
+`kernel.address.escape`).
 """
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Template:
         return "".join(captures[text] if is_capture else text for is_capture, text in self.parts)
 
     def undo(self, text: str) -> dict[str, str] | None:
-        """The captures that render to this text, or None. Of a template that is not separable, one of the possible answers."""
+        """The captures that render to this text, or None. Not separable: one of the possible answers."""
         match = self._pattern.fullmatch(text)
         if match is None:
             return None

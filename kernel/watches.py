@@ -1,7 +1,7 @@
 """Waiting for new records: long polls are woken by the flush that brings what they wait for.
 
-Watches are kept by pages of 256 queue ids, so that a flush asks only those that may care: a thousand waiting readers of other
-topics cost nothing.
+Watches are kept by pages of 256 queue ids, so that a flush asks only those that may care: a thousand waiting readers of
+other topics cost nothing.
 """
 from __future__ import annotations
 
@@ -13,15 +13,25 @@ _PAGE_SHIFT: Final = 8
 
 
 class Watch:
-    """One wait; it wakes once and is gone then."""
+    """One wait; it wakes once and is gone then. A range of queue ids costs nothing to hold, however long."""
 
     __slots__ = ("queue_ids", "wake", "pages", "_watches")
 
-    def __init__(self, watches: Watches, queue_ids: AbstractSet[int], wake: Callable[[], None]) -> None:
+    def __init__(self, watches: Watches, queue_ids: AbstractSet[int] | range, wake: Callable[[], None]) -> None:
         self._watches = watches
         self.queue_ids = queue_ids
         self.wake = wake
-        self.pages = {queue_id >> _PAGE_SHIFT for queue_id in queue_ids}
+        self.pages: Collection[int]
+        if isinstance(queue_ids, range):
+            self.pages = range(queue_ids.start >> _PAGE_SHIFT, (queue_ids.stop - 1 >> _PAGE_SHIFT) + 1)
+        else:
+            self.pages = {queue_id >> _PAGE_SHIFT for queue_id in queue_ids}
+
+    def waits_for(self, queue_ids: AbstractSet[int]) -> bool:
+        """Whether one of these is among the watched."""
+        if isinstance(self.queue_ids, range):
+            return any(queue_id in self.queue_ids for queue_id in queue_ids)
+        return not queue_ids.isdisjoint(self.queue_ids)
 
     def cancel(self) -> None:
         self._watches.remove(self)
@@ -32,7 +42,7 @@ class Watches:
         self._by_page: dict[int, set[Watch]] = {}
 
     def add(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        watch = Watch(self, queue_ids if isinstance(queue_ids, AbstractSet) else set(queue_ids), wake)
+        watch = Watch(self, queue_ids if isinstance(queue_ids, (AbstractSet, range)) else set(queue_ids), wake)
         for page in watch.pages:
             self._by_page.setdefault(page, set()).add(watch)
         return watch
@@ -52,7 +62,7 @@ class Watches:
         woken: set[Watch] = set()
         for page in {queue_id >> _PAGE_SHIFT for queue_id in queue_ids}:
             for watch in self._by_page.get(page, ()):
-                if not queue_ids.isdisjoint(watch.queue_ids):
+                if watch.waits_for(queue_ids):
                     woken.add(watch)
         for watch in woken:
             self.remove(watch)

@@ -5,6 +5,7 @@ set -eu
 packages=""
 command -v curl >/dev/null 2>&1 || packages="$packages curl"
 command -v kcat >/dev/null 2>&1 || packages="$packages kcat"
+command -v mosquitto_pub >/dev/null 2>&1 || packages="$packages mosquitto-clients"
 [ -n "$packages" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing$packages with apt-get (first use only)"

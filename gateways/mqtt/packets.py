@@ -37,7 +37,7 @@ PINGRESP: Final = b"\xd0\x00"
 SUBACK_REFUSED: Final = 0x80
 
 PROTOCOL_LEVEL: Final = 4              # 3.1.1
-FILTERS_MAX: Final = 4096              # of one packet; all of them are taken before anybody else's turn
+FILTERS_MAX: Final = 1024              # of one packet; all of them are taken before anybody else's turn
 CONNECT_BYTES_MAX: Final = 5 + 10 + 5 * (2 + 65535)      # fixed and variable header, five fields of the largest size
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 QOS_MAX: Final = 1                     # the highest that a subscription is granted
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
 DESCRIBED_FILTERS_MAX: Final = 100
+SLOW_STEPS_PER_TURN: Final = 1000      # new topics and packets other than PUBLISH and PUBACK, about 10 us each: what
+                                       # one client may do before the others have their turn
 
 
 class MqttSession:
@@ -54,7 +56,7 @@ class MqttSession:
         now_ms = services.now_ms()
         self._heard_ms = now_ms
         self._silence_max_ms = config.connect_timeout_ms   # until CONNECT; then what keep alive allows, 0: for ever
-        self._quota_until_ms = 0
+        self._paused_until_ms = 0
         link.wake_at(now_ms + self._silence_max_ms)
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
@@ -82,12 +84,19 @@ class MqttSession:
         messages: list[Message] = []
         packet_ids: list[bytes] = []
         begin = pos
+        slow_steps = 0
         try:
             while True:
                 pos, why, size = decode_publishes(data, pos, self._packet_bytes_max, inbox.places, messages, packet_ids)
                 if why == NEED_MORE:
                     self._keep_rest(data, pos, size)
                     return
+                if data[pos] != packets.PUBACK:
+                    slow_steps += 1
+                    if slow_steps > SLOW_STEPS_PER_TURN:
+                        self._keep_rest(data, pos, 0)
+                        self._pause_until(self._heard_ms)
+                        return
                 if why == UNKNOWN_TOPIC:
                     if not inbox.place(data, pos):
                         inbox.skip(data, pos, packet_ids)
@@ -125,9 +134,13 @@ class MqttSession:
     def _submit(self, inbox: Inbox, messages: list[Message], packet_ids: list[bytes], size_bytes: int) -> None:
         wait_ms = inbox.submit(messages, packet_ids, size_bytes)
         if wait_ms and not self._ended:
-            self._quota_until_ms = self._heard_ms + wait_ms
-            self._link.pause()
-            self._wake()
+            self._pause_until(self._heard_ms + wait_ms)
+
+    def _pause_until(self, when_ms: int) -> None:
+        """Read nothing and do nothing for this client until then; others have their turn in any case."""
+        self._paused_until_ms = max(self._paused_until_ms, when_ms)
+        self._link.pause()
+        self._wake()
 
     def _handle_control(self, first: int, packet: bytes) -> None:
         """A whole packet that is neither PUBLISH nor PUBACK."""
@@ -154,7 +167,7 @@ class MqttSession:
     # --- CONNECT -----------------------------------------------------------------------------------------------------
 
     def _handle_first(self, data: bytes) -> None:
-        if data[0] != packets.CONNECT:
+        if data and data[0] != packets.CONNECT:
             raise ProtocolError("[MQTT-3.1.0-1] the first packet is no CONNECT")
         size = packet_size(data, 0, self._packet_bytes_max)
         if size == 0 or size > len(data):
@@ -240,17 +253,19 @@ class MqttSession:
 
     def _wake(self) -> None:
         due_ms = self._heard_ms + self._silence_max_ms if self._silence_max_ms else 0
-        if self._quota_until_ms and (not due_ms or self._quota_until_ms < due_ms):
-            due_ms = self._quota_until_ms
+        if self._paused_until_ms and (not due_ms or self._paused_until_ms < due_ms):
+            due_ms = self._paused_until_ms
         self._link.wake_at(due_ms)
 
     def handle_timer(self, now_ms: int) -> None:
         if self._ended:
             return
-        if self._quota_until_ms and now_ms >= self._quota_until_ms:
-            self._quota_until_ms = 0
-            self._heard_ms = now_ms
+        if self._paused_until_ms and now_ms >= self._paused_until_ms:
+            self._paused_until_ms = 0
             self._link.resume()
+            self.handle_data(b"")                              # what was left of the last turn
+            if self._ended:
+                return
         if self._silence_max_ms and now_ms - self._heard_ms >= self._silence_max_ms:
             if self._inbox is None:
                 self._end("connect_timeout: no CONNECT came")
@@ -263,7 +278,7 @@ class MqttSession:
 
     def _is_not_read(self) -> bool:
         """Whether it may be our doing that nothing was heard."""
-        return bool(self._quota_until_ms or self._kernel.congested or self._link.unsent_bytes)
+        return bool(self._paused_until_ms or self._kernel.congested or self._link.unsent_bytes)
 
     def handle_drained(self) -> None:
         if self._outbox is not None:

@@ -21,6 +21,8 @@ from kernel.address import levels_of
 from kernel.errors import InvalidAddress
 from kernel.filters import matches
 
+Spelled = tuple[str, str, "str | None"]
+
 
 @pytest.mark.parametrize(("level", "word"), [
     ("temp", "temp"), ("", ""), ("ü", "ü"), ("*", "*"),
@@ -55,7 +57,7 @@ def test_words_that_were_not_escaped_are_read_as_if_they_had_been(word: str, lev
     ("$queue/a.b", ("amq.topic", "$queue.a%2Eb", None), ("", "a.b", None)),
     ("$queue/a/b", ("amq.topic", "$queue.a.b", None), ("$queue", "a.b", None)),
 ])
-def test_amqp(address: str, whole: tuple[str, str, str | None], by_exchange: tuple[str, str, str | None] | None) -> None:
+def test_amqp(address: str, whole: Spelled, by_exchange: Spelled | None) -> None:
     assert amqp_whole(address) == whole
     assert amqp_by_exchange(address) == by_exchange
     assert address_of_amqp(*whole) == address

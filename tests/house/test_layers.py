@@ -13,11 +13,10 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("gatehouse", "gateways", "kernel", "relay", "spark", "tracing", "transactions")
 WORLD = {"asyncio", "os", "random", "socket", "ssl", "threading", "time"}
-PURE_NAMES = {"codec.py", "mapping.py", "session.py"}
-PURE_OF_KERNEL = {"address", "batch", "burst", "filters", "frame", "message", "murmur2", "record", "routes"}
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
-PURE = [file for file in SOURCES if file.name in PURE_NAMES and file.parent.parent.name == "gateways"]
-PURE += [ROOT / "kernel" / f"{name}.py" for name in sorted(PURE_OF_KERNEL)]
+CONTRACTS = PYPROJECT["tool"]["importlinter"]["contracts"]
+PURE_PATTERNS = next(contract["source_modules"] for contract in CONTRACTS if contract["name"].startswith("Pure files"))
+PURE = sorted(file for pattern in PURE_PATTERNS for file in ROOT.glob(pattern.replace(".", "/") + ".py"))
 
 
 def imported(file: Path) -> set[str]:
@@ -29,6 +28,11 @@ def imported(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module.partition(".")[0])
     return names
+
+
+def test_every_pure_file_that_is_named_exists():
+    for pattern in PURE_PATTERNS:
+        assert any(ROOT.glob(pattern.replace(".", "/") + ".py")), pattern
 
 
 def test_the_contracts_hold():

@@ -40,7 +40,9 @@ def test_matches_not(text: str, address: str) -> None:
     assert trie_of(text).match(levels_of(address)) == []
 
 
-@pytest.mark.parametrize("text", ["", "a/+b", "a#", "a/b#", "++", "##", "+#", "a\0", "\udfff", "x" * 65536, "/" * MAX_LEVELS])
+@pytest.mark.parametrize("text", [
+    "", "a/+b", "a#", "a/b#", "++", "##", "+#", "a\0", "\udfff", "x" * 65536, "/" * MAX_LEVELS,
+])
 def test_these_are_no_filters(text: str) -> None:
     with pytest.raises(InvalidFilter):
         parse_filter(text)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel.batch import as_batch, check_batch, placed
 from kernel.errors import (
     DuplicateSequence,
     IdempotencyConflict,
@@ -16,7 +17,6 @@ from kernel.errors import (
 )
 from kernel.message import Piece
 from kernel.record import encode_headers, encode_key, varint
-from kernel.batch import as_batch, check_batch, placed
 from kernel.settings import KernelSettings
 from kernel.topics import TopicSettings
 from tests.kernel.rig import Rig, Witness
@@ -222,6 +222,33 @@ def test_offsets_outside_the_queue_are_refused_with_its_bounds(rig: Rig) -> None
     assert rig.fetch(queue_id, 1).pieces == []
 
 
+def test_a_watch_of_a_whole_topic(rig: Rig) -> None:
+    woken: list[str] = []
+    topic = rig.kernel.create_topic("wide", queues=1000)
+    first = topic.queue_id(0)
+    rig.kernel.watch(range(first, first + 1000), lambda: woken.append("wide"))
+    rig.kernel.watch(range(first, first + 1000), lambda: woken.append("cancelled")).cancel()
+    rig.publish("elsewhere/x", b"v")
+    assert woken == []
+    for _ in range(2):
+        rig.kernel.append_batch(topic.queue_id(999), producer_batch([b"v"]), None)
+        rig.run()
+    assert woken == ["wide"]
+
+
+def test_the_bounds_of_a_whole_topic(rig: Rig) -> None:
+    topic = rig.kernel.create_topic("wide", queues=300)
+    rig.kernel.create_topic("between")
+    topic = rig.kernel.change_topic("wide", queues=700)
+    for queue in (0, 299, 300, 699, 699):
+        rig.kernel.append_batch(topic.queue_id(queue), producer_batch([b"v"]), None)
+    rig.run()
+    bounds = rig.kernel.bounds_of(topic)
+    assert list(zip(bounds[::2], bounds[1::2], strict=True)) == [rig.kernel.bounds(queue_id)
+                                                                 for queue_id in topic.queue_ids()]
+    assert [bounds[2 * queue + 1] for queue in (0, 1, 299, 300, 699)] == [1, 0, 1, 1, 2]
+
+
 def test_a_watch_wakes_once_when_its_queue_gets_records(rig: Rig) -> None:
     here, there = rig.kernel.place("t/k"), rig.kernel.place("other/k")
     woken: list[str] = []
@@ -270,6 +297,16 @@ def test_topics_are_defined_changed_deleted_and_found_again(rig: Rig) -> None:
     assert rig.kernel.topic("t") is None
     again = rig.kernel.create_topic("t", queues=1)
     assert not set(again.queue_ids()) & set(found.queue_ids()), "queue ids are never used again"
+
+
+def test_the_largest_message_changes_while_running(rig: Rig) -> None:
+    placement = rig.kernel.place("t/k")
+    rig.kernel.append([(placement, b"v" * 5000, b"\0", 0, 0)], None)
+    rig.kernel.configure(KernelSettings(max_message_bytes=2000, fsync="never"))
+    with pytest.raises(MessageTooLarge):
+        rig.kernel.append([(placement, b"v" * 5000, b"\0", 0, 0)], None)
+    assert rig.kernel.settings.fsync == "commit", "what is not live waits for the next start"
+    rig.run()
 
 
 def test_a_deleted_topics_placement_finds_the_new_one(rig: Rig) -> None:

@@ -42,6 +42,8 @@ def test_the_first_match_wins() -> None:
     (RouteEntry("a/{x}/+/#", "t-{x}", "{address}"), "a/1/2/3", "t-1", b"a/1/2/3"),
     (RouteEntry("$queue/{name}", "orders", "{name}"), "$queue/x", "orders", b"x"),
     (RouteEntry("a/{x}", "t", "+{x}"), "a/%2B", "t", b"++"),
+    (RouteEntry("a/{x}", "t-{x}", "{x}{x}"), "a/1", "t-1", b"11"),              # the topic tells
+    (RouteEntry("a/{x}/{y}", "{x}-{y}", "{x}/{y}"), "a/1-2/3", "1-2-3", b"1-2/3"),   # the key tells
     (RouteEntry("a/{x}", "t", "%25{x}"), "a/2B", "t", b"%2B"),
 ])
 def test_templates_and_the_way_back(entry: RouteEntry, address: str, topic: str, key: bytes) -> None:
@@ -151,4 +153,5 @@ def test_problems_are_named(entry: RouteEntry, field: str, words: str) -> None:
 def test_every_problem_is_reported_at_once() -> None:
     with pytest.raises(InvalidRoutes) as raised:
         Routes([RouteEntry("a/{x}", "no topic", "{z}", "{q}"), RouteEntry("#/a", "t")])
-    assert [(problem.index, problem.field) for problem in raised.value.problems] == [(0, "key"), (0, "shard"), (1, "filter")]
+    found = [(problem.index, problem.field) for problem in raised.value.problems]
+    assert found == [(0, "key"), (0, "shard"), (1, "filter")]

@@ -54,7 +54,8 @@ def test_kept_frames_that_were_not_synced_before_a_kill(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("failing", ["append", "sync_folder"])
 def test_a_segment_that_could_not_be_begun_does_not_come_back(seed: int, failing: str) -> None:
-    """What is appended afterwards may still fit in the segment before, at positions that the other one would have had."""
+    """What is appended afterwards may still fit in the segment before, at positions that the other one would have
+    had."""
     disk = SimDisk(Random(seed))
     log, _ = open_log(disk)
     log.append(b"first", b"x" * 3_000)

@@ -109,8 +109,8 @@ class Listener:
         self._ledger.note(queue_id, offset, *found, None)
 
     def check(self, queue_ids: set[int]) -> None:
-        """At rest: everything acknowledged that matches has been heard, but for producers' batches whose topic was deleted
-        meanwhile."""
+        """At rest: everything acknowledged that matches has been heard, but for producers' batches whose topic was
+        deleted meanwhile."""
         for attempt in self.owed:
             for index, sent in enumerate(attempt.messages):
                 if attempt.acknowledged and self._matches(sent.address) and (attempt.number, index) not in self._heard \

@@ -1,7 +1,7 @@
 """Topics and committed offsets: what they may be after a crash.
 
-The log is one line of changes, and a crash cuts it somewhere behind the last acknowledged one. So what is found must be what was
-there after some change, not before the last that was acknowledged.
+The log is one line of changes, and a crash cuts it somewhere behind the last acknowledged one. So what is found must be
+what was there after some change, not before the last that was acknowledged.
 """
 from __future__ import annotations
 

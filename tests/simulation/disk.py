@@ -1,10 +1,11 @@
 """A disk in memory that knows what is synced, forgets what is not, and fails where it is told to.
 
-Every change is an *operation* with a number from 1: making a file, append, sync, truncate, remove, sync of a folder. A crash
-or an error can be put before, within or after any of them. Two kinds of crash:
+Every change is an *operation* with a number from 1: making a file, append, sync, truncate, remove, sync of a folder. A
+crash or an error can be put before, within or after any of them. Two kinds of crash:
 
     kill         the process dies; what it wrote is still in the system's memory, synced or not
-    power cut    a file keeps what was synced and perhaps a part of the rest, torn or with garbage; a file whose making or
+    power cut    a file keeps what was synced and perhaps a part of the rest, torn or with garbage; a file whose making
+    or
                  removal was not synced with its folder is there or not
 
 "Perhaps" is decided by the generator of random numbers, so a seed repeats it.

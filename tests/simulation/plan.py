@@ -1,5 +1,5 @@
-"""From a seed: the hub's settings and a list of steps. A step is a verb and numbers; what the numbers mean at that moment is
-decided when it is run, so that any step can be left out of a plan and the rest still makes sense.
+"""From a seed: the hub's settings and a list of steps. A step is a verb and numbers; what the numbers mean at that
+moment is decided when it is run, so that any step can be left out of a plan and the rest still makes sense.
 """
 from __future__ import annotations
 

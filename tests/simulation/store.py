@@ -1,7 +1,7 @@
 """An index store that may lose its newest writes, in order: RocksDB with its write-ahead log, in memory.
 
-A `write` is cut into small batches, each of them whole or not there. A power cut keeps everything synced and some number of the
-batches after it; a kill keeps all, as the write-ahead log is with the system by then.
+A `write` is cut into small batches, each of them whole or not there. A power cut keeps everything synced and some
+number of the batches after it; a kill keeps all, as the write-ahead log is with the system by then.
 """
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A world of one thread for the kernel: a clock that is set by hand, and workers whose jobs run when they are told to."""
+"""A world of one thread for the kernel: a clock that is set by hand, and workers whose jobs run when they are told
+to."""
 from __future__ import annotations
 
 import heapq
@@ -90,8 +91,12 @@ class World:
 
     def run(self) -> None:
         """Until nothing is ready and no job waits."""
-        while self.loop.step() or any([worker.step() for worker in self.workers]):
+        while self.loop.step() or self._step_workers():
             pass
+
+    def _step_workers(self) -> bool:
+        """One job of each; False if there is none."""
+        return True in [worker.step() for worker in self.workers]
 
     def advance(self, by_ms: int) -> None:
         self.loop.advance(by_ms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from gateways.contract import Session
 from gateways.kit import FakeHub, FakeLink
@@ -135,4 +134,4 @@ def connect(hub: FakeHub, client_id: str = "c", config: MqttConfig | None = None
     body = b"\0\4MQTT\4\2\0\0" + len(name).to_bytes(2, "big") + name
     session.handle_data(b"\x10" + bytes([len(body)]) + body)
     assert link.take() == b"\x20\2\0\0"
-    return session, cast(FakeLink, link)
+    return session, link

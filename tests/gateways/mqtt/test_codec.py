@@ -76,8 +76,9 @@ def test_another_packet_stops_the_burst() -> None:
 
 
 @pytest.mark.parametrize(("size", "header"), [
-    (0, b"\x30\x00"), (127, b"\x30\x7f"), (128, b"\x30\x80\x01"), (16383, b"\x30\xff\x7f"), (16384, b"\x30\x80\x80\x01"),
-    (2097151, b"\x30\xff\xff\x7f"), (2097152, b"\x30\x80\x80\x80\x01"), (268435455, b"\x30\xff\xff\xff\x7f")])
+    (0, b"\x30\x00"), (127, b"\x30\x7f"), (128, b"\x30\x80\x01"), (16383, b"\x30\xff\x7f"),
+    (16384, b"\x30\x80\x80\x01"), (2097151, b"\x30\xff\xff\x7f"), (2097152, b"\x30\x80\x80\x80\x01"),
+    (268435455, b"\x30\xff\xff\xff\x7f")])
 def test_remaining_lengths_at_the_edges_of_table_2_4(size: int, header: bytes) -> None:
     assert codec.fixed_header(0x30, size) == header
     assert codec.packet_size(header, 0, 1 << 30) == len(header) + size

@@ -1,4 +1,4 @@
-"""Every byte conversation of `tests/vectors/mqtt`: whole, joined, byte by byte, cut off everywhere, with more behind it."""
+"""Every byte conversation of `tests/vectors/mqtt`: whole, joined, byte by byte, cut off, with more behind it."""
 from __future__ import annotations
 
 import pytest

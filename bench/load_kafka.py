@@ -1,0 +1,226 @@
+"""Load for a Kafka server: one writer with several Produce requests in flight, one reader of all partitions.
+
+    Produce 7, Fetch 11, CreateTopics 2: versions without flexible fields, which Kafka 2.1 to 4 and this hub speak.
+
+A batch is made once and sent again and again, since a server sets only its base offset; what differs between the
+requests of two partitions are four bytes. The reader lists all partitions in every Fetch (no fetch session), as a
+client that has lost its session does, and looks at the heads of batches only.
+"""
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.synchronize import Event
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from bench.load_pair import LoadFailed, Read, Written, dial, receive, receive_some, run_pair
+
+PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
+CREATE_TIMEOUT_MS: Final = 60_000
+PRODUCE_TIMEOUT_MS: Final = 30_000
+FETCH_WAIT_MS: Final = 500
+FETCH_BYTES: Final = 8 << 20
+PARTITION_BYTES: Final = 1 << 20
+TOPIC_EXISTS: Final = 36
+NOT_YET: Final = (3, 5, 6)       # unknown partition, no leader, not the leader: for a moment after a creation
+SETTLE_S: Final = 120.0
+LOOK_AGAIN_S: Final = 0.2
+
+WANT: Final = struct.Struct(">iiqqi")            # partition, leader epoch, offset, log start, max bytes
+WANT_OFFSET_AT: Final = 8
+ANSWER: Final = struct.Struct(">ihqqqi")         # partition, error, high watermark, last stable, log start, aborted
+BATCH_HEAD: Final = struct.Struct(">qi")         # base offset, length of what follows
+LAST_DELTA_AT, COUNT_AT, BATCH_HEAD_BYTES = 23, 57, 61
+
+
+class Run(NamedTuple):
+    """What a run is about."""
+
+    port: int
+    topic: str
+    partitions: int
+    batch: int
+    size: int
+    n: int
+    acks: int
+    window: int
+
+    @property
+    def batches(self) -> int:
+        return self.n // self.batch
+
+
+def zigzag(number: int) -> bytes:
+    """A variable-length number as records have them; not negative here."""
+    number <<= 1
+    digits = bytearray()
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def record_batch(count: int, size: int) -> bytes:
+    """RecordBatch v2: `count` records without key and headers, `size` bytes of value each, no producer id."""
+    records = bytearray()
+    for delta in range(count):
+        # attributes, timestamp delta, offset delta, no key, value, no headers
+        body = b"\x00\x00" + zigzag(delta) + b"\x01" + zigzag(size) + b"k" * size + b"\x00"
+        records += zigzag(len(body)) + body
+    now_ms = time.time_ns() // 1_000_000
+    checked = struct.pack(">hiqqqhii", 0, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
+    return BATCH_HEAD.pack(0, 9 + len(checked)) + struct.pack(">ibI", 0, 2, crc32c(checked)) + checked
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def request_head(key: int, version: int, body_bytes: int) -> bytes:
+    """Length, API, version, correlation id 7, client id."""
+    head = struct.pack(">hhi", key, version, 7) + text("bench")
+    return struct.pack(">i", len(head) + body_bytes) + head
+
+
+def create_topic(run: Run) -> None:
+    """Create it, and wait until all partitions can be read; one that exists is as good. Raises LoadFailed."""
+    body = struct.pack(">i", 1) + text(run.topic) + struct.pack(">ihii", run.partitions, 1, 0, 0)
+    body += struct.pack(">ib", CREATE_TIMEOUT_MS, 0)
+    with dial(run.port) as connection:
+        connection.settimeout(CREATE_TIMEOUT_MS / 1000)
+        connection.sendall(request_head(CREATE_TOPICS, 2, len(body)) + body)
+        answer = receive(connection, struct.unpack(">i", receive(connection, 4))[0])
+        error: int = struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(run.topic))[0]
+        if error not in (0, TOPIC_EXISTS):
+            raise LoadFailed(f"CreateTopics answered error {error}")
+        reader, end_s = Reader(run), time.monotonic() + SETTLE_S
+        while True:
+            reader.step(connection)
+            if not reader.not_yet:
+                return
+            if time.monotonic() > end_s:
+                raise LoadFailed(f"{reader.not_yet} of {run.partitions} partitions have no leader")
+            time.sleep(LOOK_AGAIN_S)
+
+
+class Writer:
+    """Batches to the partitions in turn, a window of requests in flight."""
+
+    def __init__(self, run: Run) -> None:
+        self.connection = dial(run.port)
+        self.run = run
+        self.batch = record_batch(run.batch, run.size)
+        front = struct.pack(">hhii", -1, run.acks, PRODUCE_TIMEOUT_MS, 1) + text(run.topic)
+        front = request_head(PRODUCE, 7, len(front) + 12 + len(self.batch)) + front
+        self.heads = [front + struct.pack(">iii", 1, number, len(self.batch))
+                      for number in range(min(run.partitions, run.batches))]
+        self.error_at = 4 + 4 + 4 + 2 + len(run.topic) + 4 + 4
+        self.answer_bytes = self.error_at + 2 + 8 + 8 + 8 + 4
+        self.answers = b""
+        self.sent = self.answered = 0
+
+    def step(self) -> None:
+        """Fill the window, take the answers that are there. Raises LoadFailed with the server's error."""
+        heads, batch = self.heads, self.batch
+        end = min(self.answered + self.run.window, self.run.batches)
+        if self.sent < end:
+            parts = [part for number in range(self.sent, end) for part in (heads[number % len(heads)], batch)]
+            self.connection.sendall(b"".join(parts))
+            self.sent = end
+        self.answers += receive_some(self.connection, 1 << 16)
+        whole = len(self.answers) // self.answer_bytes
+        for number in range(whole):
+            error = struct.unpack_from(">h", self.answers, number * self.answer_bytes + self.error_at)[0]
+            if error:
+                raise LoadFailed(f"Produce answered error {error}")
+        self.answers = self.answers[whole * self.answer_bytes:]
+        self.answered += whole
+
+
+def write(run: Run, tell: Callable[[Written], None]) -> None:
+    """Send all batches, and tell when the last has been acknowledged."""
+    writer = Writer(run)
+    began_s = time.perf_counter()
+    while writer.answered < run.batches:
+        writer.step()
+    tell(Written(began_s, time.perf_counter()))
+
+
+class Reader:
+    """All partitions, each with the offset that is wanted next, in the form of the request that says so."""
+
+    def __init__(self, run: Run) -> None:
+        front = struct.pack(">iiiibii", -1, FETCH_WAIT_MS, 1, FETCH_BYTES, 0, 0, -1) + struct.pack(">i", 1)
+        front += text(run.topic) + struct.pack(">i", run.partitions)
+        wants = b"".join([WANT.pack(number, -1, 0, -1, PARTITION_BYTES) for number in range(run.partitions)])
+        back = struct.pack(">i", 0) + text("")
+        head = request_head(FETCH, 11, len(front) + len(wants) + len(back))
+        self.wants_at = len(head) + len(front)
+        self.request = bytearray(head + front + wants + back)
+        self.partitions_at = 4 + 4 + 2 + 4 + 4 + 2 + len(run.topic)
+        self.messages = 0
+        self.not_yet = 0           # partitions that the last answer said are not there yet
+
+    def take(self, answer: bytes) -> None:
+        """Count the records of an answer and move on behind them. Raises LoadFailed with the server's error."""
+        count: int = struct.unpack_from(">i", answer, self.partitions_at)[0]
+        at = self.partitions_at + 4
+        self.not_yet = 0
+        for _ in range(count):
+            partition, error, _, _, _, aborted = ANSWER.unpack_from(answer, at)
+            if error in NOT_YET:
+                self.not_yet += 1
+            elif error:
+                raise LoadFailed(f"Fetch answered error {error}")
+            at += ANSWER.size + max(0, aborted) * 16 + 4
+            size: int = struct.unpack_from(">i", answer, at)[0]
+            at += 4
+            if size > 0:
+                self._take_batches(answer, at, at + size, partition)
+                at += size
+
+    def _take_batches(self, answer: bytes, at: int, end: int, partition: int) -> None:
+        while end - at >= BATCH_HEAD_BYTES:
+            base, size = BATCH_HEAD.unpack_from(answer, at)
+            if end - at < BATCH_HEAD.size + size:
+                return    # the server cut it at the byte limit; it comes whole next time
+            self.messages += struct.unpack_from(">i", answer, at + COUNT_AT)[0]
+            following = base + struct.unpack_from(">i", answer, at + LAST_DELTA_AT)[0] + 1
+            struct.pack_into(">q", self.request, self.wants_at + partition * WANT.size + WANT_OFFSET_AT, following)
+            at += BATCH_HEAD.size + size
+
+
+    def step(self, connection: socket.socket) -> None:
+        """One Fetch. Raises LoadFailed with the server's error."""
+        connection.sendall(self.request)
+        self.take(receive(connection, struct.unpack(">i", receive(connection, 4))[0]))
+
+
+def read(run: Run, ready: Event) -> Read:
+    """Read until all have come, or the server falls silent."""
+    connection = dial(run.port)
+    reader = Reader(run)
+    ended_s = time.perf_counter()
+    ready.set()
+    try:
+        while reader.messages < run.batches * run.batch:
+            before = reader.messages
+            reader.step(connection)
+            if reader.not_yet:
+                raise LoadFailed(f"{reader.not_yet} partitions are gone")
+            if reader.messages > before:
+                ended_s = time.perf_counter()
+    except TimeoutError:
+        pass    # what is missing shows in the number
+    return Read(reader.messages, ended_s)
+
+
+def run_pipe(run: Run) -> tuple[Read, Written]:
+    create_topic(run)
+    return run_pair(partial(read, run), partial(write, run))

@@ -1,0 +1,167 @@
+"""The servers that are compared: started in folders of their own, asked for their processor time, ended by process id.
+
+    hub         this repository's hub, by its own configuration file
+    mosquitto   Debian's, with limits off that would make it drop messages
+    Apache Kafka is in `apache_kafka`
+
+Ports are free ones, asked of the system; loopback only.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+START_S: Final = 600.0           # a hub that replays 10 GB takes a while
+STOP_S: Final = 60.0
+TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+DOORS: Final = ("mqtt", "http", "kafka")
+
+MOSQUITTO: Final = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+max_inflight_messages 0
+max_queued_messages 0
+persistence false
+set_tcp_nodelay true
+log_type error
+"""
+
+
+class Cpu(NamedTuple):
+    """Processor time of a process, all its threads."""
+
+    user_s: float
+    system_s: float
+
+    def since(self, before: Cpu) -> Cpu:
+        return Cpu(self.user_s - before.user_s, self.system_s - before.system_s)
+
+
+class ServerFailed(Exception):
+    """A server did not start, or is not installed; the text says what to do."""
+
+
+class Server:
+    """A running server and where it listens."""
+
+    def __init__(self, name: str, child: subprocess.Popen[bytes], folder: Path, ports: Mapping[str, int]) -> None:
+        self.name = name
+        self.child = child
+        self.folder = folder
+        self.ports = ports
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    def cpu(self) -> Cpu:
+        """Read from /proc: the name in it may hold spaces, so fields count from its closing parenthesis."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return Cpu(int(fields[11]) * TICK_S, int(fields[12]) * TICK_S)
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def kill(self) -> None:
+        """As a power cut would, but for what the system still writes."""
+        self.child.kill()
+        self.child.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, then make it."""
+        if self.child.poll() is None:
+            self.child.terminate()
+            try:
+                self.child.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on just now, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in sockets]
+
+
+@contextlib.contextmanager
+def work_folder() -> Iterator[Path]:
+    """A folder on the disk of the repository, gone afterwards: some systems keep /tmp in memory."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=ROOT / "build"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_for_port(port: int, child: subprocess.Popen[bytes], name: str, limit_s: float) -> None:
+    """Until the server takes connections. Raises ServerFailed when it ends or takes too long."""
+    end_s = time.monotonic() + limit_s
+    while time.monotonic() < end_s:
+        if child.poll() is not None:
+            raise ServerFailed(f"{name} ended with exit code {child.returncode} instead of listening")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)    # not listening yet
+    raise ServerFailed(f"{name} does not listen after {limit_s:.0f} s")
+
+
+# ---- the hub --------------------------------------------------------------------------------------------------------
+
+def start_hub(folder: Path, *, doors: tuple[str, ...] = DOORS, settings: Mapping[str, str] | None = None) -> Server:
+    """Start this hub on `folder` (again, where it has run before), and wait for `gatehouse ready`.
+
+    `settings` go to the environment: {"KERNEL__FSYNC": "never"}. Raises ServerFailed.
+    """
+    folder.mkdir(exist_ok=True)
+    ports = dict(zip(doors, free_ports(len(doors)), strict=True))
+    lines = ["[hub]", f'data_dir = "{folder / "data"}"']
+    for door, port in ports.items():
+        lines += [f"[gateways.{door}]", f'listen = ["127.0.0.1:{port}"]']
+        if door == "kafka":
+            lines.append(f'advertise = "127.0.0.1:{port}"')
+    config = folder / "gateways.toml"
+    config.write_text("\n".join(lines) + "\n")
+    environment = {**os.environ, **{f"GATEHOUSE__{name}": value for name, value in (settings or {}).items()}}
+    with (folder / "hub.log").open("ab") as log:
+        child = subprocess.Popen([sys.executable, "-m", "gatehouse.cli", "serve", "--config", str(config)], cwd=ROOT,
+                                 env=environment, stdout=subprocess.PIPE, stderr=log)
+    assert child.stdout is not None
+    with child.stdout as output:    # three lines and `ready` are all it ever says
+        for line in output:
+            if line == b"gatehouse ready\n":
+                return Server("hub", child, folder, ports)
+    child.wait()
+    said = (folder / "hub.log").read_text(errors="replace").splitlines()[-1:]
+    raise ServerFailed(f"the hub did not start (exit code {child.returncode}): {' '.join(said)}")
+
+
+# ---- mosquitto ------------------------------------------------------------------------------------------------------
+
+def start_mosquitto(folder: Path) -> Server:
+    """Raises ServerFailed where it is not installed."""
+    program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+    if program is None:
+        raise ServerFailed("mosquitto is not installed: on Debian, apt-get install mosquitto")
+    folder.mkdir(exist_ok=True)
+    port, = free_ports(1)
+    config = folder / "mosquitto.conf"
+    config.write_text(MOSQUITTO.format(port=port))
+    with (folder / "mosquitto.log").open("ab") as log:
+        child = subprocess.Popen([program, "-c", str(config)], stdout=log, stderr=log)
+    wait_for_port(port, child, "mosquitto", 10)
+    return Server("mosquitto", child, folder, {"mqtt": port})

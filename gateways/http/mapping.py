@@ -1,0 +1,362 @@
+"""Requests to messages and records to JSON: what of HTTP is which property of a message. Pure.
+
+Which request header is which field of the common envelope is the column `http` of `gateways.envelope`; in a JSON
+message a field has the same name with underscores (and `id` is `message_id`). Nothing is dropped in silence: a property
+that this hub does not carry out yet is refused (`not_built`), one that HTTP cannot carry is listed in the README.
+
+A message as JSON, here read from the queue 3 of `plant`:
+
+    {"id": "281474976710657", "topic": "plant", "queue": 3, "offset": 17, "key": "line1/temp", "value": "21.5",
+     "headers": [["unit", "C"]], "address": "plant/line1/temp", "timestamp": 1700000000000, "door": "mqtt",
+     "content_type": "text/plain"}
+
+    id             text: a 64-bit number, more than JavaScript's numbers hold exactly
+    key, value     null, or text; `key_base64`, `value_base64` in their place where the bytes are not UTF-8
+    headers        [name, value] in order with duplicates; a value is text, null, or {"base64": ...} if not UTF-8
+    timestamp      milliseconds since 1970, as `expires_at` and `deliver_at`
+"""
+from __future__ import annotations
+
+from base64 import b64encode
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from gateways.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
+from gateways.http.problems import Refusal
+from gateways.values import CHARSET, normalize, read
+from kernel.address import ADDRESS_HEADER
+from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Record
+
+DOOR: Final = "http"
+"""This door's column in the property table."""
+
+MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
+NOT_BUILT: Final[dict[str, str]] = {"deliver-at": "delayed delivery", "retain": "retained values"}
+"""Fields of the envelope whose capability the hub does not have yet."""
+
+NOT_BUILT_HEADERS: Final[dict[bytes, str]] = {b"x-repeat": "repeated delivery", b"ce-specversion": "CloudEvents"}
+NOT_BUILT_NAMES: Final[dict[str, str]] = {"delay": NOT_BUILT["deliver-at"], "deliver_at": NOT_BUILT["deliver-at"],
+                                          "retain": NOT_BUILT["retain"], "repeat": "repeated delivery",
+                                          "specversion": "CloudEvents"}
+"""The same by the names that a JSON message would use."""
+
+OF_THE_RECORD: Final = frozenset(("key", "timestamp", "durability"))
+"""Fields that are no record header: a JSON message has them in a form of its own, or cannot say them."""
+
+
+PLAIN_KINDS: Final = (Kind.TEXT, Kind.BYTES)
+
+
+class Carried(NamedTuple):
+    """A request header that is a field of the envelope."""
+
+    field: Field
+    cell: Cell
+    record_header: bytes
+    plain: bool
+    """Any ASCII text is a value, and unless it has parameters behind a `;` nothing else is said by it."""
+
+
+def json_name(field: str) -> str:
+    """The name of an envelope field in a JSON message; `id` is the hub's own number of the message."""
+    return "message_id" if field == "id" else field.replace("-", "_")
+
+
+_CARRIED: Final = {cell.name.lower().encode():
+                   Carried(field, cell, field.name.encode(), field.kind in PLAIN_KINDS and field.name != "key")
+                   for field in FIELDS for cell in field.cells.get(DOOR, ())
+                   if cell.where is Where.HEADER and cell.shape is not Shape.CHARSET}
+_KNOWN_HEADERS: Final[dict[bytes, Carried | str]] = {
+    **_CARRIED,
+    **NOT_BUILT_HEADERS,                                            # what is not built
+    **dict.fromkeys((b"idempotency-key", b"prefer"), ""),           # about the request
+}
+_BY_RECORD_HEADER: Final = {field.name.encode(): field for field in FIELDS if field.name not in OF_THE_RECORD}
+_BY_JSON_NAME: Final = {json_name(field.name): field for field in FIELDS
+                        if field.name not in OF_THE_RECORD and field.name not in NOT_BUILT}
+_OTHER_NAMES: Final = frozenset(("key", "key_base64", "value", "value_base64", "headers", "timestamp", "expires_in",
+                                 "correlation_id_base64"))
+_USER_PREFIX: Final = HTTP_USER_PREFIX.lower().encode()
+
+
+class Publication:
+    """What the headers of a publishing request say, or one message of a JSON body: everything but where it goes."""
+
+    __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async")
+
+    def __init__(self) -> None:
+        self.headers: list[tuple[bytes, bytes | None]] = []
+        self.timestamp_ms = 0                      # 0: the time of the append
+        self.key: bytes | None = None
+        self.value: bytes | None = None            # of a JSON message only
+        self.idempotency_key: str | None = None
+        self.respond_async = False
+
+
+# --- in, by request headers (hot: once per published message) -----------------------------------------------
+
+def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Publication:
+    """The message properties among a request's headers. Refuses what is wrong, given twice, or not built."""
+    publication = Publication()
+    seen: set[bytes] = set()
+    for raw_name, value in raw_headers:
+        name = raw_name.lower()
+        known = _KNOWN_HEADERS.get(name)
+        if known is None:
+            if name.startswith(_USER_PREFIX):
+                publication.headers.append((_user_header(name[len(_USER_PREFIX):]), value))
+            continue
+        if name in seen and name != b"prefer":
+            raise Refusal("invalid_header", f"{_shown(name)} is given twice")
+        seen.add(name)
+        if isinstance(known, Carried):
+            if known.plain and value.isascii() and b";" not in value:
+                publication.headers.append((known.record_header, value))
+            else:
+                _carry(publication, known, value, now_ms)
+        elif known:
+            raise not_built_property(_shown(name), known)
+        elif name == b"prefer":
+            publication.respond_async |= prefers_async(value)
+        else:
+            publication.idempotency_key = read_idempotency_key(value)
+    return publication
+
+
+def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int) -> None:
+    """Put one field of the envelope where it belongs."""
+    field = carried.field
+    if field.name in NOT_BUILT:
+        raise not_built_property(carried.cell.name, NOT_BUILT[field.name])
+    given = read(carried.cell.shape, value, now_ms)
+    normal = None if given is None else normalize(field.kind, given)
+    if normal is None:
+        if field.kind is Kind.TRACEPARENT:      # W3C Trace Context, 4.3: what cannot be parsed begins a new trace
+            return
+        raise Refusal("invalid_header", f"{carried.cell.name} is not {field.kind.value}"
+                                        if given is not None else f"{carried.cell.name} is no number of seconds")
+    if field.name == "key":
+        publication.key = normal
+    elif field.name == "timestamp":
+        publication.timestamp_ms = int(normal)
+    else:
+        publication.headers.append((carried.record_header, normal))
+        if field.name == "content-type":
+            _note_charset(publication, value)
+
+
+def _note_charset(publication: Publication, content_type: bytes) -> None:
+    """The `utf8` field stands inside the content type."""
+    if b";" in content_type:
+        stated = CHARSET.search(content_type.decode())
+        if stated is not None and stated.group(2).lower() == "utf-8":
+            publication.headers.append((b"utf8", b"true"))
+
+
+def _shown(name: bytes) -> str:
+    return name.decode("ascii", "replace").title()
+
+
+def read_idempotency_key(value: bytes) -> str:
+    """The text of an `Idempotency-Key`. The quotes that the draft standard puts around it are not part of it."""
+    key = value[1:-1] if len(value) >= 2 and value[:1] == value[-1:] == b'"' else value
+    try:
+        if 0 < len(key) <= MAX_IDEMPOTENCY_KEY_BYTES:
+            return key.decode()
+    except UnicodeDecodeError:
+        pass    # refused below, as a key of the wrong size
+    raise Refusal("invalid_header", f"Idempotency-Key is UTF-8 text of 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes")
+
+
+def prefers_async(value: bytes) -> bool:
+    """Whether a `Prefer` header asks not to wait for the outcome (RFC 7240: unknown preferences are passed over)."""
+    return any(part.split(b";")[0].strip().lower() == b"respond-async" for part in value.split(b","))
+
+
+def _user_header(name: bytes) -> bytes:
+    """A user header's name; refused where it is empty, or a field's that would not be carried out."""
+    if not name:
+        raise Refusal("invalid_header", "a header's name is empty")
+    what = NOT_BUILT.get(name.decode("utf-8", "replace"))
+    if what is not None:
+        raise not_built_property(name.decode(), what)
+    return name
+
+
+def not_built_property(name: str, what: str) -> Refusal:
+    """The refusal of a property whose capability the hub does not have yet."""
+    return Refusal("not_built", f"{name}: {what} is not built yet; nothing was stored", property=name)
+
+
+# --- in, by JSON --------------------------------------------------------------------------------------------
+
+def read_message(item: object, now_ms: int) -> Publication:
+    """One entry of `{"messages": [...]}`. Refuses what is wrong, unknown or not built."""
+    if not isinstance(item, dict):
+        raise Refusal("invalid_body", "a message is an object")
+    publication = Publication()
+    for name, value in item.items():
+        field = _BY_JSON_NAME.get(name)
+        if field is not None:
+            normal = None if value is None else _field_value(name, field, value)
+            if normal is not None:
+                publication.headers.append((field.name.encode(), normal))
+        elif name in NOT_BUILT_NAMES:
+            raise not_built_property(name, NOT_BUILT_NAMES[name])
+        elif name not in _OTHER_NAMES:
+            known = ", ".join(sorted(_OTHER_NAMES | set(_BY_JSON_NAME)))
+            raise Refusal("invalid_body", f"a message has no field {name!r}; there are: {known}")
+    publication.key = _read_bytes(item, "key")
+    publication.value = _read_bytes(item, "value")
+    if item.get("correlation_id_base64") is not None:
+        publication.headers.append((b"correlation-id", _read_bytes(item, "correlation_id") or b""))
+    _read_times(publication, item, now_ms)
+    _read_user_headers(publication, item.get("headers"))
+    return publication
+
+
+def _field_value(name: str, field: Field, value: object) -> bytes | None:
+    """A JSON value as the record header's; None for a traceparent that cannot be read."""
+    given: bytes | None = None
+    if field.kind is Kind.FLAG:
+        given = {True: b"true", False: b"false"}.get(value) if isinstance(value, bool) else None
+    elif field.kind in (Kind.PRIORITY, Kind.TIME) and type(value) is int:
+        given = b"%d" % value
+    elif isinstance(value, str) and field.kind is not Kind.PRIORITY:
+        given = value.encode()
+    normal = None if given is None else normalize(field.kind, given)
+    if normal is None and (given is None or field.kind is not Kind.TRACEPARENT):
+        raise Refusal("invalid_body", f"{name!r} is not {field.kind.value}")
+    return normal
+
+
+def _read_times(publication: Publication, item: Mapping[str, Any], now_ms: int) -> None:
+    if item.get("timestamp") is not None:
+        given = item["timestamp"]
+        time = normalize(Kind.TIME, str(given).encode()) if type(given) in (int, str) else None
+        if time is None:
+            raise Refusal("invalid_body", "'timestamp' is an RFC 3339 time or milliseconds since 1970")
+        publication.timestamp_ms = int(time)
+    seconds = item.get("expires_in")
+    if seconds is None:
+        return
+    if item.get("expires_at") is not None:
+        raise Refusal("invalid_body", "a message has 'expires_at' or 'expires_in', not both")
+    at = read(Shape.SECONDS_FROM_NOW, str(seconds), now_ms) if type(seconds) in (int, float) else None
+    if at is None:
+        raise Refusal("invalid_body", "'expires_in' is a number of seconds")
+    publication.headers.append((b"expires-at", at))
+
+
+def _read_bytes(item: Mapping[str, Any], name: str) -> bytes | None:
+    """`name` as text or `name`_base64; None where there is neither or null."""
+    text, encoded = item.get(name), item.get(name + "_base64")
+    if encoded is None:
+        if text is None:
+            return None
+        if isinstance(text, str):
+            return text.encode()
+        raise Refusal("invalid_body", f"{name!r} is a text or null; put JSON into it as text")
+    if text is not None:
+        raise Refusal("invalid_body", f"a message has {name!r} or '{name}_base64', not both")
+    return _decode_base64(name + "_base64", encoded)
+
+
+def _decode_base64(name: str, value: object) -> bytes:
+    try:
+        if isinstance(value, str):
+            return a2b_base64(value, strict_mode=True)
+    except (Base64Error, ValueError):
+        pass    # refused below, with the value that was no text
+    raise Refusal("invalid_body", f"{name!r} is standard base64 with padding, as text")
+
+
+def _read_user_headers(publication: Publication, pairs: object) -> None:
+    if pairs is None:
+        return
+    if not isinstance(pairs, list):
+        raise Refusal("invalid_body", "'headers' is a list of [name, value]")
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise Refusal("invalid_body", "a header is [name, value]")
+        publication.headers.append((_user_header(pair[0].encode()), _user_value(pair[1])))
+
+
+def _user_value(value: object) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return _decode_base64("base64", value["base64"])
+    raise Refusal("invalid_body", "a header's value is a text, null or {\"base64\": text}")
+
+
+# --- out ----------------------------------------------------------------------------------------------------
+
+def record_to_json(record: Record, topic: str, queue: int, address: str, door: str) -> dict[str, Any]:
+    """One stored record as JSON's types, in the order in which the fields are written."""
+    offset, timestamp_ms, key, value, headers, attributes, message_id = record
+    message: dict[str, Any] = {"id": str(message_id), "topic": topic, "queue": queue, "offset": offset}
+    _put_bytes(message, "key", key)
+    _put_bytes(message, "value", value)
+    user_headers: list[list[Any]] = []
+    message["headers"] = user_headers
+    message["address"] = address
+    message["timestamp"] = timestamp_ms
+    message["door"] = door
+    if attributes & TRANSIENT:
+        message["transient"] = True
+    if attributes & RETAIN:
+        message["retain"] = True
+    for name, header_value in headers:
+        if not _put_property(message, name, header_value) and not (
+                name == ADDRESS_HEADER and header_value == address.encode()):
+            user_headers.append([name.decode("utf-8", "replace"), _header_to_json(header_value)])
+    return message
+
+
+def door_of(attributes: int) -> int:
+    """The number of the door that a record came in by."""
+    return attributes & DOOR_MASK
+
+
+def _put_property(message: dict[str, Any], name: bytes, value: bytes | None) -> bool:
+    """Put an envelope field among the message's; False where it is none, is a duplicate, or does not read as one."""
+    field = _BY_RECORD_HEADER.get(name)
+    if field is None or value is None:
+        return False
+    shown = json_name(field.name)
+    if shown in message or shown + "_base64" in message:
+        return False
+    normal = normalize(field.kind, value)
+    if normal is None:
+        return False
+    if field.kind in (Kind.PRIORITY, Kind.TIME):
+        message[shown] = int(normal)
+    elif field.kind is Kind.FLAG:
+        message[shown] = normal == b"true"
+    else:
+        _put_bytes(message, shown, normal)
+    return True
+
+
+def _put_bytes(message: dict[str, Any], name: str, data: bytes | None) -> None:
+    if data is None:
+        message[name] = None
+        return
+    try:
+        message[name] = data.decode()
+    except UnicodeDecodeError:
+        message[name + "_base64"] = b64encode(data).decode()
+
+
+def _header_to_json(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}

@@ -1,0 +1,101 @@
+"""Every refusal of this door: RFC 9457 problem documents with a stable `code`, and the status each code answers with.
+
+    {"type": "urn:gatehouse:problem:unknown_topic", "title": "Unknown topic", "status": 404,
+     "detail": "there is no topic 'plnat'", "code": "unknown_topic", ...}
+
+`code` is for programs and never changes; `title` belongs to the code; `detail` is for people. Codes of the kernel and
+of admission keep their names, so the same refusal reads alike on every door. Pure: no socket, no clock.
+"""
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+CONTENT_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:gatehouse:problem:"
+
+
+class Problem(NamedTuple):
+    """What a code answers with. `help` is what the README says about it."""
+
+    status: int
+    title: str
+    help: str
+
+
+PROBLEMS: Final[dict[str, Problem]] = {
+    # --- what was asked
+    "malformed_request": Problem(400, "Malformed request", "The bytes are no HTTP request; the connection is closed."),
+    "invalid_parameter": Problem(400, "Invalid parameter", "A query parameter has a value that it cannot have."),
+    "unknown_parameter": Problem(400, "Unknown parameter", "The call has no such query parameter."),
+    "invalid_header": Problem(400, "Invalid header", "A request header has a value that it cannot have."),
+    "invalid_body": Problem(400, "Invalid body", "The body is not the JSON document that the call takes."),
+    "invalid_cursor": Problem(400, "Invalid cursor", "The cursor was not made by this hub for this topic."),
+    "invalid_address": Problem(400, "Invalid address", "The address cannot be decoded, or is none to publish to."),
+    "invalid_topic": Problem(400, "Invalid topic", "No legal topic name, or settings that cannot be."),
+    "not_found": Problem(404, "Not found", "No call has this path."),
+    "unknown_topic": Problem(404, "Unknown topic", "The topic does not exist and is not created by this call."),
+    "unknown_queue": Problem(404, "Unknown queue", "The topic exists; that queue number of it does not."),
+    "method_not_allowed": Problem(405, "Method not allowed", "The path exists; `Allow` lists its methods."),
+    "topic_exists": Problem(409, "Topic exists", "A topic of that name exists already."),
+    "topic_replaced": Problem(410, "Topic replaced", "The cursor belongs to a deleted topic that had the same name."),
+    "body_too_large": Problem(413, "Body too large", "The body is larger than `max_body_bytes`."),
+    "message_too_large": Problem(413, "Message too large", "The message is larger than the topic's limit."),
+    "unsupported_media_type": Problem(415, "Unsupported media type", "The call takes no such content type or coding."),
+    "offset_out_of_range": Problem(416, "Offset out of range", "The queue holds no such offset; the bounds are given."),
+    "expectation_failed": Problem(417, "Expectation failed", "Only `Expect: 100-continue` is known."),
+    "idempotency_conflict": Problem(422, "Idempotency conflict",
+                                    "The `Idempotency-Key` came before, with another message."),
+    # --- who asked
+    "not_authenticated": Problem(401, "Not authenticated", "A user and password are needed, or these are wrong."),
+    "not_authorized": Problem(403, "Not authorized", "The user has no right to do this."),
+    "origin_not_allowed": Problem(403, "Origin not allowed", "A web page of an origin not in `cors_origins` asked."),
+    # --- how fast
+    "body_too_slow": Problem(408, "Body too slow", "The body did not arrive in `body_timeout_s`; nothing was stored."),
+    "over_quota": Problem(429, "Over quota", "The user's quota is used up; `Retry-After` says for how long."),
+    "headers_too_large": Problem(431, "Headers too large", "The request line or a header field is too long."),
+    "busy": Problem(503, "Busy", "The hub has too much in flight; nothing was stored, try again."),
+    "stopping": Problem(503, "Stopping", "The hub is shutting down and takes nothing new."),
+    # --- what the hub can do
+    "internal_error": Problem(500, "Internal error", "A fault of the hub; its log says which."),
+    "storage_failed": Problem(500, "Storage failed", "Stored data could not be read back."),
+    "not_built": Problem(501, "Not built", "The call or property is named in the interface and not built yet."),
+    "outcome_unknown": Problem(504, "Outcome unknown", "The request passed its deadline; it may still take effect. "
+                                                       "Safe to repeat with the same `Idempotency-Key`."),
+    "storage_full": Problem(507, "Storage full", "The disk took no more; nothing was stored."),
+}
+
+UNLISTED: Final = Problem(500, "Internal error", "")
+"""What a code that is not in the table answers with: a refusal nobody expected on this door is the hub's fault."""
+
+
+class Refusal(Exception):
+    """A request is refused; becomes the answer. `headers` go out with it, `members` into the document."""
+
+    def __init__(self, code: str, detail: str, *, headers: dict[str, str] | None = None, **members: Any) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.headers = headers or {}
+        self.members = members
+
+
+def problem_of(code: str) -> Problem:
+    """The table's entry of a code, or `UNLISTED`."""
+    return PROBLEMS.get(code, UNLISTED)
+
+
+def document_of(code: str, detail: str, members: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The problem document as a dictionary; `members` are its extension members."""
+    problem = problem_of(code)
+    document: dict[str, Any] = {"type": TYPE_PREFIX + code, "title": problem.title, "status": problem.status,
+                                "detail": detail, "code": code}
+    if members:
+        document.update(members)
+    return document
+
+
+def encode_problem(code: str, detail: str, members: dict[str, Any] | None = None) -> bytes:
+    """The problem document as JSON."""
+    return orjson.dumps(document_of(code, detail, members))

@@ -1,0 +1,26 @@
+"""Every call of the door, one file per subject, put together in tables."""
+from __future__ import annotations
+
+from types import ModuleType
+
+from gateways.http.door import Handler
+from gateways.http.routes import batches, health, messages, not_built, publish, reading, topics
+from gateways.http.routing import RouteTable
+
+
+def build_table() -> RouteTable[Handler]:
+    """The table of all calls that are built."""
+    return _table(publish, messages, reading, batches, topics, health)
+
+
+def build_not_built_table() -> RouteTable[Handler]:
+    """The table of calls that the interface names and the hub does not have yet."""
+    return _table(not_built)
+
+
+def _table(*modules: ModuleType) -> RouteTable[Handler]:
+    table: RouteTable[Handler] = RouteTable()
+    for module in modules:
+        for method, pattern, handler in module.ROUTES:
+            table.add(method, pattern, handler)
+    return table

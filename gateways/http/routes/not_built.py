@@ -1,0 +1,56 @@
+"""Calls that the interface names and this hub does not have yet: refused by name, so that nobody takes a 404 for a
+typo."""
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from gateways.http.door import Call, Door, Routes
+from gateways.http.problems import Refusal
+
+NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = (
+    ("GET", "/openapi.json", "the OpenAPI document"),
+    ("GET", "/docs", "the page to try the interface"),
+    ("GET", "/ui/{path...}", "the console"),
+    ("GET", "/mqtt", "MQTT over WebSocket"),
+    ("GET", "/v1/topics/{topic}/events", "Server-Sent Events"),
+    ("GET", "/v1/events", "Server-Sent Events"),
+    ("GET", "/v1/ws", "the WebSocket of messages"),
+    ("POST", "/v1/groups/{group}/pop", "leased messages"),
+    ("POST", "/v1/groups/{group}/ack", "leased messages"),
+    ("POST", "/v1/groups/{group}/extend", "leased messages"),
+    ("POST", "/v1/groups/{group}/release", "leased messages"),
+    ("GET", "/v1/groups/{group}", "groups"),
+    ("PUT", "/v1/groups/{group}", "groups"),
+    ("DELETE", "/v1/groups/{group}", "groups"),
+    ("GET", "/v1/groups/{group}/offsets", "groups"),
+    ("PUT", "/v1/groups/{group}/offsets", "groups"),
+    ("GET", "/v1/retained/{address...}", "retained values"),
+    ("GET", "/v1/scheduled", "delayed delivery"),
+    ("GET", "/v1/scheduled/{id}", "delayed delivery"),
+    ("DELETE", "/v1/scheduled/{id}", "delayed delivery"),
+    ("GET", "/v1/dead-letters", "dead letters"),
+    ("POST", "/v1/dead-letters/redrive", "dead letters"),
+    ("GET", "/v1/connections", "the list of connections"),
+    ("GET", "/v1/trace/{id}", "the trace of a message"),
+    ("POST", "/v1/transactions", "transactions"),
+    ("GET", "/v1/transactions", "transactions"),
+    ("POST", "/v1/transactions/{id}/commit", "transactions"),
+    ("POST", "/v1/transactions/{id}/rollback", "transactions"),
+    ("GET", "/v1/transactions/checks", "transactions"),
+)
+"""(method, pattern, what it would be)."""
+
+
+class _NotBuilt:
+    """The handler of one such call."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    async def __call__(self, door: Door, call: Call) -> web.StreamResponse:
+        raise Refusal("not_built", f"{self._what}: not built yet")
+
+
+ROUTES: Routes = tuple((method, pattern, _NotBuilt(what)) for method, pattern, what in NOT_BUILT)

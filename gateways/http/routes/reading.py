@@ -1,0 +1,206 @@
+"""`GET /v1/topics/{topic}/messages`: a page of messages and the cursor for the next; nothing is kept in the server.
+
+    from      earliest (unless told otherwise), latest, an RFC 3339 time, or with `queue` an offset
+    queue     only this queue
+    cursor    go on where the page that gave it ended, instead of `from`
+    max       messages in the page, 100 unless told otherwise
+    wait      seconds to wait while there is nothing; the answer comes with the first flush that touches the topic
+
+What a page could not give is named in it: `lost` (deleted by retention before this reader came) and `unreadable`.
+"""
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from gateways.envelope import Kind
+from gateways.http.answers import json_answer
+from gateways.http.cursor import MAX_QUEUES, Cursor, decode_cursor, encode_cursor
+from gateways.http.door import Call, Door, Routes
+from gateways.http.mapping import door_of, not_built_property, record_to_json
+from gateways.http.page import Page, Source, build_page
+from gateways.http.problems import Refusal
+from gateways.http.target import decode_number, decode_seconds
+from gateways.values import normalize
+from kernel.errors import OffsetOutOfRange, UnknownQueue, UnknownTopic
+
+if TYPE_CHECKING:
+    from kernel.message import Fetched
+    from kernel.topics import Topic
+
+DEFAULT_MAX: Final = 100
+MAX_OFFSET: Final = (1 << 63) - 1
+
+BYTES_BEFORE: Final = 65_536
+BYTES_PER_MESSAGE: Final = 1_024
+"""What a page reads from the log: room for pieces that begin before the reader, and for messages of common size. A page
+of larger messages has fewer of them."""
+
+
+async def get_messages(door: Door, call: Call) -> web.StreamResponse:
+    """Answer one page."""
+    principal = door.principal(call.request)
+    query = call.query("from", "queue", "cursor", "max", "wait", "filter")
+    if "filter" in query:
+        raise not_built_property("filter", "filtering")
+    topic = door.readable_topic(principal, call.topic_name())
+    max_messages = decode_number(query, "max", min(DEFAULT_MAX, door.config.max_page_messages), 1,
+                                 door.config.max_page_messages)
+    wait_s = decode_seconds(query, "wait", door.config.max_wait_s)
+    cursor = await _start_of(door, topic, query)
+    page = await _read(door, topic, cursor, max_messages)
+    deadline = door.loop.time() + wait_s
+    while page.empty and not door.stopping and (left_s := deadline - door.loop.time()) > 0:
+        cursor = cursor._replace(positions=page.positions)
+        await door.wait_for_append({topic.queue_id(queue): at for queue, at in page.positions.items()}, left_s)
+        if door.kernel.topic_by_uuid(topic.uuid) is None:
+            raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
+        page = await _read(door, topic, cursor, max_messages)
+    return json_answer(_document(door, topic, cursor, page))
+
+
+# --- where to begin -----------------------------------------------------------------------------------------
+
+async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
+    queue = decode_number(query, "queue", 0, 0, MAX_OFFSET) if "queue" in query else None
+    if "cursor" in query:
+        if "from" in query:
+            raise Refusal("invalid_parameter", "give 'from' or 'cursor', not both", parameter="from")
+        return _continued(topic, query["cursor"], queue)
+    if queue is not None and queue >= topic.queues:
+        raise UnknownQueue(f"{topic.name} has the queues 0 to {topic.queues - 1}")
+    if queue is None and topic.queues > MAX_QUEUES:
+        raise Refusal("invalid_parameter", f"{topic.name} has {topic.queues} queues; name one with 'queue'",
+                      parameter="queue")
+    queues = range(topic.queues) if queue is None else (queue,)
+    offsets = await _offsets(door, topic, queues, queue, query)
+    return Cursor(topic.uuid, queue, 0, dict(zip(queues, offsets, strict=True)))
+
+
+def _continued(topic: Topic, text: str, queue: int | None) -> Cursor:
+    """The cursor of an earlier page, with the queues that the topic has got since."""
+    try:
+        cursor = decode_cursor(text)
+    except ValueError as error:
+        raise Refusal("invalid_cursor", f"this cursor was not made here: {error}") from None
+    if cursor.topic_uuid != topic.uuid:
+        raise Refusal("topic_replaced", f"this cursor belongs to an earlier topic {topic.name!r}; begin with 'from'")
+    if queue is not None and queue != cursor.queue:
+        raise Refusal("invalid_parameter", "the cursor belongs to a page of other queues", parameter="queue")
+    if any(number >= topic.queues for number in cursor.positions):
+        raise Refusal("invalid_cursor", f"{topic.name} has no such queue")
+    if cursor.queue is None:
+        grown = {number: 0 for number in range(topic.queues) if number not in cursor.positions}
+        return cursor._replace(positions=cursor.positions | grown) if grown else cursor
+    return cursor
+
+
+async def _offsets(door: Door, topic: Topic, queues: range | tuple[int, ...], queue: int | None,
+                   query: dict[str, str]) -> list[int]:
+    """The offset of each queue that `from` names."""
+    begin = query.get("from", "earliest")
+    bounds = [door.kernel.bounds(topic.queue_id(number)) for number in queues]
+    if begin == "earliest":
+        return [first for first, _ in bounds]
+    if begin == "latest":
+        return [end for _, end in bounds]
+    if begin.isascii() and begin.isdigit():
+        if queue is None:
+            raise Refusal("invalid_parameter", "an offset needs a 'queue'", parameter="from")
+        return [_offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), *bounds[0])]
+    # An unescaped + in a query is a space; in a time it can only have been the zone's sign.
+    time = normalize(Kind.TIME, (begin[:19] + begin[19:].replace(" ", "+")).encode())
+    if time is None:
+        raise Refusal("invalid_parameter", "'from' is earliest, latest, an RFC 3339 time, or with 'queue' an offset",
+                      parameter="from")
+    asked = [_offset_at(door, topic.queue_id(number), int(time)) for number in queues]
+    found = [await future for future in asked]
+    return [end if at is None else at for at, (_, end) in zip(found, bounds, strict=True)]
+
+
+def _offset_within(offset: int, first: int, end: int) -> int:
+    if not first <= offset <= end:
+        raise Refusal("offset_out_of_range", f"the queue holds the offsets {first} to {end}, the next",
+                      log_start_offset=first, high_watermark=end)
+    return offset
+
+
+def _offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | None]:
+    """The first offset at or after a time, None where there is none yet."""
+    future: asyncio.Future[int | None] = door.loop.create_future()
+
+    def on_done(offset: int | None, timestamp_ms: int) -> None:
+        if not future.done():
+            future.set_result(offset)
+
+    door.kernel.offset_for_time(queue_id, time_ms, on_done)
+    return future
+
+
+# --- one page -----------------------------------------------------------------------------------------------
+
+async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int) -> Page:
+    budget = min(door.config.max_page_bytes, BYTES_BEFORE + max_messages * BYTES_PER_MESSAGE)
+    wants, queues = [], []
+    for queue in _in_turn(cursor):
+        queue_id, at = topic.queue_id(queue), cursor.positions[queue]
+        first, end = door.kernel.bounds(queue_id)
+        if not first <= at == end:
+            queues.append(queue)
+            wants.append((queue_id, max(at, first)))
+    share = max(1, budget // max(1, len(wants)))
+    fetched = await fetch(door, [(queue_id, at, share) for queue_id, at in wants], budget) if wants else []
+    for (_, at), one in zip(wants, fetched, strict=True):
+        _check_fetched(at, one)
+    sources = [Source(queue, cursor.positions[queue], one) for queue, one in zip(queues, fetched, strict=True)]
+    page = build_page(sources, max_messages, door.config.max_page_bytes)
+    return page._replace(positions=cursor.positions | page.positions)
+
+
+def _in_turn(cursor: Cursor) -> list[int]:
+    """The cursor's queues, beginning with the one whose turn it is: what is read last may find the page full."""
+    queues = list(cursor.positions)
+    first = sum(1 for queue in queues if queue < cursor.turn)
+    return queues[first:] + queues[:first]
+
+
+def _check_fetched(offset: int, fetched: Fetched) -> None:
+    """Raises what a fetch ended in, but for what retention took in the meantime: the page tells that."""
+    error = fetched.error
+    if isinstance(error, OffsetOutOfRange):
+        if offset > fetched.high_watermark:
+            _offset_within(offset, fetched.log_start_offset, fetched.high_watermark)
+    elif error is not None:
+        raise error
+
+
+async def fetch(door: Door, wants: list[tuple[int, int, int]], max_bytes: int) -> list[Fetched]:
+    """`kernel.fetch` as something to wait for."""
+    future: asyncio.Future[list[Fetched]] = door.loop.create_future()
+
+    def on_done(fetched: list[Fetched]) -> None:
+        if not future.done():
+            future.set_result(fetched)
+
+    door.kernel.fetch(wants, max_bytes, on_done)
+    return await future
+
+
+def _document(door: Door, topic: Topic, cursor: Cursor, page: Page) -> dict[str, Any]:
+    turn = (cursor.turn + 1) % topic.queues if page.records else cursor.turn
+    document: dict[str, Any] = {
+        "messages": [record_to_json(record, topic.name, queue, door.kernel.address_of(topic.name, record[2], record[4]),
+                                    door.door_names.get(door_of(record[5]), str(door_of(record[5]))))
+                     for queue, record in page.records],
+        "cursor": encode_cursor(cursor._replace(turn=turn, positions=page.positions)),
+    }
+    if page.lost:
+        document["lost"] = page.lost
+    if page.unreadable:
+        document["unreadable"] = page.unreadable
+    return document
+
+
+ROUTES: Routes = (("GET", "/v1/topics/{topic}/messages", get_messages),)

@@ -1,0 +1,16 @@
+"""The Kafka door: stock Kafka clients produce to the hub's topics and fetch from them."""
+from __future__ import annotations
+
+from typing import Final
+
+from gateways.contract import GatewaySpec
+from gateways.kafka.config import KafkaConfig
+from gateways.kafka.session import KafkaSession
+
+GATEWAY: Final = GatewaySpec(
+    name="kafka",
+    door=0,
+    config=KafkaConfig,
+    default_listen=("127.0.0.1:9092",),
+    session=KafkaSession,
+)

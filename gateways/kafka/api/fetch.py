@@ -1,0 +1,181 @@
+"""Fetch 4 to 16: the records of many partitions, at once or when there are enough of them.
+
+It runs when every earlier request of its connection has been answered. Each look goes over all partitions once (the
+hot part is `FetchRows.scan_many`) and asks the kernel for those alone that have something. Where that is less than
+the client's `min_bytes`, it waits for the kernel's word that one of the queues has grown, and looks again, until
+`max_wait_ms`.
+
+No fetch session is kept: every answer says session 0, which tells a client to list all its partitions each time
+(KIP-227).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
+from gateways.kafka.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_ID
+from gateways.kafka.fetch_block import Block
+from gateways.kafka.fetch_codec import (
+    FETCH_FLEXIBLE,
+    FETCH_TOPIC_IDS,
+    FetchPartition,
+    FetchRequest,
+    FetchRows,
+    decode_fetch,
+    encode_fetch_error,
+)
+from gateways.kafka.mapping import code_of
+from gateways.kafka.request import Api, Request
+from gateways.kafka.topics import find_topic, require, text_of
+from kernel.batch import as_batch
+from kernel.errors import KernelError, UnknownTopic
+from kernel.message import Fetched
+from kernel.topics import Topic
+
+if TYPE_CHECKING:
+    from kernel.watches import Watch
+
+FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything
+LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look that was not enough is repeated
+
+
+class Fetch:
+    """One fetch until it is answered."""
+
+    __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended")
+
+    def __init__(self, request: Request, wanted: FetchRequest) -> None:
+        session = request.session
+        config = session.config
+        self.request = request
+        self.wanted = wanted
+        self.max_bytes = max(0, min(wanted.max_bytes, config.fetch_max_bytes))
+        self.min_bytes = min(wanted.min_bytes, self.max_bytes)
+        self.deadline_ms = session.services.now_ms() + max(0, min(wanted.max_wait_ms, config.fetch_max_wait_ms))
+        self.looked_ms = 0
+        self.rows = FetchRows(request.version, wanted.read_committed, session.kernel.epoch)
+        self.watch: Watch | None = None
+        self.ended = False
+
+    def look(self) -> None:
+        """Go over all partitions and read what there is."""
+        self.looked_ms = self.request.session.services.now_ms()
+        self.rows = FetchRows(self.rows.version, self.rows.read_committed, self.request.session.kernel.epoch)
+        for topic in self.wanted.topics:
+            self.look_at(*topic)
+        if self.rows.wants:
+            self.request.session.kernel.fetch(self.rows.wants, self.max_bytes, self.on_read)
+        else:
+            self.judge(0)
+
+    def look_at(self, name: bytes, partitions: list[FetchPartition], block: Block | None) -> None:
+        """One topic's partitions."""
+        rows, kernel = self.rows, self.request.session.kernel
+        rows.open_topic(name, len(partitions) if block is None else len(block))
+        try:
+            topic = self.find_topic(name)
+        except (KernelError, Denied) as refusal:
+            by_id = rows.version >= FETCH_TOPIC_IDS and isinstance(refusal, UnknownTopic)
+            rows.refuse(partitions, block, UNKNOWN_TOPIC_ID if by_id else code_of(refusal))
+        else:
+            if block is None:
+                rows.scan(partitions, _queue_ids(topic), kernel.bounds)
+            else:
+                bounds = np.frombuffer(kernel.bounds_of(topic), np.int64).reshape(-1, 2)
+                rows.scan_many(block, _queue_ids(topic), bounds, kernel.bounds)
+        rows.close_topic()
+
+    def find_topic(self, name: bytes) -> Topic:
+        """By name, or by id from version 13. Raises UnknownTopic, Denied, InvalidTopic."""
+        session = self.request.session
+        if self.rows.version < FETCH_TOPIC_IDS:
+            return find_topic(session, text_of(name), Operation.CONSUME)
+        topic = session.kernel.topic_by_uuid(name)
+        if topic is None or topic.tenant != session.principal.tenant:
+            raise UnknownTopic("there is no topic with this id")
+        require(session, topic.name, Operation.CONSUME)
+        return topic
+
+    def on_read(self, fetched: list[Fetched]) -> None:
+        """What the kernel read, in the order of the wishes; called at once when all of it was in memory."""
+        if self.ended:
+            return
+        rows = self.rows
+        total = 0
+        for place, one in zip(rows.places, fetched, strict=True):
+            if one.error is not None:
+                rows.errors += 1
+                rows.fill(place, code_of(one.error), one.high_watermark, one.log_start_offset, [])
+                continue
+            batches = [as_batch(piece, rows.leader_epoch) for piece in one.pieces]
+            total += sum(map(len, batches))
+            rows.fill(place, NONE, one.high_watermark, one.log_start_offset, batches)
+        self.judge(total)
+
+    def judge(self, total_bytes: int) -> None:
+        """Answer, or wait for more. As in Kafka, partitions that are not there do not hurry the others."""
+        session = self.request.session
+        rows = self.rows
+        if (total_bytes >= self.min_bytes or rows.errors or session.stopping or self.looked_ms >= self.deadline_ms
+                or not rows.anything_there()):
+            self.end()
+            self.request.done(rows.encode(self.request.correlation_id, 0))
+            return
+        self.watch = session.kernel.watch(rows.queue_ids(), self.on_grown)
+        session.wake_at(self.deadline_ms, self.on_timer)
+
+    def on_grown(self) -> None:
+        """A queue that this fetch waits for has new records."""
+        self.watch = None
+        if self.ended:
+            return
+        session = self.request.session
+        again_ms = self.looked_ms + LOOK_AGAIN_MS
+        if self.min_bytes > 1 and session.services.now_ms() < again_ms < self.deadline_ms:
+            session.wake_at(again_ms, self.on_timer)
+        else:
+            self.look()
+
+    def on_timer(self) -> None:
+        if not self.ended:
+            self.forget_watch()
+            self.look()
+
+    def end(self) -> None:
+        """Answered, or the connection is gone."""
+        self.ended = True
+        self.forget_watch()
+        self.request.session.wake_at(0, None)
+
+    def forget_watch(self) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
+            self.watch = None
+
+
+def _queue_ids(topic: Topic) -> Sequence[int]:
+    """Queue ids by partition number."""
+    if len(topic.ranges) == 1:
+        first, count = topic.ranges[0]
+        return range(first, first + count)
+    return list(topic.queue_ids())
+
+
+def dispatch(request: Request) -> None:
+    most = request.session.config.fetch_max_partitions
+    wanted = decode_fetch(request.data, request.at, request.end, request.version, most)
+    request.data = b""
+    if wanted.session_epoch not in FULL_FETCH_EPOCHS:
+        refusal = encode_fetch_error(request.version, request.correlation_id, FETCH_SESSION_ID_NOT_FOUND)
+        request.done([refusal])
+        return
+    fetch = Fetch(request, wanted)
+    request.on_turn = fetch.look
+    request.on_end = fetch.end
+
+
+FETCH = Api(key=1, name="Fetch", first_version=4, last_version=16, first_flexible=FETCH_FLEXIBLE, dispatch=dispatch)

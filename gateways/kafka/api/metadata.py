@@ -1,0 +1,102 @@
+"""Metadata 0 to 13: the one node, and topics with their partitions; where the client wants it, topics made by asking.
+
+Which topics exist shows only to who may publish to them or consume them. Creating by asking follows the hub's
+`auto_create_topics` and the client's own flag, and needs the right to publish.
+"""
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
+from gateways.kafka.cold import Row
+from gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
+from gateways.kafka.mapping import code_of
+from gateways.kafka.request import Api, Request
+from kernel.address import is_topic_name
+from kernel.errors import KernelError, UnknownTopic
+
+if TYPE_CHECKING:
+    from gateways.kafka.session import KafkaSession
+    from kernel.topics import Topic
+
+NODE_ID: Final = 1
+ALL_WHEN_EMPTY: Final = 0        # the version in which an empty list means all topics
+NULL_NAMES: Final = 12           # the first version that answers without a name for an id that it does not know
+NO_UUID: Final = uuid.UUID(int=0)
+NODES: Final = [NODE_ID]
+NO_NODES: Final[list[int]] = []
+
+
+def dispatch(request: Request) -> None:
+    session = request.session
+    asked = request.decode(MetadataRequest)
+    if asked.topics is None or request.version == ALL_WHEN_EMPTY and not asked.topics:
+        topics = [describe(session, topic) for topic in session.kernel.topics(session.principal.tenant)
+                  if may_see(session, topic.name)]
+    else:
+        nameless = None if request.version >= NULL_NAMES else ""
+        topics = [find_by_id(session, topic.topic_id, nameless) if topic.name is None
+                  else find(session, topic.name, asked.allow_auto_topic_creation) for topic in asked.topics]
+    host, _, port = session.config.advertise.rpartition(":")
+    request.answer(MetadataResponse, throttle_time_ms=0, error_code=NONE, cluster_id=session.services.hub_name,
+                   controller_id=NODE_ID, topics=topics,
+                   brokers=[Row(node_id=NODE_ID, host=host.strip("[]"), port=int(port), rack=None)])
+
+
+def find_by_id(session: KafkaSession, topic_id: uuid.UUID, nameless: str | None) -> Row:
+    topic = session.kernel.topic_by_uuid(topic_id.bytes)
+    if topic is None or topic.tenant != session.principal.tenant:
+        return refused(nameless, topic_id, UNKNOWN_TOPIC_ID)
+    if not may_see(session, topic.name):
+        return refused(nameless, topic_id, TOPIC_AUTHORIZATION_FAILED)
+    return describe(session, topic)
+
+
+def find(session: KafkaSession, name: str, may_create: bool) -> Row:
+    if not is_topic_name(name):
+        return refused(name, NO_UUID, INVALID_TOPIC)
+    if not may_see(session, name):
+        return refused(name, NO_UUID, TOPIC_AUTHORIZATION_FAILED)
+    topic = session.kernel.topic(name, session.principal.tenant)
+    if topic is None:
+        try:
+            topic = make(session, name, may_create)
+        except (KernelError, Denied) as refusal:
+            return refused(name, NO_UUID, code_of(refusal))
+    return describe(session, topic)
+
+
+def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
+    """A topic by being asked for. Raises UnknownTopic, Denied, and what the kernel says to the name."""
+    if may_create:
+        session.admission.place_in(session.principal, name, None)
+    topic = session.kernel.topic(name, session.principal.tenant)
+    if topic is None:
+        raise UnknownTopic(f"there is no topic {name!r}")
+    return topic
+
+
+def may_see(session: KafkaSession, name: str) -> bool:
+    may = session.admission.may
+    return may(session.principal, Operation.CONSUME, name) or may(session.principal, Operation.PUBLISH, name)
+
+
+def describe(session: KafkaSession, topic: Topic) -> Row:
+    epoch = session.kernel.epoch
+    partitions = [Row(error_code=NONE, partition_index=index, leader_id=NODE_ID, leader_epoch=epoch,
+                      replica_nodes=NODES, isr_nodes=NODES, offline_replicas=NO_NODES)
+                  for index in range(topic.queues)]
+    return Row(error_code=NONE, name=topic.name, topic_id=uuid.UUID(bytes=topic.uuid), is_internal=False,
+               partitions=partitions, authorized_operations=None)
+
+
+def refused(name: str | None, topic_id: uuid.UUID, error: int) -> Row:
+    return Row(error_code=error, name=name, topic_id=topic_id, is_internal=False, partitions=[],
+               authorized_operations=None)
+
+
+METADATA = Api(key=3, name="Metadata", first_version=0, last_version=13, first_flexible=9, dispatch=dispatch)

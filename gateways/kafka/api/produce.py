@@ -1,0 +1,139 @@
+"""Produce 3 to 12: each partition's record batch is appended as it came, and the answer leaves when all are durable.
+
+acks=0 has no answer; as Kafka does, the door closes the connection of such a producer when one of its batches is
+refused, so that it notices. acks=1 and acks=all are the same here: stored means synced.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
+from gateways.kafka.codec import PRODUCE_FLEXIBLE, decode_produce, encode_produced
+from gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE
+from gateways.kafka.mapping import Refused, check_produced, code_of
+from gateways.kafka.request import Api, Request
+from gateways.kafka.topics import find_topic, text_of
+from kernel.errors import KernelError
+from kernel.message import Stored
+
+NO_ACKS: Final = 0
+ALLOWED_ACKS: Final = (-1, 0, 1)
+
+
+class Produced:
+    """What becomes of one partition's batch; the kernel carries it as the append's token."""
+
+    __slots__ = ("produce", "index", "error", "base_offset", "log_start", "text")
+
+    def __init__(self, produce: Produce, index: int) -> None:
+        self.produce = produce
+        self.index = index
+        self.error = NONE
+        self.base_offset = -1
+        self.log_start = -1
+        self.text: str | None = None
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            self.refuse(code_of(stored.error), str(stored.error))
+        else:
+            queue_id, self.base_offset, _ = stored.positions[0]
+            self.log_start = self.produce.request.session.kernel.bounds(queue_id)[0]
+        self.produce.settle()
+
+    def refuse(self, error: int, text: str) -> None:
+        self.error, self.text = error, text
+
+    def row(self) -> tuple[int, int, int, int, bytes | None]:
+        return (self.index, self.error, self.base_offset, self.log_start,
+                None if self.text is None else self.text.encode())
+
+
+class Produce:
+    """One produce request until its last batch is stored."""
+
+    __slots__ = ("request", "acks", "topics", "pending", "records", "record_bytes", "throttle_ms")
+
+    def __init__(self, request: Request, acks: int) -> None:
+        self.request = request
+        self.acks = acks
+        self.topics: list[tuple[bytes, list[Produced]]] = []
+        self.pending = 1                    # batches without an answer; one more while they are being appended
+        self.records = 0
+        self.record_bytes = 0
+        self.throttle_ms = 0
+
+    def append(self, name: bytes, partitions: list[tuple[int, bytes | None]]) -> None:
+        """Append a topic's batches, in the order they came."""
+        session = self.request.session
+        rows = [Produced(self, index) for index, _ in partitions]
+        self.topics.append((name, rows))
+        if self.acks not in ALLOWED_ACKS:
+            for row in rows:
+                row.refuse(INVALID_REQUIRED_ACKS, f"acks={self.acks}")
+            return
+        try:
+            topic = find_topic(session, text_of(name), Operation.PUBLISH)
+        except (KernelError, Denied) as refusal:
+            for row in rows:
+                row.refuse(code_of(refusal), str(refusal))
+            return
+        for row, (index, batch) in zip(rows, partitions, strict=True):
+            batch = batch or b""
+            try:
+                count = check_produced(batch, self.request.version)
+                queue_id = topic.queue_id(index)
+                if self.acks == NO_ACKS:
+                    session.kernel.append_batch(queue_id, batch, None)
+                else:
+                    session.kernel.append_batch(queue_id, batch, session, row)
+                    self.pending += 1
+            except Refused as refusal:
+                row.refuse(refusal.code, str(refusal))
+            except KernelError as refusal:
+                row.refuse(code_of(refusal), str(refusal))
+            else:
+                self.records += count
+                self.record_bytes += len(batch)
+
+    def finish(self) -> None:
+        """Everything is with the kernel."""
+        session = self.request.session
+        if self.records:
+            self.throttle_ms = session.admission.charge(session.principal, self.records, self.record_bytes)
+            if self.throttle_ms:
+                session.throttle(self.throttle_ms)
+        if self.acks == NO_ACKS:
+            refused = next((row for _, rows in self.topics for row in rows if row.error != NONE), None)
+            if refused is not None:
+                session.close(f"produce_refused: acks=0 and error {refused.error}: {refused.text}")
+        self.settle()
+
+    def settle(self) -> None:
+        """One thing less to wait for."""
+        self.pending -= 1
+        if self.pending:
+            return
+        if self.acks == NO_ACKS:
+            self.request.done([])
+            return
+        topics = [(name, [row.row() for row in rows]) for name, rows in self.topics]
+        request = self.request
+        request.done([encode_produced(request.version, request.correlation_id, topics, self.throttle_ms)])
+
+
+def dispatch(request: Request) -> None:
+    _transactional_id, acks, _timeout_ms, topics = decode_produce(request.data, request.at, request.end,
+                                                                  request.version)
+    request.data = b""
+    produce = Produce(request, acks)
+    for name, partitions in topics:
+        produce.append(name, partitions)
+    produce.finish()
+
+
+# Versions 0 to 2 carry only message formats that are not stored here. They are listed and refused, as Kafka 4 does:
+# librdkafka takes a broker without version 0 for one that knows no compression (KAFKA-18659).
+PRODUCE = Api(key=0, name="Produce", first_version=3, last_version=12, first_flexible=PRODUCE_FLEXIBLE, first_listed=0,
+              dispatch=dispatch)

@@ -1,0 +1,28 @@
+"""Settings of the Kafka door: the table `[gateways.kafka]`, beside `listen`."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConfig:
+    """Every setting has a default; bounds are checked when the configuration is read."""
+
+    advertise: str = field(default="127.0.0.1:9092", metadata={
+        "help": "HOST:PORT that clients are sent to: they connect to this name, whatever they connected to first."})
+    max_request_bytes: int = field(default=32 << 20, metadata={
+        "min": 65_536, "max": 1 << 30,
+        "help": "Largest request, in bytes; a larger one closes its connection. A produce request holds many batches."})
+    max_in_flight: int = field(default=64, metadata={
+        "min": 1, "max": 10_000,
+        "help": "Requests of one connection that may wait for their answers; above, the connection is not read."})
+    fetch_max_bytes: int = field(default=16 << 20, metadata={
+        "min": 65_536, "max": 1 << 30,
+        "help": "Most record bytes of one fetch answer, whatever the client asks for; one batch always fits."})
+    fetch_max_wait_ms: int = field(default=30_000, metadata={
+        "min": 0, "max": 600_000,
+        "help": "Longest time, in ms, that a fetch waits for new records, whatever the client asks for."})
+    fetch_max_partitions: int = field(default=50_000, metadata={
+        "min": 1, "max": 1_000_000, "help": "Most partitions that one fetch may list; more closes its connection."})
+    max_partitions: int = field(default=20_000, metadata={
+        "min": 1, "max": 1_000_000, "help": "Most partitions that a client may give a topic when it creates one."})

@@ -1,0 +1,114 @@
+"""Between Kafka's words and the kernel's: error numbers, what a produced batch may be, topic settings. Pure.
+
+A record needs no conversion: what the kernel stores is Kafka's record batch, and `kernel.batch.as_batch` gives what
+other doors published as one. Key, headers and timestamp are the record's own; the envelope travels as record headers.
+"""
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from gateways.admission.admission import Denied
+from gateways.kafka import error_codes
+from kernel import errors
+from kernel.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_COVERS_FROM, TRANSACTIONAL
+from kernel.topics import TopicSettings
+
+ZSTD: Final = 4                          # codec number in a batch's attributes
+PRODUCE_ZSTD: Final = 7                  # the first Produce version that may carry it (KIP-110)
+MAX_DIGITS: Final = 18                   # of a number in a topic's settings: every such number fits 64 bits
+
+_LENGTH_TO_ATTRIBUTES = struct.Struct(">8xi4xb4xh")
+_RECORD_COUNT = struct.Struct(">57xi")
+
+ERROR_CODES: Final[dict[type[Exception], int]] = {
+    errors.UnknownTopic: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownQueue: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.TopicExists: error_codes.TOPIC_ALREADY_EXISTS,
+    errors.InvalidTopic: error_codes.INVALID_TOPIC,
+    errors.InvalidAddress: error_codes.INVALID_TOPIC,
+    errors.MessageTooLarge: error_codes.MESSAGE_TOO_LARGE,
+    errors.CorruptBatch: error_codes.CORRUPT_MESSAGE,
+    errors.UnsupportedBatch: error_codes.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    errors.OutOfOrderSequence: error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.DuplicateSequence: error_codes.DUPLICATE_SEQUENCE_NUMBER,
+    errors.FencedProducer: error_codes.INVALID_PRODUCER_EPOCH,
+    errors.UnknownProducer: error_codes.UNKNOWN_PRODUCER_ID,
+    errors.OffsetOutOfRange: error_codes.OFFSET_OUT_OF_RANGE,
+    errors.StorageFull: error_codes.KAFKA_STORAGE_ERROR,
+    errors.StorageFailed: error_codes.KAFKA_STORAGE_ERROR,
+    errors.Stopping: error_codes.NOT_LEADER_OR_FOLLOWER,       # clients look for the leader again and repeat
+    Denied: error_codes.TOPIC_AUTHORIZATION_FAILED,
+}
+
+
+def code_of(error: Exception) -> int:
+    """Kafka's number for a refusal of the kernel or of admission."""
+    return ERROR_CODES.get(type(error), error_codes.UNKNOWN_SERVER_ERROR)
+
+
+class Refused(Exception):
+    """A part of a request that this door refuses before the kernel is asked. `code` is Kafka's number."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def check_produced(batch: bytes, version: int) -> int:
+    """The number of records that a produced batch claims. Raises Refused for what Produce `version` may not carry.
+
+    Whether it is sound (CRC, counts, sequence) is for the kernel to say.
+    """
+    if not batch:
+        raise Refused(error_codes.INVALID_RECORD, "a partition without a record batch")
+    if len(batch) > 16 and batch[16] < 2:
+        raise Refused(error_codes.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                      f"message format {batch[16]} is not stored here: use a client of Kafka 0.11 or later")
+    if len(batch) < HEADER_BYTES:
+        raise Refused(error_codes.CORRUPT_MESSAGE, f"{len(batch)} bytes hold no record batch")
+    length, magic, attributes = _LENGTH_TO_ATTRIBUTES.unpack_from(batch)
+    if magic != 2:
+        raise Refused(error_codes.INVALID_RECORD, f"message format {magic} is unknown")
+    if 0 <= length < len(batch) - LENGTH_COVERS_FROM:
+        raise Refused(error_codes.INVALID_RECORD, "a produce request carries exactly one record batch per partition")
+    if attributes & CONTROL:
+        raise Refused(error_codes.INVALID_RECORD, "control batches are not accepted from producers")
+    if attributes & TRANSACTIONAL:
+        raise Refused(error_codes.INVALID_TXN_STATE, "transactions are not offered here")
+    codec = attributes & CODEC_MASK
+    if codec > ZSTD or codec == ZSTD and version < PRODUCE_ZSTD:
+        raise Refused(error_codes.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} in Produce {version}")
+    count: int = _RECORD_COUNT.unpack_from(batch)[0]
+    return count
+
+
+# Topic settings that say what this hub does anyway. Others are refused, so that nobody believes in one without effect.
+ACCEPTED_CONFIGS: Final[dict[str, tuple[str, ...]]] = {
+    "cleanup.policy": ("delete",),
+    "compression.type": ("producer",),
+    "message.timestamp.type": ("CreateTime",),
+    "min.insync.replicas": ("1",),
+    "unclean.leader.election.enable": ("false",),
+}
+
+
+def settings_of(configs: list[Any]) -> TopicSettings:
+    """What a CreateTopics request sets. Raises Refused (INVALID_CONFIG) for what is not honoured here."""
+    retention_ms: int | None = None
+    max_message_bytes: int | None = None
+    for config in configs:
+        name, value = config.name, config.value
+        if name == "retention.ms":
+            retention_ms = _positive(name, value)
+        elif name == "max.message.bytes":
+            max_message_bytes = _positive(name, value)
+        elif value not in ACCEPTED_CONFIGS.get(name, ()):
+            raise Refused(error_codes.INVALID_CONFIG, f"{name}={value} is not offered here")
+    return TopicSettings(retention_ms=retention_ms, max_message_bytes=max_message_bytes)
+
+
+def _positive(name: str, value: str | None) -> int:
+    if value is None or not value.isdecimal() or len(value) > MAX_DIGITS or int(value) < 1:
+        raise Refused(error_codes.INVALID_CONFIG, f"{name}={value} is not a positive number")
+    return int(value)

@@ -1,0 +1,112 @@
+"""The common path: who, may they, how much; and the caches that keep it off the hot path."""
+from __future__ import annotations
+
+import pytest
+
+from gateways.admission.admission import Admission, Denied, NotAuthenticated
+from gateways.admission.decision import Operation, decide
+from gateways.admission.places import PlacementCache
+from gateways.admission.principal import Principal
+from gateways.admission.quota import Quota
+from gateways.admission.trace import EVENTS_MAX, Trace
+from gateways.kit import FakeHub
+from kernel.errors import InvalidAddress
+
+
+def test_without_credentials_everybody_is_anonymous_and_the_same() -> None:
+    admission = FakeHub().admission
+    principal = admission.authenticate("mqtt", "peer", None, None)
+    assert principal is admission.authenticate("kafka", "other peer", None, None)
+    assert principal.anonymous and principal.tenant == "/"
+
+
+@pytest.mark.parametrize(("door", "user", "password"), [
+    ("mqtt", "guest", "guest"), ("amqp", "guest", "wrong"), ("amqp", "me", "guest"), ("mqtt", "me", None),
+    ("http", None, "secret"), ("mqtt", "", "")])
+def test_there_are_no_users_yet_so_every_password_is_wrong(door: str, user: str | None, password: str | None) -> None:
+    admission = FakeHub().admission
+    with pytest.raises(NotAuthenticated) as refused:
+        admission.authenticate(door, "peer", user, password)
+    assert "secret" not in str(refused.value)
+    assert admission.trace.counts[door, "not_authenticated"] == 1
+
+
+def test_guest_is_anonymous_on_the_amqp_door_while_anonymous_access_is_allowed() -> None:
+    assert FakeHub().admission.authenticate("amqp", "peer", "guest", "guest").anonymous
+    with pytest.raises(NotAuthenticated):
+        FakeHub(allow_anonymous=False).admission.authenticate("amqp", "peer", "guest", "guest")
+
+
+def test_nobody_without_credentials_once_anonymous_access_is_off() -> None:
+    with pytest.raises(NotAuthenticated):
+        FakeHub(allow_anonymous=False).admission.authenticate("mqtt", "peer", None, None)
+
+
+def test_the_decision() -> None:
+    anonymous, named = Principal("anonymous", anonymous=True), Principal("ann")
+    for operation in Operation:
+        assert decide(anonymous, operation, "a", allow_anonymous=True)
+        assert not decide(anonymous, operation, "a", allow_anonymous=False)
+        assert decide(named, operation, "a", allow_anonymous=False)
+
+
+def test_placing_asks_for_the_right_to_publish_and_to_create() -> None:
+    hub = FakeHub(decision=lambda principal, operation, address: address != "secret/x")
+    principal = hub.admission.anonymous
+    assert hub.admission.place(principal, "open/x").address == "open/x"
+    assert hub.admission.place_in(principal, "open", b"x").address == "open/x"
+    with pytest.raises(Denied, match="may not publish at 'secret/x'"):
+        hub.admission.place(principal, "secret/x")
+    with pytest.raises(Denied, match="may not publish at 'secret/x'"):
+        hub.admission.place_in(principal, "secret", b"x")
+
+
+def test_what_the_kernel_refuses_passes_through() -> None:
+    hub = FakeHub()
+    with pytest.raises(InvalidAddress):
+        hub.admission.place(hub.admission.anonymous, "a/#")
+
+
+def test_one_cache_per_principal_and_door() -> None:
+    hub = FakeHub()
+    admission, anonymous = hub.admission, hub.admission.anonymous
+    cache = admission.cache(anonymous, "mqtt")
+    assert cache is admission.cache(anonymous, "mqtt")
+    assert cache is not admission.cache(anonymous, "amqp")
+    assert cache is not admission.cache(Principal("ann"), "mqtt")
+    places = cache.places
+    cache.remember(b"t", hub.kernel.place("t"))
+    admission.forget_places()
+    assert places == {} and cache.places is places, "codecs hold on to the dictionary"
+
+
+def test_a_cache_forgets_what_it_has_known_longest() -> None:
+    hub = FakeHub()
+    cache = PlacementCache(places_max=3)
+    for name in ("a", "b", "c", "a", "d"):
+        cache.remember(name.encode(), hub.kernel.place(name))
+    assert list(cache.places) == [b"b", b"c", b"d"]
+
+
+def test_charging_counts_and_slows_down_only_who_has_a_quota() -> None:
+    hub = FakeHub(quotas={"ann": Quota(messages_per_s=10)})
+    admission, ann = hub.admission, Principal("ann")
+    assert admission.charge(ann, 10, 1000) == 0
+    assert admission.charge(Principal("ann"), 10, 1000) == 1001, "connections of one user share its quota"
+    assert admission.charge(admission.anonymous, 10**6, 10**9) == 0
+    assert (admission.trace.messages_in, admission.trace.bytes_in) == (1_000_020, 1_000_002_000)
+
+
+def test_events_are_bounded_in_kinds_not_in_number() -> None:
+    trace = Trace()
+    for n in range(EVENTS_MAX + 10):
+        trace.on_event("door", f"event{n}", 2)
+    trace.on_event("door", "event0")
+    assert len(trace.counts) == EVENTS_MAX
+    assert trace.counts["door", "event0"] == 3
+
+
+def test_no_quota_costs_no_meter() -> None:
+    hub = FakeHub()
+    assert isinstance(hub.admission, Admission)
+    assert hub.admission.charge(Principal("ann"), 1, 1) == 0

@@ -1,0 +1,202 @@
+"""A kernel in memory with the facade that the HTTP door uses: routes, topics and records are the real ones, the log
+is a list.
+
+A flush comes at the end of the loop's turn, or when the test says so (`hold`). `kernel.congested` and faults are set
+by hand.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kernel.address import is_topic_name
+from kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
+from kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
+from kernel.record import encode_headers, encode_key, varint
+from kernel.routes import Routed, Routes
+from kernel.topics import Topic, Topics, TopicSettings
+from kernel.watches import Watch, Watches
+
+NOW_MS = 1_700_000_000_000
+
+
+class FakeKernel:
+    """See `gateways.http.door` for what it is asked."""
+
+    def __init__(self, *, default_queues: int = 2, max_message_bytes: int = 1_000_000) -> None:
+        self.epoch = 1
+        self.congested = False
+        self.stopping = False
+        self.hold = False                          # keep what is appended until `flush`
+        self.fault: Exception | None = None        # what every append ends in
+        self.auto_create = True
+        self.appended: list[Message] = []
+        self.queues: dict[int, list[Piece]] = {}
+        self.starts: dict[int, int] = {}           # log start offsets that are not 0
+        self._queues_default = default_queues
+        self._max_message_bytes = max_message_bytes
+        self._routes = Routes()
+        self._topics = Topics()
+        self._watches = Watches()
+        self._relief: list[Callable[[], None]] = []
+        self._pending: list[tuple[list[Message], Owner | None, object, str | None]] = []
+        self._answers: dict[str, list[tuple[int, int, int]]] = {}
+        self._next_id = (1 << 60) + 1
+
+    # --- placing
+
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
+        return self._placed(address, self._routes.route(address), tenant, may_create)
+
+    def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
+                 may_create: bool = True) -> Placement:
+        if not is_topic_name(topic):
+            raise InvalidTopic(f"{topic!r} is no topic name")
+        address = self._routes.address_of(topic, key)
+        return self._placed(address, Routed(topic, key, key or address.encode(), False, None), tenant, may_create)
+
+    def address_of(self, topic: str, key: bytes | None, headers: Any) -> str:
+        return self._routes.address_of(topic, key, headers)
+
+    def _placed(self, address: str, routed: Routed, tenant: str, may_create: bool) -> Placement:
+        topic = self._topics.get(routed.topic, tenant)
+        if topic is None:
+            if not (may_create and self.auto_create):
+                raise UnknownTopic(f"there is no topic {routed.topic!r}")
+            topic = self._topics.create(routed.topic, tenant, self._queues_default, TopicSettings(), NOW_MS)
+        queue = routed.queue(topic.queues)
+        limit = topic.settings.max_message_bytes or self._max_message_bytes
+        return Placement(tenant, address, topic.name, topic.id, queue, topic.queue_id(queue), routed.key,
+                         encode_key(routed.key), b"", limit, FirstLevel())
+
+    # --- appending
+
+    def on_relief(self, callback: Callable[[], None]) -> None:
+        self._relief.append(callback)
+
+    def relieve(self) -> None:
+        self.congested = False
+        callbacks, self._relief = self._relief, []
+        for callback in callbacks:
+            callback()
+
+    def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
+               idempotency_key: str | None = None) -> None:
+        if self.stopping:
+            raise Stopping("the hub is stopping")
+        for placement, value, headers, _, _ in messages:
+            if len(value or b"") + len(headers) > placement.max_message_bytes:
+                raise MessageTooLarge(f"a message of {placement.topic} has at most {placement.max_message_bytes} bytes")
+        if not self._pending and not self.hold:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._pending.append((messages, owner, token, idempotency_key))
+
+    def flush(self) -> None:
+        pending, self._pending = self._pending, []
+        answers: dict[Owner, list[Stored]] = {}
+        touched: set[int] = set()
+        for messages, owner, token, key in pending:
+            positions = self._answers.get(key or "", [])
+            if self.fault is None and not positions:
+                positions = [self._store(message, touched) for message in messages]
+                if key:
+                    self._answers[key] = positions
+            if owner is not None:
+                stored = Stored(token, self.fault, NOW_MS, [] if self.fault is not None else positions)
+                answers.setdefault(owner, []).append(stored)
+        for owner, stored_list in answers.items():
+            owner.on_stored(stored_list)
+        self._watches.touch(touched)
+
+    def _store(self, message: Message, touched: set[int]) -> tuple[int, int, int]:
+        placement, value, headers, attributes, timestamp_ms = message
+        self.appended.append(message)
+        timestamp_ms = timestamp_ms or NOW_MS
+        body = (bytes((attributes,)) + varint(timestamp_ms - NOW_MS) + varint(0) + placement.key_part
+                + (b"\x01" if value is None else varint(len(value)) + value) + headers)
+        offset = self.bounds(placement.queue_id)[1]
+        piece = Piece(offset, 1, False, varint(len(body)) + body, NOW_MS, timestamp_ms, self._next_id)
+        self._next_id += 1
+        self.queues.setdefault(placement.queue_id, []).append(piece)
+        touched.add(placement.queue_id)
+        return placement.queue_id, offset, piece.first_id
+
+    def publish(self, address: str, value: bytes, headers: list[tuple[bytes, bytes | None]] | None = None,
+                attributes: int = 0, timestamp_ms: int = 0) -> tuple[int, int, int]:
+        """Another door's message: stored at once."""
+        touched: set[int] = set()
+        message = (self.place(address), value, encode_headers(headers or []), attributes, timestamp_ms)
+        position = self._store(message, touched)
+        self._watches.touch(touched)
+        return position
+
+    def trim(self, queue_id: int, offset: int) -> None:
+        """Retention: the queue begins there now."""
+        self.queues[queue_id] = [piece for piece in self.queues[queue_id] if piece.first_offset >= offset]
+        self.starts[queue_id] = offset
+
+    # --- reading
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        pieces = self.queues.get(queue_id, [])
+        first = self.starts.get(queue_id, 0)
+        return first, pieces[-1].first_offset + pieces[-1].count if pieces else first
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
+        done = []
+        for queue_id, offset, queue_bytes in wants:
+            first, end = self.bounds(queue_id)
+            error = None if first <= offset <= end else OffsetOutOfRange(f"the queue holds {first} to {end}")
+            pieces: list[Piece] = []
+            for piece in self.queues.get(queue_id, []):
+                if piece.first_offset + piece.count > offset and error is None and (not pieces or queue_bytes > 0):
+                    pieces.append(piece)
+                    queue_bytes -= len(piece.data)
+            done.append(Fetched(queue_id, error, first, end, pieces))
+        asyncio.get_running_loop().call_soon(on_done, done)
+
+    def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
+        return self._watches.add(queue_ids, wake)
+
+    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        for piece in self.queues.get(queue_id, []):
+            if piece.max_timestamp_ms >= timestamp_ms:
+                on_done(piece.first_offset, piece.max_timestamp_ms)
+                return
+        on_done(None, -1)
+
+    # --- topics
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        return self._topics.get(name, tenant)
+
+    def topic_by_uuid(self, uuid: bytes) -> Topic | None:
+        return self._topics.by_uuid(uuid)
+
+    def topics(self, tenant: str = "/") -> list[Topic]:
+        return self._topics.of(tenant)
+
+    def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+        if not is_topic_name(name):
+            raise InvalidTopic(f"{name!r} is no topic name")
+        topic = self._topics.create(name, tenant, queues or self._queues_default, settings or TopicSettings(), NOW_MS)
+        self.append([], owner, token)
+        return topic
+
+    def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+        topic = self._topics.change(self._topics.require(name, tenant), queues, settings)
+        self.append([], owner, token)
+        return topic
+
+    def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        topic = self._topics.require(name, tenant)
+        for queue_id in topic.queue_ids():
+            self.queues.pop(queue_id, None)
+        self._topics.delete(topic)
+        self.append([], owner, token)
+
+

@@ -1,0 +1,103 @@
+"""Runs a real HTTP door over the fake kernel for one test: `run_door(test)` where test is a coroutine function of a
+`Client`."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from gateways.admission.admission import Admission
+from gateways.contract import Services
+from gateways.http import GATEWAY
+from gateways.http.config import HttpConfig
+from gateways.http.door import Door
+from gateways.http.service import HttpService
+from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
+
+TEST_TIMEOUT_S = 20.0
+
+
+class Client:
+    """A door that is running, and a way to ask it."""
+
+    def __init__(self, kernel: FakeKernel, service: HttpService, address: str, session: aiohttp.ClientSession) -> None:
+        self.kernel = kernel
+        self.service = service
+        self.address = address
+        self.session = session
+
+    @property
+    def door(self) -> Door:
+        """What the running calls share."""
+        assert self.service.door is not None
+        return self.service.door
+
+    async def ask(self, method: str, target: str, **options: Any) -> Answer:
+        """One request; the target goes out as it is written."""
+        url = URL(f"http://{self.address}{target}", encoded=True)
+        async with self.session.request(method, url, **options) as response:
+            return Answer(response.status, dict(response.headers), await response.read())
+
+    async def send(self, data: bytes) -> bytes:
+        """Raw bytes on a connection of their own; what comes back until the door closes it."""
+        host, _, port = self.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(data)
+        try:
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+class Answer:
+    """A response that has been read."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of a problem document, checked to be one."""
+        assert self.headers["Content-Type"] == "application/problem+json", (self.status, self.headers, self.body)
+        assert self.json["status"] == self.status
+        return cast(str, self.json["code"])
+
+
+def run_door(test: Callable[[Client], Awaitable[None]], *, kernel: FakeKernel | None = None,
+             admission: Callable[[Any], Admission] | None = None, services: dict[str, Any] | None = None,
+             **settings: Any) -> None:
+    """Open a door on a free port, run the test, stop the door."""
+    asyncio.run(_run(test, kernel or FakeKernel(), admission, services or {}, HttpConfig(**settings)))
+
+
+async def _run(test: Callable[[Client], Awaitable[None]], kernel: FakeKernel,
+               admission: Callable[[Any], Admission] | None, services: dict[str, Any], config: HttpConfig) -> None:
+    fake = cast(Any, kernel)
+    admitted = admission(fake) if admission is not None else Admission(fake, lambda: NOW_MS)
+    given = Services(**{"hub_name": "test", "kernel": fake, "admission": admitted, "now_ms": lambda: NOW_MS,
+                        "specs": (GATEWAY,), "ready": lambda: True, **services})
+    service = HttpService(given, config, ["127.0.0.1:0"])
+    (address,) = await service.start()
+    try:
+        async with aiohttp.ClientSession(auto_decompress=False) as session, asyncio.timeout(TEST_TIMEOUT_S):
+            await test(Client(kernel, service, address, session))
+    finally:
+        await service.stop()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something is so; the test's own time-out bounds it."""
+    while True:
+        if condition():
+            return
+        await asyncio.sleep(0)

@@ -1,0 +1,198 @@
+"""Every cell of the property table, in and out, and every refusal."""
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from gateways.envelope import FIELDS, Kind, Where
+from gateways.http.mapping import (
+    NOT_BUILT,
+    Publication,
+    prefers_async,
+    read_headers,
+    read_idempotency_key,
+    read_message,
+    record_to_json,
+)
+from gateways.http.problems import Refusal
+from kernel.message import RETAIN, TRANSIENT, Headers
+
+NOW_MS = 1_700_000_000_000
+TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def headers_of(*pairs: tuple[bytes, bytes]) -> Publication:
+    return read_headers(pairs, NOW_MS)
+
+
+def shown(headers: Headers, value: bytes | None = b"v", key: bytes | None = b"k",
+          attributes: int = 2) -> dict[str, Any]:
+    return record_to_json((7, NOW_MS, key, value, headers, attributes, 1 << 60), "plant", 3, "plant/k", "http")
+
+
+@pytest.mark.parametrize(("name", "value", "header", "field", "out"), [
+    (b"X-Message-Id", b"m-1", b"id", "message_id", "m-1"),
+    (b"Content-Type", b"text/plain; x=y", b"content-type", "content_type", "text/plain; x=y"),
+    (b"Content-Encoding", b"gzip", b"content-encoding", "content_encoding", "gzip"),
+    (b"X-Correlation-Id", b"c-1", b"correlation-id", "correlation_id", "c-1"),
+    (b"X-Reply-To", "antwort/grün".encode(), b"reply-to", "reply_to", "antwort/grün"),
+    (b"X-Priority", b"7", b"priority", "priority", 7),
+    (b"X-Expires-At", b"1700000000000", b"expires-at", "expires_at", 1_700_000_000_000),
+    (b"traceparent", TRACE, b"traceparent", "traceparent", TRACE.decode()),
+])
+def test_a_property_goes_in_by_its_header_and_comes_out_by_its_field(
+        name: bytes, value: bytes, header: bytes, field: str, out: object) -> None:
+    publication = headers_of((name, value))
+    assert publication.headers == [(header, value)]
+    message = shown(tuple(publication.headers))
+    assert message[field] == out
+    assert message["headers"] == []
+    assert read_message({"value": "v", field: out}, NOW_MS).headers == [(header, value)]
+
+
+def test_every_request_header_of_the_table_is_understood() -> None:
+    """What the table says of HTTP: carried, or refused by name."""
+    for field in FIELDS:
+        for cell in field.cells.get("http", ()):
+            if cell.where is not Where.HEADER:
+                continue
+            value = {Kind.PRIORITY: b"1", Kind.TIME: b"5", Kind.TRACEPARENT: TRACE}.get(field.kind, b"a; charset=utf-8")
+            try:
+                publication = headers_of((cell.name.encode(), value))
+            except Refusal as refusal:
+                assert (refusal.code, field.name in NOT_BUILT) == ("not_built", True)
+                continue
+            assert field.name.encode() in dict(publication.headers) or publication.key or publication.timestamp_ms
+
+
+def test_the_charset_is_a_property() -> None:
+    publication = headers_of((b"Content-Type", b'text/plain; charset="UTF-8"'))
+    assert publication.headers == [(b"content-type", b'text/plain; charset="UTF-8"'), (b"utf8", b"true")]
+    assert shown(tuple(publication.headers))["utf8"] is True
+    assert headers_of((b"Content-Type", b"text/plain; charset=latin-1")).headers[1:] == []
+    assert read_message({"utf8": True}, NOW_MS).headers == [(b"utf8", b"true")]
+
+
+def test_a_correlation_id_may_be_bytes() -> None:
+    publication = headers_of((b"X-Correlation-Id", b"\xff"))
+    assert shown(tuple(publication.headers))["correlation_id_base64"] == "/w=="
+    assert read_message({"correlation_id_base64": "/w=="}, NOW_MS).headers == [(b"correlation-id", b"\xff")]
+
+
+def test_expiry_key_timestamp_and_preferences() -> None:
+    publication = headers_of((b"X-Expires-In", b"1.5"), (b"X-Message-Key", b"\xff"), (b"Prefer", b"wait=5"),
+                             (b"X-Timestamp", b"2023-11-14T22:13:20Z"), (b"Prefer", b"respond-async; x=1"),
+                             (b"Idempotency-Key", b'"abc"'))
+    assert publication.headers == [(b"expires-at", b"1700000001500")]
+    assert publication.key == b"\xff"
+    assert publication.timestamp_ms == NOW_MS
+    assert publication.respond_async
+    assert publication.idempotency_key == "abc"
+    assert shown(tuple(publication.headers))["expires_at"] == 1_700_000_001_500
+
+
+def test_user_headers_keep_order_bytes_and_duplicates() -> None:
+    publication = headers_of((b"X-Header-Unit", b"C"), (b"Host", b"h"), (b"x-header-b", b"\xff"),
+                             (b"X-Header-UNIT", b""))
+    assert publication.headers == [(b"unit", b"C"), (b"b", b"\xff"), (b"unit", b"")]
+    assert shown(tuple(publication.headers))["headers"] == [["unit", "C"], ["b", {"base64": "/w=="}], ["unit", ""]]
+
+
+@pytest.mark.parametrize(("pairs", "code"), [
+    ([(b"X-Priority", b"256")], "invalid_header"), ([(b"X-Priority", b"high")], "invalid_header"),
+    ([(b"X-Timestamp", b"yesterday")], "invalid_header"), ([(b"X-Expires-In", b"-1")], "invalid_header"),
+    ([(b"X-Reply-To", b"\xff")], "invalid_header"), ([(b"X-Header-", b"v")], "invalid_header"),
+    ([(b"Idempotency-Key", b"")], "invalid_header"), ([(b"Idempotency-Key", b"k" * 256)], "invalid_header"),
+    ([(b"X-Reply-To", b"a"), (b"x-reply-to", b"b")], "invalid_header"),
+    ([(b"X-Delay", b"5")], "not_built"), ([(b"X-Deliver-At", b"5")], "not_built"), ([(b"X-Repeat", b"5")], "not_built"),
+    ([(b"X-Retain", b"1")], "not_built"), ([(b"ce-specversion", b"1.0")], "not_built"),
+    ([(b"X-Header-Deliver-At", b"5")], "not_built"), ([(b"X-Header-Retain", b"1")], "not_built"),
+])
+def test_header_refusals(pairs: list[tuple[bytes, bytes]], code: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        read_headers(pairs, NOW_MS)
+    assert refused.value.code == code
+
+
+def test_a_broken_traceparent_is_left_out() -> None:
+    """W3C Trace Context, 4.3: a traceparent that cannot be parsed starts a new trace."""
+    assert headers_of((b"traceparent", b"garbage")).headers == []
+    assert headers_of((b"traceparent", b"\xff")).headers == []
+    assert read_message({"traceparent": "garbage"}, NOW_MS).headers == []
+
+
+def test_preferences() -> None:
+    assert prefers_async(b"respond-async")
+    assert prefers_async(b"wait=10, Respond-Async")
+    assert not prefers_async(b"respond-asynchronously")
+    assert read_idempotency_key(b'"') == '"'
+
+
+def test_a_json_message() -> None:
+    publication = read_message({
+        "key": "line1", "value": "21.5", "headers": [["Unit", "C"], ["raw", {"base64": "/w=="}], ["none", None]],
+        "timestamp": "2023-11-14T22:13:20Z", "priority": 0, "expires_at": 5, "message_id": "m",
+        "traceparent": None}, NOW_MS)
+    assert (publication.key, publication.value, publication.timestamp_ms) == (b"line1", b"21.5", NOW_MS)
+    assert publication.headers == [(b"priority", b"0"), (b"expires-at", b"5"), (b"id", b"m"),
+                                   (b"Unit", b"C"), (b"raw", b"\xff"), (b"none", None)]
+    assert read_message({}, NOW_MS).value is None
+    assert read_message({"value_base64": "AP8="}, NOW_MS).value == b"\0\xff"
+    assert read_message({"expires_in": 2}, NOW_MS).headers == [(b"expires-at", b"1700000002000")]
+
+
+@pytest.mark.parametrize(("item", "code"), [
+    ("text", "invalid_body"), ([], "invalid_body"), ({"vlaue": "x"}, "invalid_body"), ({"value": 5}, "invalid_body"),
+    ({"value": {"a": 1}}, "invalid_body"), ({"value": "a", "value_base64": "AA=="}, "invalid_body"),
+    ({"value_base64": "AA"}, "invalid_body"), ({"value_base64": 1}, "invalid_body"), ({"key": 1}, "invalid_body"),
+    ({"headers": {"a": "b"}}, "invalid_body"), ({"headers": [["a"]]}, "invalid_body"),
+    ({"headers": [[1, "b"]]}, "invalid_body"), ({"headers": [["a", 1]]}, "invalid_body"),
+    ({"headers": [["a", {"base64": "x", "y": 1}]]}, "invalid_body"), ({"headers": [["", "b"]]}, "invalid_header"),
+    ({"timestamp": "x"}, "invalid_body"), ({"timestamp": True}, "invalid_body"), ({"timestamp": -1}, "invalid_body"),
+    ({"priority": True}, "invalid_body"), ({"priority": "1"}, "invalid_body"), ({"message_id": 7}, "invalid_body"),
+    ({"expires_in": -1}, "invalid_body"), ({"expires_in": 1, "expires_at": 1}, "invalid_body"),
+    ({"utf8": "true"}, "invalid_body"), ({"traceparent": 5}, "invalid_body"),
+    ({"correlation_id": "a", "correlation_id_base64": "AA=="}, "invalid_body"), ({"delay": 5}, "not_built"),
+    ({"deliver_at": 5}, "not_built"), ({"retain": True}, "not_built"),
+    ({"specversion": "1.0"}, "not_built"), ({"headers": [["deliver-at", "5"]]}, "not_built"),
+])
+def test_json_refusals(item: object, code: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        read_message(item, NOW_MS)
+    assert refused.value.code == code
+
+
+def test_bytes_that_are_no_text_go_out_as_base64() -> None:
+    message = shown((), value=b"\xff\0", key=b"\xfe")
+    assert message["value_base64"] == b64encode(b"\xff\0").decode()
+    assert message["key_base64"] == b64encode(b"\xfe").decode()
+    assert "value" not in message
+    assert "key" not in message
+    assert shown((), value=None, key=None)["value"] is None
+
+
+def test_ids_are_text_and_offsets_numbers() -> None:
+    message = shown(())
+    assert (message["id"], message["offset"], message["queue"]) == (str(1 << 60), 7, 3)
+
+
+def test_what_does_not_read_as_a_property_stays_a_header() -> None:
+    headers = ((b"priority", b"high"), (b"id", b"\xff"), (b"content-type", b"a"), (b"content-type", b"b"),
+               (b"reply-to", None))
+    message = shown(headers)
+    assert message["content_type"] == "a"
+    assert message["headers"] == [["priority", "high"], ["id", {"base64": "/w=="}], ["content-type", "b"],
+                                  ["reply-to", None]]
+
+
+def test_an_address_header_shows_only_where_it_was_not_believed() -> None:
+    assert shown(((b"address", b"plant/k"),))["headers"] == []
+    assert shown(((b"address", b"elsewhere"),))["headers"] == [["address", "elsewhere"]]
+
+
+def test_attributes() -> None:
+    assert "transient" not in shown(())
+    assert shown((), attributes=2 | TRANSIENT)["transient"] is True
+    assert shown((), attributes=1 | RETAIN)["retain"] is True

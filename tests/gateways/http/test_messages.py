@@ -1,0 +1,124 @@
+"""POST /v1/topics/{topic}/messages."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernel.errors import StorageFull
+from kernel.record import read_headers
+from tests.gateways.http.fake_kernel import FakeKernel
+from tests.gateways.http.kit import Answer, Client, run_door
+
+
+async def post(client: Client, document: Any, **headers: str) -> Answer:
+    return await client.ask("POST", "/v1/topics/plant/messages", json=document,
+                            headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_one_raw_body_with_a_key() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/topics/plant/messages?key=line1/temp", data=b"\xff")
+        assert (answer.status, answer.json["address"]) == (201, "plant/line1/temp")
+        assert client.kernel.appended[0][0].key == b"line1/temp"
+        keyless = await client.ask("POST", "/v1/topics/plant/messages", data=b"x")
+        assert keyless.json["address"] == "plant"
+        empty = await client.ask("POST", "/v1/topics/plant/messages?key=", data=b"x")
+        assert empty.status == 201
+        assert client.kernel.appended[2][0].key == b""
+        by_header = await client.ask("POST", "/v1/topics/plant/messages", data=b"x", headers={"X-Message-Key": "k"})
+        assert by_header.json["address"] == "plant/k"
+        both = await client.ask("POST", "/v1/topics/plant/messages?key=a", data=b"x", headers={"X-Message-Key": "b"})
+        assert (both.status, both.code) == (400, "invalid_parameter")
+    run_door(test)
+
+
+def test_many_messages_are_one_append() -> None:
+    async def test(client: Client) -> None:
+        answer = await post(client, {"messages": [{"key": "a", "value": "1"}, {"value_base64": "/w=="}, {"key": "a"}]})
+        assert answer.status == 201
+        results = answer.json["messages"]
+        assert [result["address"] for result in results] == ["plant/a", "plant", "plant/a"]
+        assert [result["status"] for result in results] == [201, 201, 201]
+        assert results[0]["queue"] == results[2]["queue"]
+        assert results[2]["offset"] > results[0]["offset"]
+        assert [message[1] for message in client.kernel.appended] == [b"1", b"\xff", None]
+    run_door(test)
+
+
+def test_some_are_refused_and_the_others_stored() -> None:
+    async def test(client: Client) -> None:
+        answer = await post(client, {"messages": [{"value": "a"}, {"value": "b" * 200}, {"vlaue": "c"}, {"delay": 5},
+                                                  {"value": "d"}]})
+        assert answer.status == 207
+        results = answer.json["messages"]
+        assert [result["status"] for result in results] == [201, 413, 400, 501, 201]
+        codes = [result.get("code") for result in results]
+        assert codes == [None, "message_too_large", "invalid_body", "not_built", None]
+        assert [message[1] for message in client.kernel.appended] == [b"a", b"d"]
+        none = await post(client, {"messages": [{"delay": 5}]})
+        assert (none.status, none.json["messages"][0]["code"]) == (207, "not_built")
+    run_door(test, kernel=FakeKernel(max_message_bytes=100))
+
+
+@pytest.mark.parametrize(("body", "code"), [
+    (b"", "invalid_body"), (b"{", "invalid_body"), (b"[]", "invalid_body"), (b"{}", "invalid_body"),
+    (b'{"messages":{}}', "invalid_body"), (b'{"messages":[]}', "invalid_body"),
+    (b'{"messages":[{},{},{},{},{},{}]}', "invalid_body"), (b'{"messages":[{}],"more":1}', "invalid_body"),
+    (b'{"messages":[{"value":"\\ud800"}]}', "invalid_body"),
+])
+def test_documents_that_are_refused_whole(body: bytes, code: str) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/topics/plant/messages", data=body,
+                                  headers={"Content-Type": "application/json; charset=utf-8"})
+        assert (answer.status, answer.code) == (400, code)
+        assert client.kernel.appended == []
+    run_door(test, max_request_messages=5)
+
+
+@pytest.mark.parametrize(("headers", "status", "code"), [
+    ({"X-Priority": "1"}, 400, "invalid_header"), ({"X-Message-Key": "1"}, 400, "invalid_header"),
+    ({"X-Timestamp": "1"}, 400, "invalid_header"), ({"X-Header-A": "1"}, 400, "invalid_header"),
+    ({"Content-Encoding": "gzip"}, 415, "unsupported_media_type"), ({"X-Delay": "1"}, 501, "not_built"),
+    ({"ce-specversion": "1.0"}, 501, "not_built"),
+    ({"Content-Type": "application/cloudevents+json"}, 501, "not_built"),
+    ({"Content-Type": "application/cloudevents-batch+json"}, 501, "not_built"),
+])
+def test_what_a_json_body_cannot_have_beside_it(headers: dict[str, str], status: int, code: str) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/topics/plant/messages", data=b'{"messages":[{}]}',
+                                  headers={"Content-Type": "application/json"} | headers)
+        assert (answer.status, answer.code) == (status, code)
+    run_door(test)
+
+
+def test_the_requests_trace_reaches_messages_without_their_own() -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
+
+    async def test(client: Client) -> None:
+        await post(client, {"messages": [{}, {"traceparent": trace + "0"}]}, traceparent=trace + "1")
+        traces = [dict(read_headers(message[2], 0)[0])[b"traceparent"] for message in client.kernel.appended]
+        assert traces == [(trace + "1").encode(), (trace + "0").encode()]
+    run_door(test)
+
+
+def test_async_and_idempotent() -> None:
+    async def test(client: Client) -> None:
+        answer = await post(client, {"messages": [{"value": "a"}]}, Prefer="respond-async")
+        assert (answer.status, answer.json["messages"][0]["id"]) == (202, None)
+        first = await post(client, {"messages": [{"value": "a"}]}, Idempotency_Key="k")
+        again = await post(client, {"messages": [{"value": "a"}]}, Idempotency_Key="k")
+        assert first.json == again.json
+        assert len(client.kernel.appended) == 2
+    run_door(test)
+
+
+def test_faults_of_the_whole() -> None:
+    async def test(client: Client) -> None:
+        assert (await client.ask("POST", "/v1/topics/a%20b/messages", data=b"x")).code == "invalid_topic"
+        client.kernel.auto_create = False
+        assert (await client.ask("POST", "/v1/topics/plant/messages", data=b"x")).status == 404
+        client.kernel.auto_create = True
+        client.kernel.fault = StorageFull("no space")
+        assert (await post(client, {"messages": [{"value": "a"}]})).status == 507
+    run_door(test)

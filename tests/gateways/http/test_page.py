@@ -1,0 +1,65 @@
+"""Pages: order across queues, limits, and what cannot be given."""
+from __future__ import annotations
+
+from gateways.http.page import Source, build_page
+from kernel.message import Fetched, Piece
+from kernel.record import varint
+
+
+def piece(first_offset: int, values: list[bytes], first_id: int) -> Piece:
+    records = b""
+    for number, value in enumerate(values):
+        body = b"\x02" + varint(0) + varint(number) + b"\x01" + varint(len(value)) + value + b"\0"
+        records += varint(len(body)) + body
+    return Piece(first_offset, len(values), False, records, 1000, 1000, first_id)
+
+
+def source(queue: int, position: int, *pieces: Piece, start: int = 0) -> Source:
+    return Source(queue, position, Fetched(queue, None, start, 1000, list(pieces)))
+
+
+def test_pages_follow_the_message_ids() -> None:
+    page = build_page([source(0, 0, piece(0, [b"a", b"d"], 1), piece(2, [b"e"], 7)),
+                       source(1, 0, piece(0, [b"c"], 4), piece(1, [b"f"], 9))], 4, 1000)
+    assert [(queue, record[3]) for queue, record in page.records] == [(0, b"a"), (0, b"d"), (1, b"c"), (0, b"e")]
+    assert page.positions == {0: 3, 1: 1}
+
+
+def test_a_piece_may_begin_before_the_reader() -> None:
+    page = build_page([source(0, 2, piece(0, [b"a"], 1), piece(1, [b"b", b"c", b"d"], 2))], 10, 1000)
+    assert [record[3] for _, record in page.records] == [b"c", b"d"]
+    assert page.positions == {0: 4}
+
+
+def test_a_page_ends_at_its_bytes_but_gives_one_message() -> None:
+    sources = [source(0, 0, piece(0, [b"x" * 100, b"y" * 100], 1))]
+    assert len(build_page(sources, 10, 50).records) == 1
+    assert build_page(sources, 10, 50).positions == {0: 1}
+    assert len(build_page(sources, 10, 101).records) == 2
+
+
+def test_an_unreadable_batch_is_named_and_stepped_over() -> None:
+    broken = Piece(1, 3, False, b"\xff" * 20, 1000, 1000, 5)
+    page = build_page([source(0, 0, piece(0, [b"a"], 1), broken, piece(4, [b"b"], 9))], 10, 1000)
+    assert [record[3] for _, record in page.records] == [b"a", b"b"]
+    assert page.unreadable[0]["offset"] == 1
+    assert page.unreadable[0]["count"] == 3
+    assert page.unreadable[0]["code"] == "corrupt_batch"
+    assert page.positions == {0: 5}
+    assert not build_page([source(0, 1, broken)], 10, 1000).empty
+
+
+def test_what_retention_took_is_named() -> None:
+    page = build_page([source(0, 3, piece(10, [b"a"], 1), start=10)], 10, 1000)
+    assert page.lost == [{"queue": 0, "offset": 3, "count": 7}]
+    assert [record[0] for _, record in page.records] == [10]
+    gone = build_page([source(0, 3, start=10)], 10, 1000)
+    assert gone.positions == {0: 10}
+    assert not gone.empty
+
+
+def test_nothing() -> None:
+    page = build_page([source(0, 5)], 10, 1000)
+    assert page.empty
+    assert page.positions == {0: 5}
+    assert build_page([], 10, 1000).empty

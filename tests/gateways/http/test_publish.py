@@ -1,0 +1,211 @@
+"""POST /v1/publish/{address} on a real connection over the fake kernel."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateways.admission.admission import Admission
+from gateways.admission.quota import Quota
+from kernel.errors import IdempotencyConflict, KernelError, StorageFull
+from kernel.message import DOOR_MASK, TRANSIENT
+from kernel.record import read_headers
+from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
+from tests.gateways.http.kit import Client, run_door, until
+
+
+def test_a_message_is_stored_and_answered_with_its_place() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/publish/plant/line1/temp", data=b"21.5", headers={
+            "Content-Type": "text/plain", "X-Header-Unit": "C", "X-Priority": "3"})
+        assert answer.status == 201
+        assert answer.json == {"id": str((1 << 60) + 1), "topic": "plant", "queue": answer.json["queue"], "offset": 0,
+                               "address": "plant/line1/temp", "timestamp": NOW_MS}
+        placement, value, headers, attributes, timestamp_ms = client.kernel.appended[0]
+        assert (placement.key, value, timestamp_ms) == (b"line1/temp", b"21.5", 0)
+        assert dict(read_headers(headers, 0)[0]) == {b"content-type": b"text/plain", b"unit": b"C", b"priority": b"3"}
+        assert attributes == 2
+        assert answer.headers["Server"] == "Gatehouse"
+        assert answer.headers["Date"].endswith("GMT")
+    run_door(test)
+
+
+@pytest.mark.parametrize(("path", "address", "topic", "key"), [
+    ("plant", "plant", "plant", None), ("plant//temp", "plant//temp", "plant", b"/temp"),
+    ("plant/a%2Fb", "plant/a%2Fb", "plant", b"a%2Fb"), ("plant/gr%C3%BCn", "plant/grün", "plant", "grün".encode()),
+    ("maschine%203/temp", "maschine 3/temp", "unrouted", b"maschine 3/temp"),
+])
+def test_addresses(path: str, address: str, topic: str, key: bytes | None) -> None:
+    async def test(client: Client) -> None:
+        for _ in range(2):      # the second comes from the cache
+            answer = await client.ask("POST", f"/v1/publish/{path}", data=b"x")
+            assert (answer.json["address"], answer.json["topic"]) == (address, topic)
+        assert client.kernel.appended[1][0] is client.kernel.appended[0][0]
+        assert client.kernel.appended[0][0].key == key
+    run_door(test)
+
+
+@pytest.mark.parametrize(("path", "code"), [
+    ("", "invalid_address"), ("plant/%00", "invalid_address"), ("plant/%zz", "invalid_address"),
+    ("plant/%FF", "invalid_address"), ("$SYS/x", "invalid_address"), ("plant?qos=1", "unknown_parameter"),
+])
+def test_addresses_that_are_refused(path: str, code: str) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", f"/v1/publish/{path}", data=b"x")
+        assert (answer.status, answer.code) == (400, code)
+        assert client.kernel.appended == []
+    run_door(test)
+
+
+def test_timestamp_and_key() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/publish/plant", data=b"x", headers={
+            "X-Timestamp": "2020-01-01T00:00:00Z", "X-Message-Key": "line1"})
+        assert answer.json["timestamp"] == 1_577_836_800_000
+        assert answer.json["address"] == "plant/line1"
+        assert client.kernel.appended[0][0].key == b"line1"
+        same = await client.ask("POST", "/v1/publish/plant/line1", data=b"x", headers={"X-Message-Key": "line1"})
+        assert same.status == 201
+        other = await client.ask("POST", "/v1/publish/plant/line1", data=b"x", headers={"X-Message-Key": "line2"})
+        assert (other.status, other.code) == (501, "not_built")
+    run_door(test)
+
+
+@pytest.mark.parametrize("name", ["X-Delay", "X-Deliver-At", "X-Repeat", "X-Retain", "ce-specversion"])
+def test_what_is_not_built_is_refused_by_name(name: str) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/publish/plant", data=b"x", headers={name: "1"})
+        assert (answer.status, answer.code, answer.json["property"].lower()) == (501, "not_built", name.lower())
+        assert client.kernel.appended == []
+    run_door(test)
+
+
+def test_respond_async_is_accepted_and_marked() -> None:
+    async def test(client: Client) -> None:
+        client.kernel.hold = True
+        answer = await client.ask("POST", "/v1/publish/plant/a", data=b"x", headers={"Prefer": "respond-async"})
+        assert answer.status == 202
+        assert (answer.json["id"], answer.json["offset"], answer.json["topic"]) == (None, None, "plant")
+        assert answer.headers["Preference-Applied"] == "respond-async"
+        client.kernel.flush()
+        assert client.kernel.appended[0][3] & TRANSIENT
+        assert client.kernel.appended[0][3] & DOOR_MASK == 2
+    run_door(test)
+
+
+def test_the_answer_waits_for_the_flush_and_many_share_one() -> None:
+    async def test(client: Client) -> None:
+        client.kernel.hold = True
+        asked = [asyncio.create_task(client.ask("POST", f"/v1/publish/plant/{n}", data=b"x")) for n in range(20)]
+        await until(lambda: len(client.kernel._pending) == 20)
+        assert not any(task.done() for task in asked)
+        client.kernel.flush()
+        assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
+    run_door(test)
+
+
+def test_the_same_idempotency_key_is_stored_once_per_user() -> None:
+    async def test(client: Client) -> None:
+        headers = {"Idempotency-Key": "order-7"}
+        first = await client.ask("POST", "/v1/publish/plant/a", data=b"x", headers=headers)
+        again = await client.ask("POST", "/v1/publish/plant/a", data=b"x", headers=headers)
+        assert first.body == again.body
+        assert len(client.kernel.appended) == 1
+        (key,) = client.kernel._answers
+        assert "anonymous" in key
+    run_door(test)
+
+
+def test_past_its_deadline_the_outcome_is_unknown() -> None:
+    async def test(client: Client) -> None:
+        client.kernel.hold = True
+        answer = await client.ask("POST", "/v1/publish/plant", data=b"x")
+        assert (answer.status, answer.code) == (504, "outcome_unknown")
+        client.kernel.flush()      # the late answer is nobody's
+        client.kernel.hold = False
+        assert (await client.ask("POST", "/v1/publish/plant", data=b"x")).status == 201
+    run_door(test, request_deadline_s=0.1)
+
+
+@pytest.mark.parametrize(("fault", "status"), [
+    (StorageFull("the disk is full"), 507), (IdempotencyConflict("another message"), 422)])
+def test_what_the_kernel_answers(fault: KernelError, status: int) -> None:
+    async def test(client: Client) -> None:
+        client.kernel.fault = fault
+        answer = await client.ask("POST", "/v1/publish/plant", data=b"x")
+        assert (answer.status, answer.code) == (status, fault.code)
+    run_door(test)
+
+
+def test_what_the_kernel_refuses_at_once() -> None:
+    async def test(client: Client) -> None:
+        large = await client.ask("POST", "/v1/publish/plant", data=b"x" * 200)
+        assert (large.status, large.code) == (413, "message_too_large")
+        client.kernel.stopping = True
+        stopping = await client.ask("POST", "/v1/publish/plant", data=b"x")
+        assert (stopping.status, stopping.code) == (503, "stopping")
+        assert len(client.door.receipts) == 0
+    run_door(test, kernel=FakeKernel(max_message_bytes=100))
+
+
+def test_while_the_hub_is_congested_publishers_wait_unread() -> None:
+    async def test(client: Client) -> None:
+        client.kernel.congested = True
+        asked = [asyncio.create_task(client.ask("POST", "/v1/publish/plant", data=b"x")) for _ in range(3)]
+        await until(lambda: bool(client.kernel._relief))
+        assert client.kernel.appended == []
+        client.kernel.relieve()
+        assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
+        client.kernel.congested = True
+        late = await client.ask("POST", "/v1/publish/plant", data=b"x")
+        assert (late.status, late.code, late.headers["Retry-After"]) == (503, "busy", "1")
+    run_door(test, request_deadline_s=0.5)
+
+
+def test_over_its_quota_a_user_is_told_when_to_come_back() -> None:
+    now = [NOW_MS]
+
+    def limited(kernel: Any) -> Admission:
+        return Admission(kernel, lambda: now[0], quotas={"anonymous": Quota(messages_per_s=2)})
+
+    async def test(client: Client) -> None:
+        statuses = [(await client.ask("POST", "/v1/publish/plant", data=b"x")).status for _ in range(4)]
+        assert statuses == [201, 201, 201, 429]
+        refused = await client.ask("POST", "/v1/publish/plant", data=b"x")
+        assert (refused.code, refused.headers["Retry-After"]) == ("over_quota", "1")
+        now[0] += 1000
+        assert (await client.ask("POST", "/v1/publish/plant", data=b"x")).status == 201
+    run_door(test, admission=limited, services={"now_ms": lambda: now[0]})
+
+
+def test_an_old_client_is_answered_in_its_version() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.send(b"POST /v1/publish/plant HTTP/1.0\r\nContent-Length: 1\r\n\r\nx")
+        assert answer.startswith(b"HTTP/1.0 201 Created\r\n")
+        closed = await client.send(b"POST /v1/publish/plant HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                                   b"Content-Length: 1\r\n\r\nx")
+        assert b"Connection: close\r\n" in closed
+        absolute = await client.send(b"POST http://h/v1/publish/plant HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                                     b"Content-Length: 1\r\n\r\nx")
+        assert absolute.startswith(b"HTTP/1.1 201 Created\r\n")
+    run_door(test)
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    async def test(client: Client) -> None:
+        one = b"POST /v1/publish/plant/%d HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"
+        last = b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        answer = await client.send(b"".join(one % n for n in range(50)) + last)
+        assert answer.count(b"HTTP/1.1 201 Created") == 50
+        assert [message[0].key for message in client.kernel.appended] == [b"%d" % n for n in range(50)]
+    run_door(test)
+
+
+def test_a_compressed_body_is_kept_as_sent() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/publish/plant", data=b"\x1f\x8bnot really", headers={
+            "Content-Encoding": "gzip"}, compress=None)
+        assert answer.status == 201
+        assert client.kernel.appended[0][1] == b"\x1f\x8bnot really"
+    run_door(test)

@@ -1,0 +1,219 @@
+"""GET /v1/topics/{topic}/messages: pages, cursors, where to begin, waiting."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateways.http.cursor import Cursor, decode_cursor, encode_cursor
+from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
+from tests.gateways.http.kit import Answer, Client, run_door, until
+
+MESSAGES = "/v1/topics/plant/messages"
+
+
+def filled(count: int = 10, queues: int = 2) -> FakeKernel:
+    kernel = FakeKernel(default_queues=queues)
+    for number in range(count):
+        kernel.publish(f"plant/{number}", b"%d" % number, timestamp_ms=NOW_MS + number * 1000)
+    return kernel
+
+
+async def page(client: Client, query: str = "") -> Any:
+    answer = await client.ask("GET", MESSAGES + query)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def values(document: Any) -> list[str]:
+    return [message["value"] for message in document["messages"]]
+
+
+def test_pages_follow_each_other_in_order() -> None:
+    async def test(client: Client) -> None:
+        seen: list[str] = []
+        query = "?max=3"
+        for _ in range(4):
+            document = await page(client, query)
+            seen += values(document)
+            query = f"?max=3&cursor={document['cursor']}"
+        assert seen == [str(number) for number in range(10)]
+        assert values(await page(client, query)) == []
+        client.kernel.publish("plant/a", b"next")
+        assert values(await page(client, query)) == ["next"]
+    run_door(test, kernel=filled())
+
+
+def test_a_message_as_json() -> None:
+    async def test(client: Client) -> None:
+        client.kernel.publish("plant/line1", b"\xff", [(b"unit", b"C"), (b"content-type", b"x/y")], attributes=1)
+        (message,) = (await page(client))["messages"]
+        assert message == {
+            "id": str((1 << 60) + 1), "topic": "plant", "queue": message["queue"], "offset": 0, "key": "line1",
+            "value_base64": "/w==", "headers": [["unit", "C"]], "address": "plant/line1", "timestamp": NOW_MS,
+            "door": "1", "content_type": "x/y"}
+    run_door(test)
+
+
+@pytest.mark.parametrize(("query", "expected"), [
+    ("", 10), ("?from=earliest", 10), ("?from=latest", 0), (f"?from={'2023-11-14T22:13:25Z'}", 5),
+    ("?from=2023-11-15T00:13:25%2B02:00", 5), ("?from=2023-11-15T00:13:25+02:00", 5), ("?from=2030-01-01T00:00:00Z", 0),
+    ("?max=1", 1),
+])
+def test_where_to_begin(query: str, expected: int) -> None:
+    async def test(client: Client) -> None:
+        assert len((await page(client, query))["messages"]) == expected
+    run_door(test, kernel=filled())
+
+
+def test_one_queue_and_its_offsets() -> None:
+    async def test(client: Client) -> None:
+        whole = await page(client, "?queue=1")
+        assert {message["queue"] for message in whole["messages"]} == {1}
+        rest = await page(client, "?queue=1&from=2")
+        assert rest["messages"] == whole["messages"][2:]
+        client.kernel.publish("plant/x", b"x")
+        client.kernel.publish("plant/y", b"y")
+        client.kernel.publish("plant/z", b"z")
+        more = await page(client, f"?queue=1&cursor={whole['cursor']}")
+        assert {message["queue"] for message in more["messages"]} <= {1}
+    run_door(test, kernel=filled())
+
+
+@pytest.mark.parametrize(("query", "status", "code"), [
+    ("?from=3", 400, "invalid_parameter"), ("?from=yesterday", 400, "invalid_parameter"),
+    ("?queue=2", 404, "unknown_queue"), ("?queue=-1", 400, "invalid_parameter"),
+    ("?queue=0&from=99", 416, "offset_out_of_range"),
+    ("?max=0", 400, "invalid_parameter"), ("?max=1001", 400, "invalid_parameter"),
+    ("?max=1&max=2", 400, "invalid_parameter"), ("?wait=31", 400, "invalid_parameter"),
+    ("?wait=x", 400, "invalid_parameter"), ("?cursor=garbage", 400, "invalid_cursor"),
+    ("?cursor=", 400, "invalid_cursor"), ("?form=earliest", 400, "unknown_parameter"), ("?filter=a", 501, "not_built"),
+])
+def test_refusals(query: str, status: int, code: str) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("GET", MESSAGES + query)
+        assert (answer.status, answer.code) == (status, code)
+    run_door(test, kernel=filled())
+
+
+def test_cursor_refusals() -> None:
+    async def test(client: Client) -> None:
+        topic = client.kernel.topic("plant")
+        assert topic is not None
+        for cursor, query, status, code in (
+            (Cursor(bytes(16), None, 0, {0: 0, 1: 0}), "", 410, "topic_replaced"),
+            (Cursor(topic.uuid, None, 0, {7: 0}), "", 400, "invalid_cursor"),
+            (Cursor(topic.uuid, 0, 0, {0: 0}), "&queue=1", 400, "invalid_parameter"),
+            (Cursor(topic.uuid, 0, 0, {0: 0}), "&from=latest", 400, "invalid_parameter"),
+            (Cursor(topic.uuid, 0, 0, {0: 1 << 40}), "", 416, "offset_out_of_range"),
+        ):
+            answer = await client.ask("GET", f"{MESSAGES}?cursor={encode_cursor(cursor)}{query}")
+            assert (answer.status, answer.code) == (status, code)
+        assert (await client.ask("GET", "/v1/topics/nowhere/messages")).code == "unknown_topic"
+        assert client.kernel.topic("nowhere") is None
+    run_door(test, kernel=filled())
+
+
+def test_queues_that_the_topic_gets_later_are_read_from_their_beginning() -> None:
+    async def test(client: Client) -> None:
+        cursor = (await page(client, "?from=latest"))["cursor"]
+        assert (await client.ask("PATCH", "/v1/topics/plant", json={"queues": 8})).status == 200
+        for number in range(30):
+            client.kernel.publish(f"plant/{number}", b"%d" % number)
+        document = await page(client, f"?cursor={cursor}")
+        assert values(document) == [str(number) for number in range(30)]
+        assert set(decode_cursor(document["cursor"]).positions) == set(range(8))
+    run_door(test, kernel=filled())
+
+
+def test_what_retention_took_is_told() -> None:
+    async def test(client: Client) -> None:
+        cursor = (await page(client, "?max=2"))["cursor"]
+        topic = client.kernel.topic("plant")
+        assert topic is not None
+        client.kernel.trim(topic.queue_id(0), 5)
+        document = await page(client, f"?cursor={cursor}&max=2")
+        assert document["lost"] == [{"queue": 0, "offset": 2, "count": 3}]
+        following = await page(client, f"?cursor={document['cursor']}")
+        assert "lost" not in following
+        assert values(document) + values(following) == ["5", "6", "7", "8", "9"]
+    run_door(test, kernel=filled(queues=1))
+
+
+def test_a_long_poll_is_answered_by_the_next_message() -> None:
+    async def test(client: Client) -> None:
+        asked = asyncio.create_task(client.ask("GET", MESSAGES + "?from=latest&wait=20"))
+        await until(lambda: client.kernel._watches._by_page)
+        assert not asked.done()
+        client.kernel.publish("plant/a", b"now")
+        assert values((await asked).json) == ["now"]
+        assert not client.kernel._watches._by_page
+    run_door(test, kernel=filled())
+
+
+def test_a_long_poll_ends_with_its_time_and_its_cursor_goes_on() -> None:
+    async def test(client: Client) -> None:
+        document = await page(client, "?from=latest&wait=0.05")
+        assert document["messages"] == []
+        client.kernel.publish("plant/a", b"now")
+        assert values(await page(client, f"?cursor={document['cursor']}&wait=20")) == ["now"]
+        assert not client.kernel._watches._by_page
+    run_door(test, kernel=filled())
+
+
+def test_a_client_that_goes_away_is_waited_for_no_more() -> None:
+    async def test(client: Client) -> None:
+        asked = asyncio.create_task(client.ask("GET", MESSAGES + "?from=latest&wait=20"))
+        await until(lambda: client.kernel._watches._by_page)
+        asked.cancel()
+        await until(lambda: not client.kernel._watches._by_page)
+        assert not client.door._waiters
+    run_door(test, kernel=filled())
+
+
+def test_many_long_polls_are_woken_by_one_message() -> None:
+    async def test(client: Client) -> None:
+        host, _, port = client.address.rpartition(":")
+        request = f"GET {MESSAGES}?from=latest&wait=20 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+        connections = [await asyncio.open_connection(host, int(port)) for _ in range(300)]
+        for _, writer in connections:
+            writer.write(request)
+        door = client.door
+        await until(lambda: len(door._waiters) == 300)
+        client.kernel.publish("plant/a", b"now")
+        answers = await asyncio.gather(*(reader.read() for reader, _ in connections))
+        assert all(b'"value":"now"' in answer for answer in answers)
+        for _, writer in connections:
+            writer.close()
+    run_door(test, kernel=filled())
+
+
+def test_stopping_sends_long_polls_home_with_their_cursor() -> None:
+    answers: list[Answer] = []
+
+    async def test(client: Client) -> None:
+        asked = asyncio.create_task(client.ask("GET", MESSAGES + "?from=latest&wait=20"))
+        await until(lambda: client.kernel._watches._by_page)
+        await client.service.stop()
+        answers.append(await asked)
+    run_door(test, kernel=filled())
+    assert answers[0].status == 200
+    assert decode_cursor(answers[0].json["cursor"]).queue is None
+
+
+def test_a_head_request_has_no_body() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("HEAD", MESSAGES)
+        assert (answer.status, answer.body) == (200, b"")
+        assert int(answer.headers["Content-Length"]) > 100
+    run_door(test, kernel=filled())
+
+
+def test_a_wide_topic_is_read_queue_by_queue() -> None:
+    async def test(client: Client) -> None:
+        assert (await client.ask("PUT", "/v1/topics/wide", json={"queues": 600})).status == 201
+        answer = await client.ask("GET", "/v1/topics/wide/messages")
+        assert (answer.status, answer.code, answer.json["parameter"]) == (400, "invalid_parameter", "queue")
+        assert (await client.ask("GET", "/v1/topics/wide/messages?queue=599")).status == 200
+    run_door(test)

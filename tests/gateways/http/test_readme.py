@@ -1,0 +1,50 @@
+"""What users are told agrees with the code."""
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import gateways.http
+from gateways.admission.admission import Denied, NotAuthenticated
+from gateways.http.config import HttpConfig
+from gateways.http.errors import CODES_OF_STATUS
+from gateways.http.problems import PROBLEMS
+from gateways.http.routes import build_table
+from kernel import errors
+
+README = (Path(gateways.http.__file__).parent / "README.md").read_text()
+PRODUCERS_ONLY = {"kernel_error", "unsupported_batch", "out_of_order_sequence", "duplicate_sequence", "fenced_producer",
+                  "unknown_producer", "corrupt_batch", "invalid_filter"}
+"""Codes that no call of this door can end in: they belong to producers' batches and to subscriptions."""
+
+
+def test_every_call_is_in_the_readme() -> None:
+    for endpoint in build_table().endpoints:
+        assert endpoint.pattern.replace("...", "") in README
+
+
+def test_every_problem_is_explained() -> None:
+    for code, problem in PROBLEMS.items():
+        assert 400 <= problem.status < 600
+        assert problem.title
+        assert problem.help.endswith("."), code
+
+
+def test_every_refusal_of_the_kernel_and_of_admission_has_its_status() -> None:
+    kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.KernelError)]
+    for code in (*(kind.code for kind in kinds), Denied.code, NotAuthenticated.code):
+        assert (code in PROBLEMS) != (code in PRODUCERS_ONLY), code
+
+
+@pytest.mark.parametrize(("status", "code"), CODES_OF_STATUS.items())
+def test_the_librarys_refusals_keep_their_status(status: int, code: str) -> None:
+    assert PROBLEMS[code].status == status
+
+
+def test_every_setting_is_explained_and_bounded() -> None:
+    for setting in fields(HttpConfig):
+        assert setting.metadata["help"].endswith(".")
+        assert setting.name == "cors_origins" or "min" in setting.metadata

@@ -1,0 +1,236 @@
+"""What a Kafka session is given in tests beside `gateways.kit`: a kernel in memory whose topics have several queues."""
+from __future__ import annotations
+
+import struct
+import uuid
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Collection
+from typing import Any
+
+from gateways.admission.admission import Admission
+from gateways.contract import Services
+from gateways.kafka.config import KafkaConfig
+from gateways.kafka.session import KafkaSession
+from gateways.kit import FakeLink
+from kernel.batch import check_batch, placed, records_of
+from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
+from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
+from kernel.topics import Topic, TopicSettings
+
+EPOCH = 3
+NOW_MS = 1_700_000_000_000
+
+
+class Link(FakeLink):
+    """A link whose answers are cut into frames; `parts` are the buffers as they were written."""
+
+    unsent_bytes = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
+
+    def write_many(self, parts: list[bytes], /) -> None:
+        self.parts += parts
+        super().write_many(parts)
+
+    def frames(self) -> list[bytes]:
+        """What was written since the last call, as frames without their sizes."""
+        written = self.take()
+        found, at = [], 0
+        while at < len(written):
+            size, = struct.unpack_from(">i", written, at)
+            found.append(written[at + 4:at + 4 + size])
+            at += 4 + size
+        assert at == len(written)
+        return found
+
+
+class FakeWatch:
+    def __init__(self, kernel: FakeKernel, queue_ids: Collection[int], wake: Callable[[], None]) -> None:
+        self.kernel = kernel
+        self.queue_ids = set(queue_ids)
+        self.wake = wake
+
+    def cancel(self) -> None:
+        self.kernel.watches.remove(self)
+
+
+class FakeKernel:
+    """Stores at `flush`, fails it when told to. `late` holds reads back until `read`."""
+
+    def __init__(self) -> None:
+        self.epoch = EPOCH
+        self.congested = False
+        self.by_name: dict[str, Topic] = {}
+        self.queues: dict[int, list[Piece]] = {}
+        self.starts: dict[int, int] = {}
+        self.pending: list[tuple[Callable[[], list[tuple[int, int, int]]], Owner | None, object]] = []
+        self.watches: list[FakeWatch] = []
+        self.late = False
+        self.reads: list[Callable[[], None]] = []
+        self.next_producer_id = 1000
+        self.max_message_bytes = 1 << 20
+        self.refusal: Exception | None = None
+        self.fetches = 0
+
+    # ---- topics
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        return self.by_name.get(name)
+
+    def topic_by_uuid(self, topic_id: bytes) -> Topic | None:
+        return next((topic for topic in self.by_name.values() if topic.uuid == topic_id), None)
+
+    def topics(self, tenant: str = "/") -> list[Topic]:
+        return list(self.by_name.values())
+
+    def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+        if name in self.by_name:
+            raise TopicExists(f"topic {name!r} exists already")
+        number = len(self.by_name) + 1
+        topic = Topic(number, uuid.uuid5(uuid.NAMESPACE_OID, name).bytes, tenant, name,
+                      ((number * 1_000_000, queues or 4),), settings or TopicSettings(), NOW_MS)
+        self.by_name[name] = topic
+        self.pending.append((list, owner, token))
+        return topic
+
+    def address_of(self, topic: str, key: bytes | None, headers: object) -> str:
+        return topic
+
+    def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
+                 may_create: bool = True) -> Placement:
+        found = self.by_name.get(topic)
+        if found is None:
+            if not may_create:
+                raise UnknownTopic(f"there is no topic {topic!r}")
+            found = self.create_topic(topic)
+        return Placement(tenant, topic, topic, found.id, 0, found.queue_id(0), key, b"\x01", b"", 0, FirstLevel())
+
+    # ---- append
+
+    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object = None) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        if len(batch) > self.max_message_bytes:
+            raise MessageTooLarge(f"{len(batch)} bytes")
+        header = check_batch(batch)
+
+        def store() -> list[tuple[int, int, int]]:
+            pieces = self.queues.setdefault(queue_id, [])
+            base = self.bounds(queue_id)[1]
+            data = placed(batch, base, EPOCH)
+            pieces.append(Piece(base, header.record_count, True, data, NOW_MS, header.max_ms, base))
+            return [(queue_id, base, base)]
+
+        self.pending.append((store, owner, token))
+
+    def new_producer_id(self, owner: Owner, token: object = None) -> None:
+        self.next_producer_id += 1
+        given = self.next_producer_id
+        self.pending.append((lambda: [(given, 0, 0)], owner, token))
+
+    def add(self, queue_id: int, piece: Piece) -> None:
+        """A piece as another door's burst leaves it."""
+        self.queues.setdefault(queue_id, []).append(piece)
+        self.wake({queue_id})
+
+    def flush(self, error: Exception | None = None) -> None:
+        pending, self.pending = self.pending, []
+        answers: dict[int, tuple[Owner, list[Stored]]] = {}
+        touched: set[int] = set()
+        for store, owner, token in pending:
+            positions = [] if error else store()
+            touched.update(position[0] for position in positions)
+            if owner is not None:
+                answers.setdefault(id(owner), (owner, []))[1].append(Stored(token, error, NOW_MS, positions))
+        for owner, stored in answers.values():
+            owner.on_stored(stored)
+        self.wake(touched)
+
+    # ---- read
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        pieces = self.queues.get(queue_id)
+        end = pieces[-1].first_offset + pieces[-1].count if pieces else 0
+        return self.starts.get(queue_id, 0), end
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None]) -> None:
+        self.fetches += 1
+        found, left = [], max_bytes
+        for queue_id, offset, most in wants:
+            start, high = self.bounds(queue_id)
+            fetched = Fetched(queue_id, None, start, high, [])
+            found.append(fetched)
+            if not start <= offset <= high:
+                fetched.error = OffsetOutOfRange(str(offset))
+                continue
+            pieces = self.queues.get(queue_id, [])
+            room = most
+            for piece in pieces[max(0, bisect_right(pieces, offset, key=lambda one: one.first_offset) - 1):]:
+                if fetched.pieces and len(piece.data) > room or left <= 0:
+                    break
+                fetched.pieces.append(piece)
+                room -= len(piece.data)
+                left -= len(piece.data)
+        if self.late:
+            self.reads.append(lambda: on_done(found))
+        else:
+            on_done(found)
+
+    def read(self) -> None:
+        reads, self.reads = self.reads, []
+        for read in reads:
+            read()
+
+    def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> FakeWatch:
+        watch = FakeWatch(self, queue_ids, wake)
+        self.watches.append(watch)
+        return watch
+
+    def wake(self, queue_ids: set[int]) -> None:
+        woken = [watch for watch in self.watches if watch.queue_ids & queue_ids]
+        self.watches = [watch for watch in self.watches if watch not in woken]
+        for watch in woken:
+            watch.wake()
+
+    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        records = [record for piece in self.queues.get(queue_id, []) for record in records_of(piece)]
+        found = next(((record[0], record[1]) for record in records if record[1] >= timestamp_ms), (None, -1))
+        if self.late:
+            self.reads.append(lambda: on_done(*found))
+        else:
+            on_done(*found)
+
+
+class Peer:
+    """A session with its link and kernel, and a clock that stands until it is moved."""
+
+    def __init__(self, kernel: FakeKernel | None = None, *, allow_anonymous: bool = True, quotas: Any = None,
+                 decision: Any = None, **settings: Any) -> None:
+        self.kernel = kernel or FakeKernel()
+        self.link = Link()
+        self.now_ms = NOW_MS
+        kernel_as_any: Any = self.kernel
+        self.services = Services(hub_name="hub", kernel=kernel_as_any, now_ms=lambda: self.now_ms, admission=Admission(
+            kernel_as_any, lambda: self.now_ms, allow_anonymous=allow_anonymous, quotas=quotas, decision=decision))
+        self.session = KafkaSession(self.link, self.services, KafkaConfig(**settings))
+
+    def send(self, data: bytes) -> list[bytes]:
+        """Feed bytes; returns the frames that were answered."""
+        self.session.handle_data(data)
+        return self.link.frames()
+
+    def wait(self, delay_ms: int) -> list[bytes]:
+        """Let time pass; returns the frames that were answered."""
+        self.now_ms += delay_ms
+        if self.link.wake_ms and self.link.wake_ms <= self.now_ms:
+            self.link.wake_ms = 0
+            self.session.handle_timer(self.now_ms)
+        return self.link.frames()

@@ -1,0 +1,154 @@
+"""Produce: what is appended, and each refusal in Kafka's number."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.protocol.producer import ProduceResponse
+
+from gateways.admission.decision import Operation
+from gateways.kafka.api import APIS
+from kernel import errors
+from kernel.batch import placed
+from tests.gateways.kafka.batches import batch, changed
+from tests.gateways.kafka.fakes import EPOCH, Peer
+from tests.gateways.kafka.judge import decoded, framed, produce
+
+VERSIONS = range(APIS[0].first_version, APIS[0].last_version + 1)
+
+
+def peer_with_topic(**settings: Any) -> Peer:
+    peer = Peer(**settings)
+    peer.kernel.create_topic("plant", queues=2)
+    peer.kernel.flush()
+    return peer
+
+
+def send(peer: Peer, version: int, batches: dict[tuple[str, int], bytes | None], acks: int = -1) -> dict[Any, Any]:
+    """The answer per partition, after a flush."""
+    frames = peer.send(framed(produce(version, batches, acks), 5))
+    peer.kernel.flush()
+    frames += peer.link.frames()
+    answer = decoded(ProduceResponse, version, frames[0], 5)
+    return {(topic.name, part.index): part for topic in answer.responses for part in topic.partition_responses}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_batch_is_stored_as_it_was_sent(version: int, acks: int) -> None:
+    peer = peer_with_topic()
+    data = batch(b"a", b"b", codec=1)
+    assert send(peer, version, {("plant", 1): data}, acks)["plant", 1].base_offset == 0
+    answer = send(peer, version, {("plant", 1): data}, acks)["plant", 1]
+    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
+    assert answer.log_start_offset == (0 if version >= 5 else -1)
+    pieces = peer.kernel.queues[peer.kernel.by_name["plant"].queue_id(1)]
+    assert [piece.data for piece in pieces] == [placed(data, 0, EPOCH), placed(data, 2, EPOCH)]
+
+
+def test_the_answer_leaves_when_all_batches_are_durable() -> None:
+    peer = peer_with_topic()
+    request = produce(7, {("plant", 0): batch(b"a"), ("plant", 1): batch(b"b"), ("plant", 7): batch(b"c")})
+    assert peer.send(framed(request, 5)) == []
+    peer.kernel.flush()
+    answer = decoded(ProduceResponse, 7, *peer.link.frames())
+    assert [part.error_code for part in answer.responses[0].partition_responses] == [0, 0, 3]
+
+
+def test_acks_0_has_no_answer() -> None:
+    peer = peer_with_topic()
+    assert peer.send(framed(produce(7, {("plant", 0): batch(b"a")}, acks=0), 5)) == []
+    peer.kernel.flush()
+    assert peer.link.frames() == []
+    assert peer.kernel.bounds(peer.kernel.by_name["plant"].queue_id(0)) == (0, 1)
+    assert not peer.link.closed
+
+
+def test_acks_0_that_is_refused_closes_the_connection() -> None:
+    """As Kafka does: the producer has no other way to notice."""
+    peer = peer_with_topic()
+    assert peer.send(framed(produce(7, {("other", 0): batch(b"a")}, acks=0), 5)) == []
+    assert peer.link.reason == "produce_refused: acks=0 and error 3: there is no topic 'other'"
+
+
+def test_a_request_without_topics_is_answered_at_once() -> None:
+    assert decoded(ProduceResponse, 9, *Peer().send(framed(produce(9, {}), 5))).responses == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("where", "code"), [(("other", 0), 3), (("plant", 2), 3), (("plant", -1), 3), (("", 0), 3)])
+def test_what_is_not_there(version: int, where: tuple[str, int], code: int) -> None:
+    peer = peer_with_topic()
+    answer = send(peer, version, {where: batch(b"a")})[where]
+    assert (answer.error_code, answer.base_offset) == (code, -1)
+    assert bool(answer.error_message) == (version >= 8)
+    assert "other" not in peer.kernel.by_name, "producing creates nothing; Metadata does"
+
+
+def test_a_name_that_is_not_utf8_is_invalid() -> None:
+    peer = peer_with_topic()
+    request = framed(produce(7, {("plant", 0): batch(b"a")}), 5).replace(b"plant", b"pl\xff\xffn")
+    answer, = peer.send(request)
+    assert answer[4 + 4 + 2 + 5 + 4 + 4:][:2] == (17).to_bytes(2, "big")
+
+
+def small(data: bytes) -> bytes:
+    """A message set of the old format: offset, size, crc, magic 1."""
+    return bytes(8) + len(data).to_bytes(4, "big") + bytes(4) + b"\1" + data
+
+
+REFUSED = {
+    "null records": (None, 87),
+    "no records": (b"", 87),
+    "shorter than a header": (batch(b"a")[:60], 2),
+    "cut off": (batch(b"a" * 100)[:-1], 2),
+    "two batches": (batch(b"a") + batch(b"b"), 87),
+    "magic 0": (small(b"x" * 80)[:16] + b"\0" + b"x" * 80, 43),
+    "magic 1": (small(b"x" * 80), 43),
+    "magic 3": (changed(batch(b"a"), 16, ">b", 3), 87),
+    "a control batch": (changed(batch(b"a"), 21, ">h", 0x20), 87),
+    "a transactional batch": (batch(b"a", transactional=True), 48),
+    "a codec that is not there": (changed(batch(b"a"), 21, ">h", 5), 76),
+    "a wrong CRC": (batch(b"a")[:-1] + b"\xff", 2),
+    "counts that lie": (changed(batch(b"a", b"b"), 57, ">i", 1), 2),
+    "a negative count": (changed(batch(b"a"), 57, ">i", -5), 2),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_batches_that_are_refused(case: str) -> None:
+    data, code = REFUSED[case]
+    peer = peer_with_topic()
+    answers = send(peer, 9, {("plant", 0): data, ("plant", 1): batch(b"a")})
+    assert answers["plant", 0].error_code == code
+    assert answers["plant", 1].error_code == 0, "the other partition is stored"
+    assert not peer.link.closed
+
+
+def test_zstd_needs_version_7() -> None:
+    """KIP-110: older consumers could not read it."""
+    data = changed(batch(b"a"), 21, ">h", 4)
+    assert send(peer_with_topic(), 6, {("plant", 0): data})["plant", 0].error_code == 76
+    assert send(peer_with_topic(), 7, {("plant", 0): data})["plant", 0].error_code == 0
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    (errors.MessageTooLarge("4 MiB"), 10), (errors.OutOfOrderSequence("gap"), 45),
+    (errors.DuplicateSequence("old"), 46),
+    (errors.FencedProducer("newer"), 47), (errors.UnknownProducer("?"), 59), (errors.UnknownQueue("gone"), 3),
+    (errors.Stopping("bye"), 6), (errors.UnsupportedBatch("?"), 43), (errors.KernelError("?"), -1)])
+def test_the_kernels_refusals(error: Exception, code: int) -> None:
+    peer = peer_with_topic()
+    peer.kernel.refusal = error
+    answer = send(peer, 8, {("plant", 0): batch(b"a")})["plant", 0]
+    assert (answer.error_code, answer.error_message) == (code, str(error))
+
+
+def test_without_the_right_to_publish() -> None:
+    peer = peer_with_topic(decision=lambda principal, operation, address: operation is not Operation.PUBLISH)
+    assert send(peer, 9, {("plant", 0): batch(b"a")})["plant", 0].error_code == 29
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_acks_that_are_none(acks: int) -> None:
+    assert send(peer_with_topic(), 7, {("plant", 0): batch(b"a")}, acks)["plant", 0].error_code == 21

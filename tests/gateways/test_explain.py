@@ -1,0 +1,125 @@
+"""`explain` by example, from every door."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateways.envelope import DOORS
+from gateways.explain import COLUMN_OF_DOOR, UnknownDoor, explain
+from kernel.errors import InvalidAddress, InvalidTopic
+from kernel.murmur2 import queue_for
+from kernel.routes import RouteEntry, Routes
+
+ROUTES = Routes([RouteEntry("fleet/{vehicle}/gps/#", "positions", "{address}", "{vehicle}"),
+                 RouteEntry("$queue/orders", "orders", "{address}"),
+                 RouteEntry("any/{name}/#", "any-{name}", "{rest}")])
+
+
+@pytest.mark.parametrize(("door", "spelled"), [
+    ("mqtt", "plant/line1/temp"), ("mqtt5", "plant/line1/temp"), ("http", "plant/line1/temp"),
+    ("http", "/v1/publish/plant/line1/temp"), ("amqp", "plant/line1.temp"), ("amqp", "amq.topic/plant.line1.temp"),
+    ("amqp", "plant.line1.temp"), ("kafka", "plant:line1/temp"), ("kafka", "plant/line1/temp"),
+])
+def test_one_address_from_every_door(door: str, spelled: str) -> None:
+    told = explain(door, spelled, ROUTES, 4)
+    assert (told.address, told.topic, told.key) == ("plant/line1/temp", "plant", b"line1/temp")
+    assert told.queue == queue_for(b"line1/temp", 4)
+    assert [name[:2] for name in told.amqp] == [("amq.topic", "plant.line1.temp"), ("plant", "line1.temp")]
+    assert told.http == ["/v1/publish/plant/line1/temp", "/v1/topics/plant/messages?key=line1/temp"]
+    assert told.route is None and not told.needs_header
+
+
+def test_what_people_read() -> None:
+    assert explain("mqtt", "plant/line1/temp", ROUTES, 4).text() == """\
+address                   plant/line1/temp
+decided by                the default rule: the first level is the topic, the rest the key
+stored in                 topic plant, key 'line1/temp'
+queue                     0 of 0 to 3
+
+MQTT                      plant/line1/temp
+AMQP                      exchange amq.topic, routing key 'plant.line1.temp'
+AMQP                      exchange plant, routing key 'line1.temp'
+Kafka                     topic plant, key 'line1/temp'
+HTTP                      /v1/publish/plant/line1/temp
+HTTP                      /v1/topics/plant/messages?key=line1/temp
+Spark                     topic plant, key 'line1/temp', address plant/line1/temp
+
+MQTT 3.1.1 to MQTT 3.1.1  all properties
+MQTT 3.1.1 to MQTT 5      all properties
+MQTT 3.1.1 to AMQP        all properties
+MQTT 3.1.1 to Kafka       all but durability
+MQTT 3.1.1 to HTTP        all properties"""
+
+
+def test_a_route_is_named() -> None:
+    told = explain("mqtt", "fleet/7/gps/lat", ROUTES, 8)
+    assert (told.topic, told.key, told.queue, told.route) == ("positions", b"fleet/7/gps/lat", queue_for(b"7", 8), 0)
+    assert told.decided_by == "routes[0], filter fleet/{vehicle}/gps/#"
+
+
+@pytest.mark.parametrize(("address", "words"), [
+    ("machine 3/temp", "'machine 3' is no topic name"), ("unrouted/x", "is kept for such addresses"),
+    ("any/no topic/x", "whose topic would be no topic name"),
+])
+def test_why_something_is_unrouted(address: str, words: str) -> None:
+    told = explain("mqtt", address, ROUTES, 4)
+    assert (told.topic, told.key) == ("unrouted", address.encode())
+    assert words in told.decided_by
+
+
+def test_a_queue_is_stored_in_a_topic_only_by_a_route() -> None:
+    told = explain("amqp", "/jobs", ROUTES, 4)
+    assert (told.address, told.topic, told.queue) == ("$queue/jobs", None, None)
+    assert told.decided_by.startswith("no route")
+    assert told.amqp[1][:2] == ("", "jobs")
+    assert "no topic" in told.text() and "the default exchange" in told.text()
+    assert explain("amqp", "/orders", ROUTES, 4).topic == "orders"
+
+
+def test_an_address_that_needs_the_header_says_so() -> None:
+    told = explain("mqtt", "plant/", ROUTES, 4)
+    assert told.needs_header
+    assert any("'address'" in note for note in told.notes)
+    assert told.http == ["/v1/publish/plant/"]
+    assert "x-address" in told.text()
+
+
+def test_kafka_without_a_key() -> None:
+    told = explain("kafka", "plant", ROUTES, 4)
+    assert (told.address, told.key, told.queue) == ("plant", None, None)
+    assert "chosen by the producer" in told.text()
+
+
+def test_kafka_into_a_topic_that_routes_keep_from_others() -> None:
+    told = explain("kafka", "fleet:7/gps/lat", ROUTES, 4)
+    assert (told.address, told.topic) == ("fleet/7/gps/lat", "fleet")
+    assert any("stored in topic positions" in note for note in told.notes)
+
+
+def test_dot_segments_are_warned_of() -> None:
+    assert any("fold" in note for note in explain("mqtt", "plant/../x", ROUTES, 4).notes)
+
+
+@pytest.mark.parametrize(("door", "spelled", "error"), [
+    ("smtp", "a", UnknownDoor), ("mqtt", "a/#", InvalidAddress), ("mqtt", "", InvalidAddress),
+    ("http", "%FF", InvalidAddress),
+    ("kafka", "no topic:x", InvalidTopic), ("kafka", "", InvalidTopic), ("amqp", "\ud800/x", InvalidAddress),
+])
+def test_what_cannot_be_explained(door: str, spelled: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        explain(door, spelled, ROUTES, 4)
+
+
+@pytest.mark.parametrize("door", COLUMN_OF_DOOR)
+def test_for_programs(door: str) -> None:
+    told = explain(door, "plant/ü", ROUTES, 4).as_dict()
+    assert json.loads(json.dumps(told)) == told
+    assert set(told["survives"]) == set(DOORS)
+    assert told["survives"]["mqtt3"]["carried"] == ["durability", "retain"]
+    for column in told["survives"].values():
+        assert not set(column["carried"]) & set(column["lost"])
+
+
+def test_nothing_moves_the_terminals_cursor() -> None:
+    assert "\x1b" not in explain("mqtt", "a/\x1b[2J", ROUTES, 4).text()

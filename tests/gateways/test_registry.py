@@ -1,0 +1,63 @@
+"""Which doors there are, and what two of them cannot share."""
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from gateways import mqtt, registry
+from gateways.contract import GatewaySpec
+from gateways.registry import GatewayClash, check_specs, load_specs
+
+
+def spec(name: str = "smoke", door: int = 9, *, session: object = print, service: object = None) -> GatewaySpec:
+    return GatewaySpec(name=name, door=door, config=dict, default_listen=(), session=session,  # type: ignore[arg-type]
+                       service=service)  # type: ignore[arg-type]
+
+
+SPEC = spec()
+NOT_A_SPEC = "hello"
+
+
+def plugins(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
+    points = [EntryPoint(f"plugin{n}", value, registry.ENTRY_POINT_GROUP) for n, value in enumerate(values)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.ENTRY_POINT_GROUP else [])
+
+
+def test_the_built_in_doors_that_are_built() -> None:
+    specs = load_specs()
+    assert specs["mqtt"] is mqtt.GATEWAY
+    assert [(name, spec.name) for name, spec in specs.items()] == [(name, name) for name in specs]
+
+
+def test_a_plugin_is_a_door_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins(monkeypatch, f"{__name__}:SPEC")
+    assert load_specs()["smoke"].door == 9
+
+
+def test_a_plugin_that_declares_something_else_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins(monkeypatch, f"{__name__}:NOT_A_SPEC")
+    with pytest.raises(GatewayClash, match="plugin0 .*NOT_A_SPEC.* is no GatewaySpec"):
+        load_specs()
+
+
+def test_a_plugin_cannot_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins(monkeypatch, "gateways.mqtt:GATEWAY")
+    with pytest.raises(GatewayClash, match="two gateways are called 'mqtt': gateways.mqtt and entry point"):
+        load_specs()
+
+
+def test_a_door_number_is_taken_once() -> None:
+    with pytest.raises(GatewayClash, match=r"other \(b\) and smoke \(a\) both use door number 9"):
+        check_specs([("a", spec()), ("b", spec("other"))])
+
+
+def test_a_door_number_has_four_bits() -> None:
+    with pytest.raises(GatewayClash, match="not in 0 to 15"):
+        check_specs([("a", spec(door=16))])
+
+
+def test_a_door_is_of_one_kind() -> None:
+    for both_or_none in (spec(session=None), spec(service=print)):
+        with pytest.raises(GatewayClash, match="either a session or a service"):
+            check_specs([("a", both_or_none)])

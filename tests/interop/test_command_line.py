@@ -1,0 +1,61 @@
+"""The command line against a real hub: what was published is there, for people and for programs."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gatehouse import exits
+from tests.running_hub import COMMAND_LINE, DEADLINE_S, ROOT, RunningHub
+
+
+@pytest.fixture
+def call(hub: RunningHub):
+    """Exit code, standard output and standard error of one command."""
+    def call(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        command = [sys.executable, "-c", COMMAND_LINE, *arguments, "--url", f"http://127.0.0.1:{hub.port('http')}"]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+                              cwd=ROOT, env=os.environ | {"GATEHOUSE_PLAIN": "1"})
+        return done.returncode, done.stdout, done.stderr
+    return call
+
+
+def test_publish_and_consume(call):
+    code, out, _ = call("publish", "plant/line1/temp", "21.5", "--header", "unit=C", "--content-type", "text/plain")
+    assert (code, out[:27]) == (0, "stored: topic plant, queue ")
+    assert call("publish", "plant/line1/temp", stdin="1\n2\n3\n") == (
+        0, "published 3 messages to plant/line1/temp\n", "")
+    code, out, _ = call("consume", "plant", "--json")
+    messages = [json.loads(line) for line in out.splitlines()]
+    assert [message["value"] for message in messages] == ["21.5", "1", "2", "3"]
+    assert messages[0]["headers"] == [["unit", "C"]]
+    assert messages[0]["content_type"] == "text/plain"
+    assert "content_type" not in messages[1]
+
+
+def test_consume_from_an_offset_and_filtered(call):
+    queue = json.loads(call("publish", "plant/a", "0", "--json")[1])["queue"]
+    call("publish", "plant/a", stdin="1\n2\n")
+    call("publish", "plant/b/deep", "other")
+    code, out, _ = call("consume", "plant", "--from", "1", "--queue", str(queue), "--filter", "plant/+", "--json")
+    assert (code, [json.loads(line)["value"] for line in out.splitlines()]) == (0, ["1", "2"])
+
+
+def test_topics_and_status(call):
+    call("publish", "plant/a", "x")
+    assert [json.loads(line)["name"] for line in call("topics", "--json")[1].splitlines()] == ["plant"]
+    assert "high watermark" in call("topics", "plant")[1]
+    code, out, _ = call("status", "--json")
+    told = json.loads(out)
+    assert (code, told["ready"], told["topics"], told["messages_in"]) == (0, True, 1, 1)
+    assert set(told["doors"]) == {"mqtt", "http", "kafka"}
+
+
+def test_refusals(call):
+    assert call("consume", "nothing") == (
+        exits.FAILED, "", "gatehouse: the hub refused: there is no topic 'nothing' (unknown_topic)\n")
+    code, out, err = call("publish", "plant/a", "x", "--retain")
+    assert (code, out, err.count("\n")) == (exits.NOT_BUILT, "", 1)
