@@ -30,6 +30,8 @@ from kernel.compiled import PACKAGES, digest, folder_of, read_manifest, stalenes
 # One C file for all modules: gcc takes about half a minute for it on a small machine. Ten times that is not normal.
 COMPILE_TIMEOUT_S: Final = 600
 
+ROOT: Final = Path(__file__).parent.parent
+
 _BUILD: Final = """
 import sys
 from setuptools import setup
@@ -138,25 +140,24 @@ def _install_mypy(root: Path) -> None:
         raise CompileError("mypy could not be installed")
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], root: Path = ROOT, modules: tuple[str, ...] = HOT_MODULES) -> int:
     """Compile what is not compiled yet; 0 even without a compiler, 1 only where asked for by name and failed."""
-    root = Path(__file__).parent.parent
     quiet = "--quiet" in arguments
     manifest = read_manifest(root)
-    if manifest is not None and not staleness(manifest, root) and set(HOT_MODULES) <= set(manifest["modules"]):
+    if manifest is not None and not staleness(manifest, root) and set(modules) <= set(manifest["modules"]):
         if not quiet:
             print("the hot modules are compiled already")
         return 0
-    sources = sources_of(HOT_MODULES, root)
+    sources = sources_of(modules, root)
     if quiet and manifest is not None and not manifest["modules"] and manifest["sources"] == sources:
         return 0    # this failed before and was said then
     if not has_c_compiler():
         print("no C compiler (or no Python.h): running the plain Python files, which is slower", file=sys.stderr)
         return 0
-    print(f"compiling {len(HOT_MODULES)} hot modules (half a minute or less, once per version)", flush=True)
+    print(f"compiling {len(modules)} hot modules (about half a minute, once per version)", flush=True)
     try:
         _install_mypy(root)
-        compile_modules(HOT_MODULES, root)
+        compile_modules(modules, root)
     except CompileError as error:
         print(f"not compiled: {error}; the plain files are used", file=sys.stderr)
         shutil.rmtree(folder_of(root), ignore_errors=True)

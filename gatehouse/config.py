@@ -22,7 +22,7 @@ from gatehouse.listeners import Listen, find_conflicts, parse_listen
 from gatehouse.settings import Place, Problems, Text, read_section
 from gateways.contract import GatewaySpec
 from kernel.routes import InvalidRoutes, RouteEntry, Routes
-from kernel.settings import KernelSettings
+from kernel.settings import LIVE, KernelSettings
 
 ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
 GIB: Final = 1 << 30
@@ -80,18 +80,23 @@ class KernelSection:
         "min": 1 << 20, "help": "... or after this many bytes of log. Rarer ones make a start after a crash longer."})
     recent_bytes: int = field(default=128 << 20, metadata={
         "min": 0, "help": "Bytes of the newest messages kept in memory for readers that are up to date."})
-    pending_bytes: int = field(default=32 << 20, metadata={
+    pending_bytes: int = field(default=4 << 20, metadata={
         "min": 1 << 20,
         "help": "Bytes waiting for the disk above which publishers are not read until half of it is stored."})
     idempotency_ms: int = field(default=3_600_000, metadata={
         "min": 0, "help": "How long the answer to an `Idempotency-Key` is remembered, in milliseconds."})
     max_idempotency_keys: int = field(default=100_000, metadata={
         "min": 0, "max": 10_000_000, "help": "How many such answers are remembered; the oldest goes first."})
+    catalogue_url: str | None = field(default=None, metadata={
+        "secret": True,
+        "help": "Database (an SQLAlchemy URL) that topics and committed offsets are copied to for queries, at every "
+                "checkpoint; left out, it is SQLite in the file `catalogue.sqlite` of the data directory."})
 
     def for_kernel(self) -> KernelSettings:
         """The same in the kernel's units."""
         values = dataclasses.asdict(self)
         values["retention_ms"] = values.pop("retention_hours") * 3_600_000
+        del values["catalogue_url"]
         return KernelSettings(**values)
 
 
@@ -290,6 +295,10 @@ def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[tuple[
             for problem in error.problems:
                 problems.add(place.source, f"routes[{problem.index}].{problem.field}", problem.text)
         return (), Routes()
+
+
+LIVE_SETTINGS: Final = frozenset(f"kernel.{name}" for name in LIVE - {"retention_ms"} | {"retention_hours"})
+"""Settings that a reload takes over; the others wait for the next start."""
 
 
 def changed_settings(old: Config, new: Config) -> list[str]:

@@ -11,6 +11,7 @@ HOT_MODULES: Final = (
     "gateways.connection",
     "gateways.kafka.codec",
     "gateways.kafka.fetch_codec",
+    "gateways.mqtt.backlog",
     "gateways.mqtt.codec",
     "gateways.mqtt.inbox",
     "gateways.mqtt.outbox",

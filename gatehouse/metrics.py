@@ -47,10 +47,14 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_dropped_segments": Declared(COUNTER, "Files of the log that retention deleted."),
     "gatehouse_damaged_ranges": Declared(COUNTER, "Ranges of the log that cannot be read."),
     "gatehouse_checkpoints": Declared(COUNTER, "Checkpoints of the index."),
+    "gatehouse_postponed_checkpoints": Declared(COUNTER, "Checkpoints that did not fit on the disk and are tried again."),
     "gatehouse_cold_reads": Declared(COUNTER, "Reads that memory could not answer and the disk did."),
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
+    "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),
+    "gatehouse_catalogue_failing": Declared(
+        GAUGE, "1 while the SQL catalogue cannot be written and what it shows is old; messages are not affected."),
     "gatehouse_messages_in": Declared(COUNTER, "Messages that were let in, over all doors."),
     "gatehouse_bytes_in": Declared(COUNTER, "Their sizes, in bytes."),
     "gatehouse_events": Declared(

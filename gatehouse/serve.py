@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import logging
 import os
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from gatehouse import __version__, exits
-from gatehouse.config import Config, ConfigError, Door, changed_settings, load
+from gatehouse.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
 from gatehouse.metrics import Metrics, Sample
@@ -125,7 +126,7 @@ class Hub:
         self._stopping.set()
 
     def reload(self) -> None:
-        """Read the configuration again and say what it would change. Keeps running on any fault in it."""
+        """Read the configuration again: take over what can change now, name the rest. A faulty one changes nothing."""
         try:
             new = load(Path(self.config.source), os.environ, self._specs)
         except ConfigError as error:
@@ -133,10 +134,16 @@ class Hub:
                 log.error("reload refused: %s", line)
             return
         changed = changed_settings(self.config, new)
+        if self._storage is not None:
+            self._storage.kernel.configure(new.kernel.for_kernel())
         for name in changed:
-            log.warning("reload: %s changed; it takes effect when the hub is started again", name)
+            if name in LIVE_SETTINGS:
+                log.info("reload: %s changed and is in effect", name)
+            else:
+                log.warning("reload: %s changed; it takes effect when the hub is started again", name)
         if not changed:
             log.info("reload: nothing changed")
+        self.config = dataclasses.replace(self.config, kernel=new.kernel)
 
     def fatal(self, message: str) -> None:
         """The kernel can promise nothing more: say so and be gone before anybody is told otherwise."""
@@ -160,8 +167,8 @@ class Hub:
         services = Services(
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
             specs=tuple(door.spec for door in self.config.doors),
-            settings={door.spec.name: door.settings for door in self.config.doors}, connections=self.describe_connections,
-            render_metrics=self.metrics.render, ready=lambda: self._ready)
+            settings={door.spec.name: door.settings for door in self.config.doors},
+            connections=self.describe_connections, render_metrics=self.metrics.render, ready=lambda: self._ready)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples):
             self.metrics.add(source)
         capacity = Capacity(descriptor_capacity())

@@ -165,7 +165,9 @@ class Connection(asyncio.Protocol):
             self._listener.hold_until_relief(self)
 
     def eof_received(self) -> bool:
-        return False                     # a peer that stops sending is gone: none of the protocols half-closes
+        """A peer that stops sending is gone: none of the protocols half-closes."""
+        self.close()
+        return False
 
     def pause_writing(self) -> None:
         self.hold(WRITER_SLOW)

@@ -7,8 +7,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import socket
 import ssl
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,8 @@ from gateways.connection import CONGESTED, Connection, ConnectionSettings, peer_
 from gateways.wakeups import Wakeups
 
 if TYPE_CHECKING:
+    from asyncio.trsock import TransportSocket
+
     from gateways.contract import GatewaySpec, Services, Session
 
 log = logging.getLogger("gatehouse.gateways")
@@ -23,6 +26,9 @@ log = logging.getLogger("gatehouse.gateways")
 RESERVED_DESCRIPTORS: Final = 256     # for the log's segments, the index, the SQL file, listeners, the loop itself
 BACKLOG: Final = 4096                 # connections that the system may hold for us before they are accepted
 LOGGED_ENDS_PER_SECOND: Final = 20    # peers' faults beyond this are counted, not logged
+RELIEVED_AT_ONCE: Final = 32          # held connections that are read again per turn: 256 KiB each at most
+KEEP_ALIVE_S: Final = (120, 30, 4)    # TCP's own: idle time, interval, probes. A peer that has vanished holds no
+                                      # descriptor for longer, whatever its protocol asks for
 REASONS_MAX: Final = 256              # kinds of endings counted by name; the rest is "other"
 
 
@@ -30,6 +36,14 @@ def descriptor_capacity() -> int:
     """How many connections the soft descriptor limit allows beside what the hub itself needs."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, soft - RESERVED_DESCRIPTORS)
+
+
+def _keep_alive(listening: socket.socket | TransportSocket) -> None:
+    """Accepted sockets inherit these from the one that listens."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in zip(("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"), KEEP_ALIVE_S, strict=True):
+        if hasattr(socket, option):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Capacity:
@@ -67,7 +81,8 @@ class Listener:
         self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._drained = asyncio.Event()
-        self._held: list[Connection] = []
+        self._held: deque[Connection] = deque()      # not read because the kernel is congested
+        self._awaits_relief = False
         self._log_second = 0
         self._logged = 0
 
@@ -88,6 +103,8 @@ class Listener:
                 self.close()
                 raise
             self._servers.append(server)
+            for listening in server.sockets:
+                _keep_alive(listening)
         return [peer_name(sock.getsockname()) for server in self._servers for sock in server.sockets]
 
     def close(self) -> None:
@@ -145,13 +162,20 @@ class Listener:
         """The kernel has more pending than is good: do not read this peer until it says otherwise."""
         connection.hold(CONGESTED)
         self._held.append(connection)
-        if len(self._held) == 1:
+        if not self._awaits_relief:
+            self._awaits_relief = True
             self.kernel.on_relief(self._relieved)
 
     def _relieved(self) -> None:
-        held, self._held = self._held, []
-        for connection in held:
-            connection.release(CONGESTED)
+        """Read again from those who have waited longest, a few at a time: each may bring a whole buffer at once."""
+        if self.kernel.congested:
+            self.kernel.on_relief(self._relieved)
+            return
+        for _ in range(min(RELIEVED_AT_ONCE, len(self._held))):
+            self._held.popleft().release(CONGESTED)
+        self._awaits_relief = bool(self._held)
+        if self._held:
+            asyncio.get_running_loop().call_soon(self._relieved)
 
     def note_end(self, connection: Connection, reason: str) -> None:
         """Count and log why we end a connection. `reason`: `code` or `code: text for people`; empty for a plain end."""

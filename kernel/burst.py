@@ -51,8 +51,9 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None
                 refresh(placement)
             limit = placement.max_message_bytes
         value = message[1]
-        if value is not None and len(value) + len(message[2]) > limit:
-            raise MessageTooLarge(f"a message of {len(value)} bytes is more than {placement.topic} takes: {limit}")
+        size = len(message[2]) + (0 if value is None else len(value))
+        if size > limit:
+            raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
 
 
 class Sealed:

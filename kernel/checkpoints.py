@@ -2,26 +2,35 @@
 
 Taken when something has changed for `checkpoint_ms` or `checkpoint_bytes` of log have come. The log is durable up to
 what is written, always; the store then says how far it is complete, and the next start replays from there.
+A projection (the SQL catalogue) is told of the same step after the store; it holds up nothing but the next checkpoint.
+
+A checkpoint that finds the disk full stays in memory, where it is read, and is written again until it fits: what comes
+meanwhile is bounded, since the log finds the disk full too.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from kernel.heads import Heads
 from kernel.index import Checkpoint, Index, Positions
 from kernel.log import Log
 from kernel.ports import Loop, Worker
+from kernel.projection import Projection, Step, changed_definitions, whole_definitions
 from kernel.reader import Reader
 from kernel.settings import KernelSettings
 from kernel.state import StateChanges, StateTable
+from kernel.store import StoreFull
 from kernel.tail import Tail
+
+FULL_RETRY_MS: Final = 1_000       # the index does not fit on the disk: until it is tried again
 
 
 class Checkpoints:
     def __init__(self, loop: Loop, log_worker: Worker, worker: Worker, log: Log, index: Index, reader: Reader,
                  heads: Heads, state: StateTable, settings: KernelSettings, next_id: Callable[[], int],
-                 fatal: Callable[[str], None]) -> None:
+                 fatal: Callable[[str], None], projection: Projection | None, hub: bytes, epoch: int) -> None:
         self._loop = loop
         self._log_worker = log_worker
         self._worker = worker
@@ -33,11 +42,18 @@ class Checkpoints:
         self._settings = settings
         self._next_id = next_id
         self._fatal = fatal
+        self._projection = projection
+        self._hub = hub
+        self._epoch = epoch
+        self._projected = index.positions().main           # up to where a projection can be that missed nothing
         self._timer_set = False
         self._busy = False
+        self._full = False                                # the last try did not fit, and there will be another one
         self._waiting: list[Callable[[], None]] = []       # wanted another one, after the one under way
+        self._on_end: Callable[[], None] | None = None
         self.kept_end = 0
         self.taken = 0
+        self.postponed = 0
 
     def note(self) -> None:
         """Something was applied: take a checkpoint in time."""
@@ -61,6 +77,19 @@ class Checkpoints:
         else:
             self._start(sync=True, on_done=on_done)
 
+    def end(self, on_done: Callable[[], None]) -> None:
+        """The last one. A disk that is full is not waited for: the next start replays what could not be written."""
+        if self._full:
+            on_done()
+            return
+        self._on_end = on_done
+        self.take(self._ended)
+
+    def _ended(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
     def _changed(self) -> bool:
         return bool(len(self._reader.tail.position) or self._state.changes.newest or self._heads.dirty)
 
@@ -68,7 +97,7 @@ class Checkpoints:
         self._busy = True
         checkpoint = self.freeze()
         write = partial(self._write, checkpoint, sync)
-        done = partial(self._written, on_done)
+        done = partial(self._written, write, on_done)
         if self._settings.fsync == "commit":
             self._worker.submit(write, done)
         else:
@@ -97,12 +126,25 @@ class Checkpoints:
 
     def _write(self, checkpoint: Checkpoint, sync: bool) -> None:
         self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
+        if self._projection is not None:
+            start, self._projected = self._projected, checkpoint.positions.main
+            self._projection.take(Step(self._hub, self._epoch, start, self._projected,
+                                       changed_definitions(checkpoint.changes),
+                                       lambda: whole_definitions(self._index.scan_state)))
 
-    def _written(self, on_done: Callable[[], None] | None, _: None, error: BaseException | None) -> None:
+    def _written(self, write: Callable[[], None], on_done: Callable[[], None] | None, _: None,
+                 error: BaseException | None) -> None:
+        if isinstance(error, StoreFull):
+            self.postponed += 1
+            self._full = True
+            self._loop.call_at(self._loop.now_ms() + FULL_RETRY_MS,
+                               lambda: self._worker.submit(write, partial(self._written, write, on_done)))
+            self._ended()
+            return
         if error is not None:
             self._fatal(f"the index cannot be written: {error}")
             return
-        self._busy = False
+        self._busy = self._full = False
         self.taken += 1
         self.thaw()
         if on_done is not None:

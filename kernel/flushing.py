@@ -144,7 +144,7 @@ class Flushing:
 
     def absorb_kept(self, kept: Kept) -> None:
         for position, records in kept.frames:
-            self._kernel._state.changes.absorb(position, records)
+            self._kernel._state.absorb_kept(position, records)
         self._kernel._checkpoints.kept_end = kept.end
 
     def checkpoint(self, on_done: Callable[[], None]) -> None:

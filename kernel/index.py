@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -180,14 +182,26 @@ class Index:
         stored = self._store.get(store_key(kind, key))
         return None if stored is None else decode_held(stored)
 
+    def order(self, kind: int, key: bytes) -> int:
+        """The order of the key's newest record; -1 where there is none."""
+        held = self.held(kind, key)
+        return -1 if held is None else held.order
+
+    def scan_state(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind and its value, as of the last checkpoint."""
+        for stored_key, stored in self._store.scan(store_key(kind, b""), store_key(kind + 1, b"")):
+            value = decode_held(stored).value
+            if value is not None:
+                yield stored_key[2:], value
+
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
         """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""
         puts, gone = [], []
-        for kind, key in records:
+        for (kind, key), count in Counter(records).items():
             held = self.held(kind, key)
             if held is None:
                 continue
-            copies = max(0, held.copies - 1)
+            copies = max(0, held.copies - count)
             if held.value is None and not copies:
                 gone.append(store_key(kind, key))
             else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from kernel.address import is_topic_name
 from kernel.appending import Appending
@@ -28,11 +29,12 @@ from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscrib
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
 from kernel.producers import Producers
+from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retention import Retention
 from kernel.routes import Routes
-from kernel.settings import KernelSettings
+from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
 from kernel.subscriptions import Subscriptions
@@ -53,9 +55,11 @@ class Kernel:
 
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
-                 on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None]) -> None:
+                 on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
+                 projection: Projection | None = None, new_hub: bytes = bytes(16)) -> None:
         self.settings = settings
         self.epoch = 0
+        self.hub = new_hub
         self.recovered_frames = 0
         self._loop = loop
         self._log = log
@@ -63,6 +67,7 @@ class Kernel:
         self._checkpoint_worker = checkpoint_worker
         self._fatal = fatal
         self._on_damage = on_damage
+        self._projection = projection
         self._index = Index(store)
         self._heads = Heads()
         self._state = StateTable(store)
@@ -86,7 +91,7 @@ class Kernel:
         self.recovered_frames = recovered.frames
         self.epoch = self._views.epoch + 1
         next_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
-        self._begin_epoch(next_id)
+        self._begin_epoch(next_id, recovered.deleted)
         self._window.load((key.decode(), decode_answer(value)) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._build(next_id, recovered.kept_end)
         self._checkpoints.note()
@@ -98,8 +103,13 @@ class Kernel:
         self._heads.clear()
         self._views.clear()
 
-    def _begin_epoch(self, next_id: int) -> None:
-        records = [StateRecord(Kind.EPOCH, b"", self.epoch.to_bytes(4, "big"))]
+    def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
+        records = [StateRecord(Kind.EPOCH, b"", self.epoch.to_bytes(4, "big")), *deleted]
+        known = self._state.get(Kind.HUB, b"")
+        if known is None:
+            records.append(StateRecord(Kind.HUB, b"", self.hub))
+        else:
+            self.hub = known
         head = encode_head(self.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
@@ -116,7 +126,8 @@ class Kernel:
                                     self._window, self._deliveries, self._loop.now_ms)
         self._checkpoints = Checkpoints(self._loop, self._log_worker, self._checkpoint_worker, self._log, self._index,
                                         self._reader, self._heads, self._state, settings,
-                                        lambda: self._committer.next_id, self._fatal)
+                                        lambda: self._committer.next_id, self._fatal, self._projection, self.hub,
+                                        self.epoch)
         self._checkpoints.kept_end = kept_end
         self._retention = Retention(self._loop, self._checkpoint_worker, self._log, self._index, self._heads,
                                     self._reader, settings, self._flushing, self.epoch, self._fatal)
@@ -125,7 +136,14 @@ class Kernel:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
-        self._committer.stop(lambda: self._checkpoints.take(on_done))
+        self._committer.stop(lambda: self._checkpoints.end(on_done))
+
+    def configure(self, settings: KernelSettings) -> None:
+        """Take over what `kernel.settings.LIVE` names; the rest stays as it was until the next start."""
+        live = {name: getattr(settings, name) for name in LIVE}
+        self.settings = self._places.settings = self._retention.settings = replace(self.settings, **live)
+        self._topics.version += 1
+        self._subscriptions.touch()
 
     # ---- where things go
 
@@ -271,7 +289,7 @@ class Kernel:
     # ---- what the metrics show
 
     def statistics(self) -> dict[str, int]:
-        """Counters and gauges, by metric name without prefix; see `gateways.metrics` for their meaning."""
+        """Counters and gauges, by metric name without its prefix."""
         segments, kept = self._log.segments(), self._log.kept_segments()
         return {
             "flushes_total": self._committer.flushes,
@@ -283,6 +301,7 @@ class Kernel:
             "kept_bytes": sum(segment.size_bytes for segment in kept),
             "dropped_segments_total": self._retention.dropped_segments,
             "checkpoints_total": self._checkpoints.taken,
+            "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),

@@ -22,6 +22,7 @@ LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, K
 
 
 class Recovered(NamedTuple):
+    deleted: list[StateRecord]         # deletions that must be in the log once more
     next_id: int
     kept_end: int
     frames: int
@@ -44,6 +45,8 @@ class Recovery:
         self._on_damage = on_damage
         self._next_id = 0
         self._frames = 0
+        self._complete = 0
+        self._deleted: list[StateRecord] = []
 
     def run(self) -> Recovered:
         positions = self._index.positions()
@@ -54,7 +57,7 @@ class Recovery:
             self._log.close()
             self._reset()
             self._replay(Positions(0, 0, 1))
-        return Recovered(self._next_id, self._log.kept_end(), self._frames)
+        return Recovered(self._deleted, self._next_id, self._log.kept_end(), self._frames)
 
     def _load(self) -> None:
         for number, page in self._index.head_pages():
@@ -66,6 +69,8 @@ class Recovery:
 
     def _replay(self, positions: Positions) -> None:
         self._next_id = positions.next_id
+        self._complete = positions.main
+        self._deleted = []
         self._reader.tail = Tail(positions.main)
         self._state.changes = StateChanges()
         for frame in self._log.recover(positions.main, positions.kept, self._on_damage):
@@ -88,13 +93,23 @@ class Recovery:
         self._next_id = max(self._next_id, head.first_id + head.record_count)
 
     def _replay_kept(self, frame: Frame) -> None:
-        """Records that were moved here count by the position they first had."""
-        records = decode_head(frame.head).state
-        self._state.changes.absorb(frame.position, records)
-        for record in records:
+        """Records that were moved here count by the position they first had.
+
+        One that is older than what the index is complete to, and is not there, was deleted while it was being moved,
+        and its deletion forgotten as no copy of it was known.
+        """
+        records = []
+        for record in decode_head(frame.head).state:
             held = self._index.held(record.kind, record.key)
+            if held is None and record.order < self._complete:
+                self._deleted.append(StateRecord(record.kind, record.key, None))
+                record = record._replace(value=None)
+            records.append(record)
             if held is None or held.order <= record.order:
                 self._apply(record)
+            else:
+                self._state.changes.newest.setdefault((record.kind, record.key), (held.order, held.home, held.value))
+        self._state.changes.absorb(frame.position, records)
 
     def _checkpoint(self) -> None:
         pages = {number: self._heads.packed(number) for number in self._heads.dirty}

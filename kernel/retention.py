@@ -108,28 +108,38 @@ class Retention:
             self._worker.submit(partial(self._look, now_ms), self._looked)
 
     def _look(self, now_ms: int) -> tuple[Survey | None, Starts]:
-        """On the checkpoint's thread: the segment to drop next, if any, and starts moved by topics' own retention."""
-        segment = self._due(now_ms)
-        survey = None if segment is None else self._survey(segment)
+        """On the checkpoint's thread: the segment to drop next, if any, and starts moved by topics' own retention.
+
+        Only of what the index is complete to: it is asked what is still needed of a segment.
+        """
+        complete = self._index.positions()
+        segment = self._due_main(now_ms, complete.main)
+        survey = self._due_kept(complete.kept) if segment is None else self._survey(segment)
         return survey, self._topic_starts(now_ms)
 
-    def _due(self, now_ms: int) -> Segment | None:
-        """Only of what the index is complete to: it is asked what is still needed of a segment."""
-        complete = self._index.positions()
+    def _due_main(self, now_ms: int, complete: int) -> Segment | None:
         segments = self._log.segments()
-        if len(segments) > 1 and segments[0].end <= complete.main:
+        if len(segments) > 1 and segments[0].end <= complete:
             if sum(segment.size_bytes for segment in segments) > self.settings.retention_bytes:
                 return segments[0]
             newer = next(self._log.heads(segments[1]), None)
             if newer is not None and decode_head(newer.head).append_ms < now_ms - self.settings.retention_ms:
                 return segments[0]
-        kept = self._log.kept_segments()
-        for segment in kept[:-1]:
-            if segment.end <= complete.kept and self._index.live(segment.base) == 0:
-                return segment
-        size_bytes = sum(segment.size_bytes for segment in kept)
-        self.kept_over_limit = size_bytes > self.settings.kept_bytes
-        return kept[0] if self.kept_over_limit and len(kept) > 1 and kept[0].end <= complete.kept else None
+        return None
+
+    def _due_kept(self, complete: int) -> Survey | None:
+        segments = self._log.kept_segments()
+        finished = [segment for segment in segments[:-1] if segment.end <= complete]
+        for segment in finished:
+            if self._index.live(segment.base) == 0:
+                return self._survey(segment)
+        self.kept_over_limit = sum(segment.size_bytes for segment in segments) > self.settings.kept_bytes
+        if self.kept_over_limit:
+            for segment in finished:
+                survey = self._survey(segment)
+                if len(survey.newest) < len(survey.names):       # else there is nothing to gain, ever
+                    return survey
+        return None
 
     def _survey(self, segment: Segment) -> Survey:
         queues: set[int] = set()
@@ -165,7 +175,8 @@ class Retention:
             return
         survey, by_topic = found
         starts: dict[int, int] = {}
-        for by_what, behind in ((by_topic, 0), (survey.starts, survey.segment.end)) if survey is not None else ((by_topic, 0),):
+        moves = [(by_topic, 0)] if survey is None else [(by_topic, 0), (survey.starts, survey.segment.end)]
+        for by_what, behind in moves:
             for queue_id, start in by_what.items():
                 known = self._first_in_memory(queue_id, behind) if start is None else start
                 starts[queue_id] = max(starts.get(queue_id, 0), known)
@@ -189,8 +200,9 @@ class Retention:
         self._worker.submit(partial(self._keep, survey.newest), partial(self._kept, survey))
 
     def _keep(self, newest: list[StateRecord]) -> Kept:
-        """On the checkpoint's thread."""
+        """On the checkpoint's thread. What a checkpoint has replaced or deleted since the survey stays behind."""
         frames = []
+        newest = [record for record in newest if self._index.order(record.kind, record.key) == record.order]
         for at in range(0, len(newest), KEPT_FRAME_RECORDS):
             records = newest[at:at + KEPT_FRAME_RECORDS]
             head = encode_head(self._epoch, 0, 0, 0, Entries(), records)
@@ -215,10 +227,14 @@ class Retention:
     def _drop(self, survey: Survey, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""
         if survey.segment.base >= KEPT_BASE:
+            # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The
+            # other way round the copies would be taken off twice, and the deletion forgotten while an older record is
+            # still there.
+            self._log.drop(survey.segment)
             self._index.forget_copies(survey.names, survey.segment.base)
         else:
             self._index.forget_segment(survey.segment.base, starts)
-        self._log.drop(survey.segment)
+            self._log.drop(survey.segment)
 
     def _dropped(self, _: None, error: BaseException | None) -> None:
         self._busy = False

@@ -89,6 +89,7 @@ class Chain:
         self._size = 0                               # of the segment being written
         self._file: AppendFile | None = None
         self._dirty = False
+        self._beginning = False                      # a new segment could not be made: the old one takes nothing more
         self._readers: OrderedDict[int, ReadFile] = OrderedDict()
         self._readers_lock = Lock()
         self._bases_lock = Lock()                    # a new segment and a dropped one may come from two threads
@@ -97,6 +98,9 @@ class Chain:
 
     def recover(self, start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
         self.bases = [int(name[:-4]) for name in self._disk.names(self._folder) if name.endswith(".log")]
+        # A process that was killed may have left names and frames to the system: they are read here, so they must last.
+        self._disk.sync_folder(self._folder)
+        self._dirty = True
         if self.bases and not self._is_segment(self.bases[-1]):
             self._remove_unborn()
         if not self.bases:
@@ -137,9 +141,16 @@ class Chain:
         return f"{self._folder}/{base:020d}.log"
 
     def _create(self, base: int) -> None:
-        """A new segment at the end of the chain: its header and its name are durable before a frame enters it."""
+        """A new segment at the end of the chain: its header and its name are durable before a frame enters it.
+
+        Where that fails, the file may still be there after a power cut. So no frame may take the positions that it has:
+        the next one tries to make this segment again.
+        """
+        again, self._beginning = self._beginning, True
         file = self._disk.open_append(self._name(base))
         try:
+            if again:
+                file.truncate(0)
             file.append([self._header(base)])
             file.sync()
             self._disk.sync_folder(self._folder)
@@ -147,6 +158,7 @@ class Chain:
             file.close()
             self._disk.remove(self._name(base))
             raise
+        self._beginning = False
         if self._file is not None:
             self._file.close()
         with self._bases_lock:
@@ -232,7 +244,7 @@ class Chain:
     def append(self, head: bytes, body: bytes) -> int:
         frame_bytes = ENVELOPE_BYTES + len(head) + len(body)
         try:
-            if self._size + frame_bytes > self._segment_bytes and self._size > SEGMENT_HEADER_BYTES:
+            if self._beginning or self._size + frame_bytes > self._segment_bytes and self._size > SEGMENT_HEADER_BYTES:
                 self._roll()
             assert self._file is not None
             before = self._size

@@ -6,6 +6,10 @@ from typing import Final
 
 FSYNC_POLICIES: Final = ("commit", "interval", "never")
 
+LIVE: Final = frozenset(("auto_create_topics", "max_auto_topics", "default_queues", "retention_ms", "retention_bytes",
+                         "kept_bytes", "max_message_bytes"))
+"""What may change while the kernel runs; everything else takes effect at its next start."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelSettings:
@@ -30,8 +34,12 @@ class KernelSettings:
     recent_bytes: int = 128 << 20
     """Bodies of the newest frames kept in memory for readers at the tail."""
 
-    pending_bytes: int = 32 << 20
-    """More than this not yet flushed, and publishers are not read until half of it is."""
+    pending_bytes: int = 4 << 20
+    """More than this not yet flushed, and publishers are not read until half of it is.
+
+    It is also the size of the largest burst that subscribers get at once. Measured with one QoS 0 publisher at full
+    speed: 4 MiB carries twice what 32 MiB does, since a burst stays in the processor's cache and in one socket buffer.
+    """
 
     idempotency_ms: int = 3_600_000
     max_idempotency_keys: int = 100_000

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     PRODUCER = 5          # an idempotent producer's last batches, by queue id and producer id
     OFFSET = 6            # a group's committed offset, by group and queue id
     IDEMPOTENCY = 7       # the answer given for an idempotency key
+    HUB = 8               # the 16 bytes that tell this log from every other; one record, written at the first start
 
 
 class Held(NamedTuple):
@@ -38,7 +39,7 @@ class Held(NamedTuple):
 
     order: int
     home: int
-    copies: int                 # kept segments that hold any record of the key, this one included if it is there
+    copies: int                 # records of the key in kept segments, this one included if it is there; never too few
     value: bytes | None         # None: deleted
 
 
@@ -81,6 +82,19 @@ class StateTable:
         self._store = store
         self.changes = StateChanges()
         self.frozen: StateChanges | None = None        # being written by a checkpoint
+
+    def absorb_kept(self, position: int, records: list[StateRecord]) -> None:
+        """A frame of the kept chain that was written while its records were the newest in the store.
+
+        A checkpoint may be writing newer ones. If such a one is a deletion the store is about to forget it, as it knows
+        of no copy: it is said once more, so that the copy cannot bring its key back to life.
+        """
+        if self.frozen is not None:
+            for kind, key, _, order in records:
+                newer = self.frozen.newest.get((kind, key))
+                if newer is not None and newer[0] > order:
+                    self.changes.newest.setdefault((kind, key), newer)
+        self.changes.absorb(position, records)
 
     def get(self, kind: int, key: bytes) -> bytes | None:
         for changes in (self.changes, self.frozen):

@@ -5,6 +5,8 @@ newest ones (unless they were written with `sync`), never an older one while a n
 """
 from __future__ import annotations
 
+import errno
+import os
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +17,10 @@ from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, Wri
 BATCH_OPERATIONS: Final = 500       # a write holds the GIL: many small ones let the event loop in between
 BLOCK_CACHE_BYTES: Final = 32 << 20
 WRITE_BUFFER_BYTES: Final = 16 << 20
+
+
+class StoreFull(Exception):
+    """The disk took no more. What was written before is there and can be read; the same may be written again later."""
 
 
 class IndexStore(Protocol):
@@ -30,13 +36,18 @@ class IndexStore(Protocol):
               ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
         """Delete ranges [lowest, below), delete keys, put, in this order; the last put lands last.
 
-        With `sync` everything written so far survives a power cut on return.
+        With `sync` everything written so far survives a power cut on return. Raises StoreFull, with a part written.
         """
 
     def clear(self) -> None:
         """Forget everything."""
 
     def close(self) -> None: ...
+
+
+def is_full(error: Exception) -> bool:
+    """Whether RocksDB says that the disk is full. It goes on by itself some seconds after there is room again."""
+    return os.strerror(errno.ENOSPC) in str(error)
 
 
 class RocksStore:
@@ -55,6 +66,7 @@ class RocksStore:
         options.set_block_based_table_factory(blocks)
         self._db = Rdict(str(folder), options)
         self._folder = folder
+        self._refused = False          # the disk has been full: closing cannot write either, and says so
         self._synced = WriteOptions()
         self._synced.sync = True
 
@@ -82,12 +94,18 @@ class RocksStore:
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
               ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
-        for lowest, below in ranges:
-            self._db.delete_range(lowest, below)
-        self._write([(key, None) for key in deletes])
-        self._write(puts)
-        if sync:
-            self._db.put(b"\0sync", b"", write_opt=self._synced)
+        try:
+            for lowest, below in ranges:
+                self._db.delete_range(lowest, below)
+            self._write([(key, None) for key in deletes])
+            self._write(puts)
+            if sync:
+                self._db.put(b"\0sync", b"", write_opt=self._synced)
+        except Exception as error:    # rocksdict raises plain Exception for everything
+            if is_full(error):
+                self._refused = True
+                raise StoreFull(str(error)) from None
+            raise
 
     def _write(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
         for at in range(0, len(changes), BATCH_OPERATIONS):
@@ -103,7 +121,11 @@ class RocksStore:
         self._db.delete_range(b"", b"\xff" * 32)
 
     def close(self) -> None:
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception:              # what is not in here is replayed from the log
+            if not self._refused:
+                raise
 
 
 class MemoryStore:

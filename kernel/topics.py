@@ -85,6 +85,11 @@ def topic_key(topic_id: int) -> bytes:
     return _ID.pack(topic_id)
 
 
+def topic_id_of(key: bytes) -> int:
+    """The topic that a TOPIC record is about."""
+    return int(_ID.unpack(key)[0])
+
+
 class Topics:
     """All topics of the hub by name and by id."""
 
@@ -191,7 +196,8 @@ class Topics:
         self.version += 1
         if before is not None:
             self._ranges = [one for one in self._ranges if one[2] != before.id]
-            # Replay over an index that holds newer topics already brings back an older one of the same name for a while.
+            # Replay over an index that holds newer topics already brings back an older one of the same name
+            # for a while.
             if self._by_name.get((before.tenant, before.name)) is before:
                 del self._by_name[before.tenant, before.name]
             del self._by_uuid[before.uuid]
@@ -230,5 +236,5 @@ class Topics:
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """A TOPIC state record during replay."""
-        before = self._by_id.get(_ID.unpack(key)[0])
+        before = self._by_id.get(topic_id_of(key))
         self._set(before, None if value is None else decode_topic(value))

@@ -22,6 +22,16 @@ def offset_record(group: str, queue_id: int, offset: tuple[int, bytes] | None) -
     return StateRecord(Kind.OFFSET, _QUEUE.pack(queue_id) + group.encode(), value)
 
 
+def decode_offset_key(key: bytes) -> tuple[int, str]:
+    """Queue id and group of an OFFSET record."""
+    return _QUEUE.unpack_from(key)[0], key[_QUEUE.size:].decode()
+
+
+def decode_offset(value: bytes) -> tuple[int, bytes]:
+    """Offset and metadata of an OFFSET record."""
+    return _OFFSET.unpack_from(value)[0], value[_OFFSET.size:]
+
+
 def heads_record(page: int, packed: bytes) -> StateRecord:
     return StateRecord(Kind.HEADS, _PAGE.pack(page), packed)
 
@@ -58,9 +68,9 @@ class Views:
             self._apply_offset(record.key, record.value)
 
     def _apply_offset(self, key: bytes, value: bytes | None) -> None:
-        queue_id, group = _QUEUE.unpack_from(key)[0], key[_QUEUE.size:].decode()
+        queue_id, group = decode_offset_key(key)
         if value is not None:
-            self.offsets.setdefault(group, {})[queue_id] = (_OFFSET.unpack_from(value)[0], value[_OFFSET.size:])
+            self.offsets.setdefault(group, {})[queue_id] = decode_offset(value)
         elif group in self.offsets:
             self.offsets[group].pop(queue_id, None)
             if not self.offsets[group]:

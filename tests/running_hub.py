@@ -5,6 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -32,15 +35,18 @@ def config_of(doors: tuple[str, ...] = DOORS, kernel: str = 'fsync = "never"') -
 
 
 class RunningHub:
-    """A hub that has been started; `program` is what its interpreter runs."""
+    """A hub that has been started; `program` is what its interpreter runs. Its log is `hub.log` in the folder."""
 
     def __init__(self, folder: Path, config: str, *arguments: str, program: str = COMMAND_LINE) -> None:
         self.folder = folder
         self.lines: list[str] = []
         (folder / "gateways.toml").write_text(config)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", program, "serve", "--config", str(folder / "gateways.toml"), *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        self._log = folder / "hub.log"
+        self._log_start = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program, "serve", "--config", str(folder / "gateways.toml"), *arguments],
+                stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
 
     def wait_ready(self) -> None:
         """Return when it says that it is ready; AssertionError with its log where it ends instead."""
@@ -56,23 +62,47 @@ class RunningHub:
         line = next(line for line in self.lines if line.startswith(f"{door} listens on "))
         return int(line.rpartition(":")[2])
 
-    def next_log_line(self, word: str) -> str:
-        """The next line of its log with this word."""
-        assert self.process.stderr is not None
-        return next(line for line in self.process.stderr if word in line)
+    def log(self) -> str:
+        """What it has logged so far."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode()
+
+    def wait_log_line(self, word: str) -> str:
+        """The first line of its log with this word, once it is there."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            for line in self.log().splitlines():
+                if word in line:
+                    return line
+            time.sleep(0.01)
+        raise AssertionError(f"no line with {word!r} in {self.log()}")
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Tell it to stop; exit code and the rest of its log."""
+        """Tell it to stop; exit code and its log."""
         self.process.send_signal(number)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """Exit code and the rest of its log, once it has ended."""
-        _, said = self.process.communicate(timeout=DEADLINE_S)
-        return self.process.returncode, said
+        """Exit code and its log, once it has ended."""
+        code = self.process.wait(DEADLINE_S)
+        return code, self.log()
 
     def kill(self) -> None:
-        """End it whatever it is doing."""
+        """End it at once, as a crash would; the next hub on the folder recovers."""
         if self.process.poll() is None:
             self.process.kill()
-        self.process.communicate()
+        self.process.wait(DEADLINE_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@contextmanager
+def running_hub(folder: Path, *doors: str, kernel: str = "") -> Iterator[RunningHub]:
+    """A hub with these doors on the data in `folder`, stored as users have it unless `kernel` says otherwise."""
+    hub = RunningHub(folder, config_of(doors, kernel))
+    try:
+        hub.wait_ready()
+        yield hub
+    finally:
+        hub.kill()

@@ -21,7 +21,7 @@ from gateways.kafka.codec import Malformed, frame_header, read_bytes, read_count
 Row = SimpleNamespace
 """One struct of a request or of an answer: its fields by their schema names in snake_case."""
 
-MAX_BYTES: Final = 1 << 20        # of such a request: the offsets of 65,000 partitions, or 4,000 of the longest names
+MAX_BYTES: Final = 512 << 10      # of such a request: the offsets of 32,000 partitions, or 2,000 of the longest names
 
 FIXED: Final = 0
 STRING: Final = 1

@@ -6,6 +6,8 @@ The rules it keeps:
 
 - At most `max_in_flight` requests wait for answers and at most one of them, the oldest, holds records; while the peer
   does not take its answers, nothing more is dispatched. What was sent beyond that waits undecoded, the peer is paused.
+- One turn of the hub's thread takes requests and gives answers of about `TURN_BYTES`; what is more waits for the next,
+  so that a peer that sends many large requests at once holds up nobody else.
 - A request that is no Kafka (unknown API or version, lengths that lie, too large) ends the connection, as in Kafka;
   ApiVersions of an unknown version is answered, so that the client can fall back.
 - Kafka's throttling: an answer says for how long, and the connection is not read for that time.
@@ -27,6 +29,8 @@ from gateways.kafka.request import Api, Request
 from kernel.message import Stored
 
 DOOR: Final = "kafka"
+TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some tens of milliseconds of the slowest ones
+UNSENT_BYTES: Final = 1 << 20         # not taken by the peer: beyond it one answer, of up to fetch_max_bytes, is held
 MAX_SHOWN: Final = 200                # characters of a client's name for itself that people are shown
 
 
@@ -51,11 +55,13 @@ class KafkaSession:
         self._principal: Principal | None = None
         self._reader = FrameReader(config.max_request_bytes)
         self._waiting: deque[Request] = deque()      # dispatched and not sent, oldest first
-        self._busy = False                           # inside `_advance`
+        self._busy = False                           # inside `_turn`
         self._paused = False
         self._closed = False
         self._stopping = False
+        self._spent_bytes = 0                        # of this turn
         self._throttled_until_ms = 0
+        self._next_turn_ms = 0                       # when to go on, if this turn ended before everything was handled
         self._wake_ms = 0                            # when the oldest request wants `on_timer`
         self._on_timer: Callable[[], None] | None = None
 
@@ -65,18 +71,20 @@ class KafkaSession:
         if self._closed or self._stopping:
             return
         self._reader.feed(data)
-        self._advance()
+        self._turn()
 
     def handle_drained(self) -> None:
-        self._advance()
+        self._turn()
 
     def handle_timer(self, now_ms: int) -> None:
-        if self._throttled_until_ms and self._throttled_until_ms <= now_ms:
+        if self._throttled_until_ms <= now_ms:
             self._throttled_until_ms = 0
+        if self._next_turn_ms <= now_ms:
+            self._next_turn_ms = 0
         if self._wake_ms and self._wake_ms <= now_ms:
             self._ring()
         self._arm()
-        self._advance()
+        self._turn()
 
     def handle_closed(self) -> None:
         self._closed = True
@@ -90,7 +98,7 @@ class KafkaSession:
         self._stopping = True
         self.link.pause()
         self._ring()
-        self._advance()
+        self._turn()
 
     def describe(self) -> dict[str, Any]:
         return {"client_id": self.client_id, "user": self._principal.name if self._principal else "",
@@ -111,7 +119,7 @@ class KafkaSession:
     def on_done(self) -> None:
         """A request has its answer."""
         if not self._busy:
-            self._advance()
+            self._turn()
 
     def on_stored(self, stored: list[Stored]) -> None:
         """The kernel's answers to what requests of this connection appended; the tokens know which."""
@@ -121,7 +129,7 @@ class KafkaSession:
         for one in stored:
             cast(Token, one.token).on_stored(one)
         self._busy = was_busy
-        self._advance()
+        self._turn()
 
     def wake_at(self, when_ms: int, on_timer: Callable[[], None] | None) -> None:
         """Call `on_timer` once at that time, or when the hub stops; for the oldest request alone. 0 cancels."""
@@ -140,11 +148,13 @@ class KafkaSession:
 
     # ---- inside
 
-    def _advance(self) -> None:
-        """Send what is done, dispatch what may be, until neither is possible."""
+    def _turn(self) -> None:
+        """Send what is done, dispatch what may be, until neither is possible or this turn has done enough."""
         if self._busy or self._closed:
             return
         self._busy = True
+        if not self._next_turn_ms:
+            self._spent_bytes = 0
         try:
             self._send_done()
             while not self._is_full():
@@ -160,13 +170,29 @@ class KafkaSession:
         finally:
             self._busy = False
         if not self._closed:
+            if self._spent_bytes >= TURN_BYTES and not self._next_turn_ms:
+                self._end_turn()
             self._set_paused(self._is_full())
             if self._stopping and not self._waiting:
                 self.close("stopping")
 
+    def _end_turn(self) -> None:
+        """This turn has done enough: what is left, if anything, comes with the next."""
+        if self._reader.held_bytes() or self._waiting and self._waiting[0].on_turn is not None:
+            self._next_turn_ms = self.services.now_ms() + 1
+            self._arm()
+        else:
+            self._spent_bytes = 0
+
     def _is_full(self) -> bool:
+        """Whether nothing more may be dispatched."""
         return (len(self._waiting) >= self.config.max_in_flight or self._stopping or self._throttled_until_ms > 0
-                or self.link.unsent_bytes > self.config.fetch_max_bytes)
+                or not self._may_answer())
+
+    def _may_answer(self) -> bool:
+        """Whether there is room for one more answer, in this turn and with the peer."""
+        return (self._spent_bytes < TURN_BYTES
+                and self.link.unsent_bytes <= min(self.config.fetch_max_bytes, UNSENT_BYTES))
 
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused and not self._stopping:
@@ -180,7 +206,7 @@ class KafkaSession:
         waiting = self._waiting
         while waiting:
             oldest = waiting[0]
-            if oldest.parts is None and oldest.on_turn is not None:
+            if oldest.parts is None and oldest.on_turn is not None and self._may_answer():
                 on_turn, oldest.on_turn = oldest.on_turn, None
                 on_turn()
                 if self._closed:
@@ -189,10 +215,12 @@ class KafkaSession:
                 return
             waiting.popleft()
             if oldest.parts:
+                self._spent_bytes += sum([len(part) for part in oldest.parts])
                 self.link.write_many(oldest.parts)
 
     def _dispatch(self, frame: Frame) -> None:
         data, at, end = frame
+        self._spent_bytes += end - at
         key, version, correlation_id, client_id, at = decode_header(data, at, end)
         api = self.apis.get(key)
         if api is None:
@@ -227,5 +255,5 @@ class KafkaSession:
             on_timer()
 
     def _arm(self) -> None:
-        due = [when_ms for when_ms in (self._wake_ms, self._throttled_until_ms) if when_ms]
+        due = [when_ms for when_ms in (self._wake_ms, self._throttled_until_ms, self._next_turn_ms) if when_ms]
         self.link.wake_at(min(due) if due else 0)

@@ -17,12 +17,12 @@ class MqttConfig:
     connect_timeout_ms: int = field(default=10_000, metadata={
         "help": "a connection that has sent no CONNECT after this time is closed", "min": 100})
     max_unsent_bytes: int = field(default=8 << 20, metadata={
-        "help": "bytes sent to one client and not yet taken by it; beyond, QoS 0 messages to it are dropped and "
-                "counted and QoS 1 messages wait", "min": 65_536})
+        "help": "bytes sent to one client and not yet taken by it; beyond, messages to it wait", "min": 1 << 20})
     max_waiting_bytes: int = field(default=4 << 20, metadata={
-        "help": "bytes of QoS 1 messages waiting in memory for one slow client; beyond, they are read from the log "
+        "help": "bytes of messages waiting in memory for one slow client; beyond, they are read from the log "
                 "again when their turn comes", "min": 0})
     max_waiting_ranges: int = field(default=10_000, metadata={
-        "help": "stretches of the log that one slow client is still owed; beyond, it is disconnected", "min": 1})
+        "help": "stretches of the log that one slow client is still owed; beyond, QoS 0 messages to it are dropped "
+                "and counted, and for QoS 1 it is disconnected", "min": 1})
     max_subscriptions: int = field(default=1_000, metadata={
         "help": "filters of one client; further ones are refused with 0x80", "min": 1})

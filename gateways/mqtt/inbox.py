@@ -6,7 +6,6 @@ never acknowledged: the connection is closed, and the client sends it again.
 """
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from kernel.kernel import Kernel
 
 DOOR_NAME: Final = "mqtt"
+LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 
 
 class Inbox:
@@ -43,7 +43,7 @@ class Inbox:
         self._end = end
         self._submitted = 0              # appends that will be answered
         self._answered = 0
-        self._late_acks: deque[tuple[int, bytes]] = deque()    # (answers to wait for, acknowledgements)
+        self._late_acks: list[tuple[int, bytes]] = []          # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
         self.places: dict[bytes, Placement] = self._cache.places
 
@@ -91,10 +91,18 @@ class Inbox:
             self._append_before_large(messages)
             self._refuse(error)
         except KernelError as error:
+            self._cache.clear()          # what was placed once may be gone: looked up again by who comes back
             self._refuse(error)
         return wait_ms
 
     def on_stored(self, stored: list[Stored]) -> None:
+        try:
+            self._acknowledge(stored)
+        except Exception:
+            self._end("internal_error: acknowledging failed")      # the kernel logs it
+            raise
+
+    def _acknowledge(self, stored: list[Stored]) -> None:
         acks: list[bytes] = []
         late = self._late_acks
         for answer in stored:
@@ -106,7 +114,7 @@ class Inbox:
             assert isinstance(token, bytes)
             acks.append(token)
             while late and late[0][0] <= self._answered:
-                acks.append(late.popleft()[1])
+                acks.append(late.pop(0)[1])
         self.settled = self._answered == self._submitted
         self._link.write(acks[0] if len(acks) == 1 else b"".join(acks))
         if self._last_reason and self.settled:
@@ -135,8 +143,10 @@ class Inbox:
     def _acknowledge_in_turn(self, acks: bytes) -> None:
         if self.settled:
             self._link.write(acks)
-        else:
+        elif len(self._late_acks) < LATE_ACKS_MAX:
             self._late_acks.append((self._submitted, acks))
+        else:
+            self._end("too_many_refused: a flood of publishes that are not allowed, while the disk is slow")
 
     def _refuse(self, error: Exception) -> None:
         code = error.code if isinstance(error, KernelError) else "internal_error"

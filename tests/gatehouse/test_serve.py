@@ -141,10 +141,15 @@ def test_reload_tells_what_would_change(start, tmp_path):
     done = subprocess.run(reload, capture_output=True, text=True, cwd=ROOT, timeout=DEADLINE_S,
                           check=False)
     assert (done.returncode, done.stdout) == (0, f"told process {hub.process.pid} to read its configuration again\n")
-    assert "reload: hub.name changed" in hub.next_log_line("reload:")
+    assert "reload: hub.name changed" in hub.wait_log_line("reload:")
+    live = CONFIG.replace("[kernel]", "[kernel]\nmax_message_bytes = 2048")
+    assert live != CONFIG
+    (tmp_path / "gateways.toml").write_text(live)
+    hub.process.send_signal(signal.SIGHUP)
+    assert "kernel.max_message_bytes changed and is in effect" in hub.wait_log_line("reload: kernel")
     (tmp_path / "gateways.toml").write_text("[kernal]")
     hub.process.send_signal(signal.SIGHUP)
-    assert "kernal: unknown section" in hub.next_log_line("reload refused")
+    assert "kernal: unknown section" in hub.wait_log_line("reload refused")
     assert hub.stop()[0] == exits.OK
 
 

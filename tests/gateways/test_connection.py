@@ -14,7 +14,7 @@ import uvloop
 from gateways.connection import ConnectionSettings
 from gateways.contract import GatewaySpec, Link, Services
 from gateways.kit import FakeHub
-from gateways.listener import LOGGED_ENDS_PER_SECOND, Capacity, Listener
+from gateways.listener import LOGGED_ENDS_PER_SECOND, RELIEVED_AT_ONCE, Capacity, Listener
 
 WAIT_S = 10.0
 
@@ -301,6 +301,50 @@ def test_while_the_kernel_is_congested_who_sends_is_not_read() -> None:
             assert stage.sessions[0].seen == b"first"
             kernel.relieve()
             assert await reader.readexactly(6) == b"second"
+    run(test)
+
+
+def test_relief_lets_a_few_in_at_a_time_and_the_rest_when_that_was_not_too_much() -> None:
+    async def test() -> None:
+        async with Stage() as stage:
+            kernel = stage.hub.kernel
+            peers = [await stage.connect() for _ in range(RELIEVED_AT_ONCE * 2)]
+            kernel.congested = True
+            for _, writer in peers:
+                writer.write(b"1st")
+            for reader, _ in peers:
+                await reader.readexactly(3)
+            for _, writer in peers:
+                writer.write(b"2nd")
+            kernel.relieve()
+            kernel.congested = True          # the first few are already too many
+            await turns(20)
+            assert sum(session.seen.endswith(b"2nd") for session in stage.sessions) == RELIEVED_AT_ONCE
+            kernel.relieve()
+            for reader, _ in peers:
+                assert await reader.readexactly(3) == b"2nd"
+    run(test)
+
+
+def test_a_peer_that_vanishes_is_noticed_by_the_system() -> None:
+    async def test() -> None:
+        async with Stage() as stage:
+            await stage.connect()
+            await until(lambda: stage.sessions)
+            connection, = stage.listener.connections
+            assert connection._transport is not None
+            assert connection._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    run(test)
+
+
+def test_a_peer_that_half_closes_and_takes_nothing_is_not_kept() -> None:
+    async def test() -> None:
+        async with Stage(settings=ConnectionSettings(1 << 30, 1 << 20, 150)) as stage:
+            _, writer = await stage.connect(receive_bytes=8192)
+            writer.write(b"F")
+            await until(lambda: stage.sessions and stage.sessions[0].link.unsent_bytes)
+            writer.write_eof()
+            await until(lambda: stage.sessions[0].closed)
     run(test)
 
 

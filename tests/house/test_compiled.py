@@ -131,6 +131,34 @@ def test_a_module_that_does_not_compile_changes_nothing(tree):
     assert (compiled.folder_of(tree) / "manifest.json").exists()
 
 
+def test_without_a_compiler_one_line_and_the_plain_files(tree, monkeypatch, capsys):
+    shutil.rmtree(tree / "build")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    for arguments in ([], ["--quiet"]):
+        assert builder.main(arguments, tree, ("kernel.hot_sum",)) == 0
+        assert capsys.readouterr() == ("", "no C compiler (or no Python.h): running the plain Python files, which is "
+                                           "slower\n")
+    assert python(tree, WHERE)[0].endswith(".py")
+
+
+def test_a_failure_is_said_once_and_tried_again_when_asked_by_name_or_changed(tree, capsys):
+    good = (tree / "kernel" / "hot_sum.py").read_text()
+    (tree / "kernel" / "hot_sum.py").write_text("def total(number: int) -> int:\n    return 'text'\n")
+    assert builder.main(["--quiet"], tree, ("kernel.hot_sum",)) == 0
+    assert capsys.readouterr().err == ("not compiled: the compiler failed, see build/compile.log; the plain files are "
+                                       "used\n")
+    assert python(tree, WHERE) == (str(tree / "kernel" / "hot_sum.py"), "")
+    assert builder.main(["--quiet"], tree, ("kernel.hot_sum",)) == 0
+    assert capsys.readouterr() == ("", "")
+    assert builder.main([], tree, ("kernel.hot_sum",)) == 1
+    (tree / "kernel" / "hot_sum.py").write_text(good)
+    assert builder.main(["--quiet"], tree, ("kernel.hot_sum",)) == 0
+    assert python(tree, ASK) == ("42", "")
+    capsys.readouterr()
+    assert builder.main([], tree, ("kernel.hot_sum",)) == 0
+    assert capsys.readouterr().out == "the hot modules are compiled already\n"
+
+
 def test_the_sources_are_the_module_and_all_it_imports_of_ours(tree):
     (tree / "kernel" / "step.py").write_text("import os\nimport kernel.far\nSTEP = 1\n")
     (tree / "kernel" / "far.py").write_text("from kernel import hot_sum\n")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -17,7 +18,7 @@ def call(hub: RunningHub):
     def call(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
         command = [sys.executable, "-c", COMMAND_LINE, *arguments, "--url", f"http://127.0.0.1:{hub.port('http')}"]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-                              cwd=ROOT)
+                              cwd=ROOT, env=os.environ | {"GATEHOUSE_PLAIN": "1"})
         return done.returncode, done.stdout, done.stderr
     return call
 

@@ -9,7 +9,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +17,14 @@ import pytest
 
 from kernel.batch import check_batch, records_of
 from kernel.message import Piece
-from tests.running_hub import RunningHub, config_of
+from tests.running_hub import RunningHub, running_hub
 
 WAIT_S = 20
 
 
-@contextmanager
-def running(folder: Path, *doors: str) -> Iterator[RunningHub]:
-    """A hub with the log on disk as users have it."""
-    hub = RunningHub(folder, config_of(doors, kernel=""))
-    try:
-        hub.wait_ready()
-        yield hub
-    finally:
-        hub.kill()
-
-
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    with running(tmp_path_factory.mktemp("hub"), "http", "mqtt") as hub:
+    with running_hub(tmp_path_factory.mktemp("hub"), "http", "mqtt") as hub:
         yield hub
 
 
@@ -220,11 +208,11 @@ def test_http_to_mqtt_and_back(hub: RunningHub) -> None:
 
 
 def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
-    with running(tmp_path, "http") as hub:
+    with running_hub(tmp_path, "http") as hub:
         stored = [ask(hub, "POST", f"/v1/publish/safe/{number}", b"%d" % number) for number in range(20)]
         cursor = ask(hub, "GET", "/v1/topics/safe/messages?max=5")["cursor"]
         hub.kill()
-    with running(tmp_path, "http") as hub:
+    with running_hub(tmp_path, "http") as hub:
         messages = read_all(hub, "safe")
         assert [message["id"] for message in messages] == [answer["id"] for answer in stored]
         rest = ask(hub, "GET", f"/v1/topics/safe/messages?cursor={cursor}")["messages"]

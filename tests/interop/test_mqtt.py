@@ -13,7 +13,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from tests.interop.hub import RunningHub, running_hub
+from tests.running_hub import RunningHub, running_hub
 
 WAIT_S = 20
 
@@ -41,7 +41,7 @@ class Client:
         self.paho.on_subscribe = lambda client, data, mid, codes, properties: self.granted.put(
             [code.value for code in codes])
         self.paho.on_unsubscribe = lambda *_: self.unsubscribed.set()
-        self.port = hub.ports["mqtt"]
+        self.port = hub.port("mqtt")
 
     def start(self) -> Client:
         self.paho.connect("127.0.0.1", self.port, keepalive=30)
@@ -175,7 +175,7 @@ def test_peers_that_break_off_hurt_nobody(hub: RunningHub) -> None:
         steady.subscribe(("steady", 1))
         for garbage in (b"", b"\x10", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00",
                         b"\x10\x0d\0\4MQTT\4\2\0\0\0\1c\x30"):
-            sock = socket.create_connection(("127.0.0.1", hub.ports["mqtt"]), WAIT_S)
+            sock = socket.create_connection(("127.0.0.1", hub.port("mqtt")), WAIT_S)
             sock.sendall(garbage)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             sock.close()
@@ -188,7 +188,7 @@ def test_stopping_acknowledges_what_was_taken_and_leaves_no_error(tmp_path: Path
         with Client(hub) as sender:
             infos = [sender.paho.publish("t", b"%d" % n, qos=1) for n in range(200)]
             infos[0].wait_for_publish(WAIT_S)
-            assert hub.stop() == 0
+            assert hub.stop()[0] == 0
             assert sender.disconnected.wait(WAIT_S)
         log = (tmp_path / "hub.log").read_text()
         assert "Traceback" not in log and "mistake" not in log

@@ -4,11 +4,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernel.batch import records_of
-from kernel.disk import RealDisk
+from kernel.disk import Disk, RealDisk
 from kernel.kernel import Kernel
 from kernel.log import Damage, Log
 from kernel.memory_log import MemoryLog
 from kernel.message import Fetched, Message, Placement, Record, Stored
+from kernel.projection import Projection
 from kernel.record import encode_headers
 from kernel.routes import Routes
 from kernel.segments import SegmentLog
@@ -37,12 +38,14 @@ class Rig:
     """One kernel; `restart` is what a crash and a new start do to it."""
 
     def __init__(self, folder: Path | None = None, settings: KernelSettings | None = None, routes: Routes | None = None,
-                 log: Log | None = None, store: IndexStore | None = None) -> None:
-        self.folder = folder
+                 log: Log | None = None, store: IndexStore | None = None, disk: Disk | None = None,
+                 projection: Projection | None = None) -> None:
+        self.disk = RealDisk(folder) if folder is not None else disk
         self.settings = settings or KernelSettings(segment_bytes=1 << 20)
         self.routes = routes or Routes()
         self.store: IndexStore = store or MemoryStore()
         self.log: Log = log or self._new_log()
+        self.projection = projection
         self.world = World()
         self.fatal: list[str] = []
         self.damage: list[Damage] = []
@@ -51,20 +54,20 @@ class Rig:
         self.kernel = self._open()
 
     def _new_log(self) -> Log:
-        return MemoryLog() if self.folder is None else SegmentLog(RealDisk(self.folder), self.settings.segment_bytes)
+        return MemoryLog() if self.disk is None else SegmentLog(self.disk, self.settings.segment_bytes)
 
     def _open(self) -> Kernel:
         kernel = Kernel(loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
                         checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store,
                         routes=self.routes, settings=self.settings, fatal=self.fatal.append,
                         on_damage=self.damage.append,
-                        on_error=self.errors.append)
+                        on_error=self.errors.append, projection=self.projection, new_hub=b"a hub of the rig")
         kernel.open()
         return kernel
 
     def restart(self, *, lose_index: bool = False) -> None:
         """As after kill -9: what waits in memory is gone."""
-        if self.folder is not None:
+        if self.disk is not None:
             self.log.close()
             self.log = self._new_log()
         if lose_index:

@@ -299,6 +299,16 @@ def test_topics_are_defined_changed_deleted_and_found_again(rig: Rig) -> None:
     assert not set(again.queue_ids()) & set(found.queue_ids()), "queue ids are never used again"
 
 
+def test_the_largest_message_changes_while_running(rig: Rig) -> None:
+    placement = rig.kernel.place("t/k")
+    rig.kernel.append([(placement, b"v" * 5000, b"\0", 0, 0)], None)
+    rig.kernel.configure(KernelSettings(max_message_bytes=2000, fsync="never"))
+    with pytest.raises(MessageTooLarge):
+        rig.kernel.append([(placement, b"v" * 5000, b"\0", 0, 0)], None)
+    assert rig.kernel.settings.fsync == "commit", "what is not live waits for the next start"
+    rig.run()
+
+
 def test_a_deleted_topics_placement_finds_the_new_one(rig: Rig) -> None:
     placement = rig.kernel.place("t/k")
     rig.kernel.append([(placement, b"old", b"\0", 0, 0)], None)

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from kernel.frame import Entries, StateRecord, encode_head
 from kernel.index import _META
 from kernel.settings import KernelSettings
+from kernel.state import Kind
+from kernel.views import offset_record
 from tests.kernel.rig import Rig
 
 
@@ -30,3 +33,40 @@ def test_replay_over_an_index_that_holds_the_newer_topics_already(rig: Rig) -> N
     rig.restart()
     assert rig.kernel.topic("t") == topic and rig.kernel.topics() == [topic]
     assert rig.values("t") == [b"2"]
+
+
+def test_a_copy_of_what_was_deleted_meanwhile_does_not_bring_it_back(rig: Rig) -> None:
+    """A crash came after a record was copied, and after its deletion had reached the index, which knew of no copy."""
+    queue_id = rig.kernel.place("t/k").queue_id
+    rig.kernel.commit_offsets("g", {queue_id: (5, b"")}, None)
+    rig.run()
+    order = rig.kernel._state.changes.newest[Kind.OFFSET, offset_record("g", queue_id, None).key][0]
+    rig.kernel.delete_topic("t")
+    rig.run()
+    rig.world.advance(5_000)
+    copy = offset_record("g", queue_id, (5, b""))
+    rig.log.keep(encode_head(1, 0, 0, 0, Entries(), [StateRecord(copy.kind, copy.key, copy.value, order)]), b"")
+    rig.log.sync_kept()
+    for lose_index in (False, False, True):
+        rig.restart(lose_index=lose_index)
+        assert rig.kernel.committed("g") == {} and dict(rig.kernel._state.scan(Kind.OFFSET)) == {}
+        rig.world.advance(5_000)
+
+
+def test_a_copy_of_what_was_replaced_meanwhile_is_not_read(rig: Rig) -> None:
+    queue_id = rig.kernel.place("t/k").queue_id
+    rig.kernel.commit_offsets("g", {queue_id: (5, b"")}, None)
+    rig.run()
+    order = rig.kernel._state.changes.newest[Kind.OFFSET, offset_record("g", queue_id, None).key][0]
+    rig.kernel.commit_offsets("g", {queue_id: (6, b"")}, None)
+    rig.run()
+    rig.world.advance(5_000)
+    copy = offset_record("g", queue_id, (5, b""))
+    rig.log.keep(encode_head(1, 0, 0, 0, Entries(), [StateRecord(copy.kind, copy.key, copy.value, order)]), b"")
+    rig.log.sync_kept()
+    for lose_index in (False, False, True):
+        rig.restart(lose_index=lose_index)
+        assert rig.kernel.committed("g") == {queue_id: (6, b"")}
+        newest = offset_record("g", queue_id, (6, b""))
+        assert dict(rig.kernel._state.scan(Kind.OFFSET)) == {newest.key: newest.value}
+        rig.world.advance(5_000)

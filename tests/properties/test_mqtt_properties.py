@@ -67,7 +67,8 @@ def test_cuts_change_nothing(messages: list[tuple[str, bytes, int]], cuts: list[
 
 
 WORDS = [b"\x10\x0d\0\4MQTT\4\2\0\0\0\1c", b"\xc0\0", b"\x82\x06\0\1\0\1t\1", b"\x82\x06\0\2\0\1#\0",
-         b"\xa2\x05\0\3\0\1t", b"\x40\2\0\1", b"\x40\2\0\2", publish(b"t", b"x"), publish(b"t", b"y", 9), publish(b"$x", b"y", 3),
+         b"\xa2\x05\0\3\0\1t", b"\x40\2\0\1", b"\x40\2\0\2", publish(b"t", b"x"), publish(b"t", b"y", 9),
+         publish(b"$x", b"y", 3),
          publish(b"a/#", b"z"), b"\xe0\0", b"\x62\2\0\1", b"\x34\x05\0\1t\0\1", b"\x30\xff\xff\xff\xff\x7f"]
 noise = st.one_of(st.sampled_from(WORDS), st.binary(max_size=12))
 

@@ -135,6 +135,42 @@ def test_nothing_is_dispatched_while_the_peer_does_not_take_its_answers() -> Non
     assert not peer.link.paused
 
 
+def test_a_turn_is_bounded_whatever_a_peer_sends_at_once() -> None:
+    """Questions of a few bytes for answers of hundreds of kilobytes: others get their turn in between."""
+    peer = Peer()
+    peer.kernel.create_topic("wide", queues=10_000)
+    question = MetadataRequest(version=5, topics=None)
+    frames = peer.send(b"".join(framed(question, i) for i in range(20)))
+    assert 1 <= len(frames) <= 4
+    assert peer.link.paused
+    for _ in range(20):
+        frames += peer.wait(10)
+    assert correlation_ids(frames) == list(range(20))
+    assert not peer.link.paused and not peer.link.wake_ms
+
+
+def test_fetches_sent_at_once_are_bounded_too() -> None:
+    peer = peer_with_topic()
+    peer.kernel.append_batch(peer.kernel.by_name["plant"].queue_id(0), batch(b"x" * 800_000), None)
+    peer.kernel.flush()
+    frames = peer.send(b"".join(framed(fetch(11, {("plant", 0): 0}), i) for i in range(6)))
+    assert len(frames) == 2
+    for _ in range(6):
+        frames += peer.wait(10)
+    assert correlation_ids(frames) == list(range(6))
+
+
+def test_one_large_answer_does_not_pause_its_reader() -> None:
+    peer = peer_with_topic()
+    for _ in range(3):
+        peer.kernel.append_batch(peer.kernel.by_name["plant"].queue_id(0), batch(b"x" * 800_000), None)
+    peer.kernel.flush()
+    for i in range(4):
+        request = fetch(11, {("plant", 0): 0}, max_bytes=4 << 20, most=4 << 20)
+        assert correlation_ids(peer.send(framed(request, i))) == [i]
+        assert not peer.link.paused
+
+
 def test_a_throttled_peer_is_told_and_not_read_for_that_time() -> None:
     peer = peer_with_topic(quotas={"anonymous": Quota(messages_per_s=5)})
     append = framed(produce(7, {("plant", 0): batch(*[b"x"] * 10)}), 1)

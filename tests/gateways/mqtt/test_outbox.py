@@ -110,17 +110,43 @@ def test_topics_of_one_queue_that_lie_between_each_other_come_back_in_order() ->
     assert got == sent
 
 
-def test_qos_0_to_a_stalled_client_is_dropped_and_counted() -> None:
+def test_qos_0_to_a_stalled_client_waits_in_the_log_and_comes_in_order() -> None:
     hub = FakeHub()
     session, link = subscriber(hub, "t", 0)
     link.stalled = True
     send(hub, b"x" * 100)
-    send(hub, b"dropped", b"dropped too", qos=0)
+    sent = [b"%02d" % n for n in range(30)]
+    for payload in sent:
+        send(hub, payload, qos=0)
     assert received(link) == [(b"x" * 100, 0)]
-    assert hub.admission.trace.counts["mqtt", "dropped_slow"] == 2
     link.drain(session)
-    send(hub, b"again", qos=0)
-    assert received(link) == [(b"again", 0)]
+    send(hub, b"new", qos=0)
+    assert received(link) == [(payload, 0) for payload in [*sent, b"new"]]
+    assert hub.kernel.fetches > 0 and not hub.admission.trace.counts["mqtt", "dropped_slow"]
+    assert session.describe() == {**session.describe(), "waiting_bytes": 0, "waiting_ranges": 0}
+
+
+def test_qos_0_beyond_what_may_be_owed_is_dropped_and_counted() -> None:
+    hub = FakeHub()
+    session, link = subscriber(hub, "#", 0)
+    link.stalled = True
+    send(hub, b"x" * 100)
+    for n in range(10):
+        send(hub, b"payload", topic=b"t/%d" % (n % 2), qos=0)
+    assert not link.closed
+    kept = 10 - hub.admission.trace.counts["mqtt", "dropped_slow"]
+    assert 0 < kept < 10
+    received(link)
+    link.drain(session)
+    assert len(received(link)) == kept
+
+
+def test_qos_0_does_not_wait_for_acknowledgements() -> None:
+    hub = FakeHub()
+    _, link = subscriber(hub, "t", 1)
+    send(hub, b"1", b"2", b"3")
+    send(hub, b"at once", qos=0)
+    assert received(link) == [(b"1", 1), (b"2", 2), (b"at once", 0)]
 
 
 def test_qos_1_to_a_stalled_client_waits_for_its_socket() -> None:

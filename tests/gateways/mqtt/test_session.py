@@ -10,6 +10,7 @@ from gateways.kit import FakeHub
 from gateways.mqtt import GATEWAY
 from gateways.mqtt.codec import fixed_header
 from gateways.mqtt.config import MqttConfig
+from gateways.mqtt.inbox import LATE_ACKS_MAX
 from gateways.mqtt.packets import FILTERS_MAX
 from gateways.mqtt.session import SLOW_STEPS_PER_TURN
 from kernel.errors import InvalidAddress
@@ -75,6 +76,17 @@ def test_mqtt_3_3_5_2_a_denied_publish_is_acknowledged_in_turn_and_dropped() -> 
     assert hub.admission.trace.counts["mqtt", "publish_denied"] == 5
     assert [record[3] for record in hub.kernel.queues[1].records] == [b"2", b"4"]
     assert not link.closed
+
+
+def test_refused_publishes_behind_a_slow_disk_are_bounded() -> None:
+    hub = only((Operation.PUBLISH, "yes"))
+    session, link = connect(hub)
+    session.handle_data(publish(b"yes", b"1", 1))
+    for _ in range(LATE_ACKS_MAX):
+        session.handle_data(publish(b"no", b"2", 2))
+    assert not link.closed
+    session.handle_data(publish(b"no", b"2", 2))
+    assert link.closed and link.reason.startswith("too_many_refused")
 
 
 def test_a_denied_subscription_is_refused_and_the_others_stand() -> None:

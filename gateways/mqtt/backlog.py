@@ -1,0 +1,219 @@
+"""Messages that one slow client is still to be sent: in memory up to a bound, then as ranges of the log.
+
+A range names consecutive offsets of one queue; when its turn comes it is read back with `kernel.fetch` and what it
+holds waits in memory like the rest. Order is that of `keep`: memory first, since a message goes to memory only while
+no range is owed. When more ranges are owed than may be remembered, QoS 0 messages are dropped and counted; for QoS 1
+the client is given up: a silent gap would be a lie.
+"""
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from gateways.mqtt import mapping
+from gateways.mqtt.codec import encode_qos0, encode_qos1, size_of
+from kernel.batch import records_of
+from kernel.errors import CorruptBatch, OffsetOutOfRange, StorageFailed, UnknownQueue
+from kernel.message import Fetched, Message, Placement, Record
+
+if TYPE_CHECKING:
+    from gateways.mqtt.outbox import Outbox
+
+FETCH_RANGES: Final = 64               # ranges read back in one go
+FETCH_BYTES: Final = 256 * 1024        # and bytes
+
+Waiting = tuple[Placement, "list[Message]", int, bool]
+"""(placement, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
+
+
+class Range:
+    """Consecutive offsets of one queue, all of one placement, that the client is owed.
+
+    The queue is noted, since a placement moves when its topic gets more queues.
+    """
+
+    def __init__(self, placement: Placement, first_offset: int, count: int, acknowledged: bool) -> None:
+        self.placement = placement
+        self.queue_id = placement.queue_id
+        self.first_offset = first_offset
+        self.count = count
+        self.acknowledged = acknowledged           # sent with QoS 1
+
+    def goes_on(self, placement: Placement, offset: int, acknowledged: bool) -> bool:
+        """Whether a message of this placement at this offset is the next."""
+        return (self.placement is placement and self.queue_id == placement.queue_id
+                and self.first_offset + self.count == offset and self.acknowledged == acknowledged)
+
+
+class Backlog:
+    """Made by an `Outbox` when it first has to hold something back."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.waiting_bytes = 0
+        self.unacknowledged = 0                    # messages of QoS 0 in here
+        self._outbox = outbox
+        self._waiting: deque[Waiting] = deque()
+        self._ranges: deque[Range] = deque()
+        self._fetching = False
+        self._pumping = False
+
+    @property
+    def empty(self) -> bool:
+        return not self._waiting and not self._ranges
+
+    @property
+    def ranges(self) -> int:
+        return len(self._ranges)
+
+    def clear(self) -> None:
+        self.unacknowledged = 0
+        self._waiting.clear()
+        self._ranges.clear()
+
+    def keep(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int,
+             acknowledged: bool) -> None:
+        """Hold back `messages[start:stop]`, whose first is at `offset`."""
+        ranges = self._ranges
+        count = stop - start
+        if not self._keep_in_memory(placement, messages, start, stop, acknowledged):
+            if ranges and ranges[-1].goes_on(placement, offset, acknowledged):
+                ranges[-1].count += count
+            elif len(ranges) < self._outbox.config.max_waiting_ranges:
+                ranges.append(Range(placement, offset, count, acknowledged))
+            elif acknowledged:
+                self._outbox.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
+                return
+            else:
+                self._outbox.trace.on_event("mqtt", "dropped_slow", count)
+                return
+        if not acknowledged:
+            self.unacknowledged += count
+
+    def _keep_in_memory(self, placement: Placement, messages: list[Message], start: int, stop: int,
+                        acknowledged: bool) -> bool:
+        if self._ranges:
+            return False
+        size = size_of(messages, start, stop)
+        if self.waiting_bytes + size > self._outbox.config.max_waiting_bytes:
+            return False
+        self._waiting.append((placement, messages[start:stop], 0, acknowledged))
+        self.waiting_bytes += size
+        return True
+
+    def pump(self) -> None:
+        """Send what waits, as far as window and socket allow."""
+        if self._pumping:
+            return
+        self._pumping = True
+        self._send_waiting()
+        while (self._ranges and not self._waiting and not self._fetching
+               and self._outbox.may_send(self._ranges[0].acknowledged)):
+            self._fetch()                # answered before it returns where all is in memory
+            self._send_waiting()
+        self._pumping = False
+
+    def _send_waiting(self) -> None:
+        outbox, waiting = self._outbox, self._waiting
+        window = outbox.window
+        while waiting and outbox.may_send(waiting[0][3]):
+            placement, messages, start, acknowledged = waiting[0]
+            stop = len(messages)
+            topic = outbox.clients.topic_field(placement)
+            if acknowledged:
+                stop = start + min(window.room(), stop - start)
+                encoded = encode_qos1(topic, messages, start, stop, window.take(stop - start))
+            else:
+                encoded = encode_qos0(topic, messages, start, stop)
+                self.unacknowledged -= stop - start
+            outbox.link.write(encoded)
+            self.waiting_bytes -= size_of(messages, start, stop)
+            if stop == len(messages):
+                waiting.popleft()
+            else:
+                waiting[0] = (placement, messages, stop, acknowledged)
+
+    # --- reading back ------------------------------------------------------------------------------------------------
+
+    def _fetch(self) -> None:
+        firsts: dict[int, int] = {}
+        for owed in islice(self._ranges, FETCH_RANGES):
+            firsts.setdefault(owed.queue_id, owed.first_offset)
+        share = FETCH_BYTES // len(firsts)
+        self._fetching = True
+        self._outbox.kernel.fetch([(queue_id, offset, share) for queue_id, offset in firsts.items()], FETCH_BYTES,
+                                  self._on_fetched)
+
+    def _on_fetched(self, answers: list[Fetched]) -> None:
+        self._fetching = False
+        if not self._ranges:             # the client has gone meanwhile
+            return
+        try:
+            self._take_fetched({answer.queue_id: Found(answer) for answer in answers})
+        except (StorageFailed, CorruptBatch) as error:
+            self._outbox.give_up(f"{error.code}: what the client is owed cannot be read")
+            return
+        self.pump()
+
+    def _take_fetched(self, found: dict[int, Found]) -> None:
+        """Move what was read to the waiting messages, in the order it is owed, up to the first gap."""
+        ranges = self._ranges
+        first = True
+        while ranges:
+            owed = ranges[0]
+            source = found.get(owed.queue_id)
+            if source is None:
+                return
+            lost = source.lost_of(owed)
+            if lost:
+                self._outbox.trace.on_event("mqtt", "lost_retention", lost)
+                owed.first_offset += lost
+                owed.count -= lost
+                if not owed.acknowledged:
+                    self.unacknowledged -= lost
+            messages = source.take(owed) if owed.count else []
+            if messages:
+                self._waiting.append((owed.placement, messages, 0, owed.acknowledged))
+                self.waiting_bytes += size_of(messages, 0, len(messages))
+                owed.first_offset += len(messages)
+                owed.count -= len(messages)
+            elif owed.count and lost:        # the answer was for what is gone: ask again from where it begins now
+                return
+            elif owed.count and first:       # promised, not lost, and not there: never wait for it for ever
+                raise StorageFailed(f"queue {owed.queue_id} has nothing at offset {owed.first_offset}")
+            first = False
+            if owed.count:
+                return
+            ranges.popleft()
+
+
+class Found:
+    """The answer for one queue, decoded once and taken from front to back. Raises StorageFailed, CorruptBatch."""
+
+    def __init__(self, answer: Fetched) -> None:
+        self._answer = answer
+        if answer.error is not None and not isinstance(answer.error, (OffsetOutOfRange, UnknownQueue)):
+            raise StorageFailed(str(answer.error))
+        self._records: list[Record] = []
+        for piece in answer.pieces:
+            self._records += records_of(piece)
+        self._at = 0
+
+    def lost_of(self, owed: Range) -> int:
+        """How many of the range retention, or the deletion of its topic, has taken."""
+        if isinstance(self._answer.error, UnknownQueue):
+            return owed.count
+        return max(0, min(owed.count, self._answer.log_start_offset - owed.first_offset))
+
+    def take(self, owed: Range) -> list[Message]:
+        """The messages of the range from its first offset on, as far as they were read."""
+        records = self._records
+        at = self._at
+        while at < len(records) and records[at][0] < owed.first_offset:
+            at += 1
+        start = at
+        stop_offset = owed.first_offset + owed.count
+        while at < len(records) and records[at][0] < stop_offset:
+            at += 1
+        self._at = at
+        return [mapping.stored_message(record, owed.placement) for record in records[start:at]]

@@ -1,0 +1,234 @@
+"""Rounds of load, kill, restart and check on one data directory, all decided by a seed.
+
+A round starts the hub, checks what is there, loads it through every door and kills it: at a random time, at a chosen
+call inside it (a checkpoint, a new segment, between write and fdatasync, within a frame, ...), or while it starts.
+Between rounds the index or the catalogue may be deleted, which must lose nothing.
+"""
+from __future__ import annotations
+
+import http.client
+import random
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.faults.checker import Checker
+from tests.faults.nursery import ForkedHub, Nursery
+from tests.faults.oplog import OperationLog
+from tests.faults.readers import (
+    KafkaFollower,
+    follow_over_http,
+    follow_over_mqtt,
+    read_at_rest,
+    read_over_http,
+    read_over_kafka,
+)
+from tests.faults.writers import HttpWriter, writers_of
+from tests.running_hub import free_port
+
+OVERLAP: Final = 500               # messages per queue that are read again in every round
+JOIN_S: Final = 20.0
+QUEUES: Final = 4                  # of the topic, as `default_queues` has it
+
+POINTS: Final = (                  # where a hub is killed from inside: function, calls until then, before or after it
+    ("kernel.index:Index.write", 3, "before"), ("kernel.index:Index.write", 3, "after"),
+    ("kernel.store:RocksStore._write", 8, "after"),
+    ("kernel.catalogue:Catalogue.take", 3, "before"), ("kernel.catalogue:Catalogue.take", 3, "after"),
+    ("kernel.segments:SegmentLog.append", 200, "after"), ("kernel.segments:SegmentLog.sync", 200, "before"),
+    ("kernel.segments:SegmentLog.sync", 200, "after"), ("kernel.segments:Chain._create", 2, "before"),
+    ("kernel.segments:Chain._create", 2, "after"))
+RETENTION_POINTS: Final = (
+    ("kernel.segments:SegmentLog.keep", 2, "before"), ("kernel.segments:SegmentLog.keep", 2, "after"),
+    ("kernel.segments:SegmentLog.sync_kept", 2, "after"), ("kernel.index:Index.forget_segment", 2, "before"),
+    ("kernel.index:Index.forget_segment", 2, "after"), ("kernel.segments:SegmentLog.drop", 2, "before"),
+    ("kernel.segments:SegmentLog.drop", 2, "after"))
+START_POINTS: Final = (
+    ("kernel.recovery:Recovery._replay_main", 15, "before"), ("kernel.kernel:Kernel._begin_epoch", 1, "before"),
+    ("kernel.kernel:Kernel._begin_epoch", 1, "after"), ("kernel.index:Index.write", 1, "after"),
+    ("kernel.catalogue:Catalogue.open", 1, "after"))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What kind of hub a campaign is about."""
+
+    kernel: str = "checkpoint_ms = 100"
+    forgets: bool = False
+    message_bytes: int = 100
+    load_s: tuple[float, float] = (0.2, 0.7)
+
+
+DURABLE: Final = Plan()
+SMALL_SEGMENTS: Final = Plan(
+    "checkpoint_ms = 100\nsegment_bytes = 1048576\nretention_bytes = 3145728\nkept_bytes = 3145728", True, 4000, (0.5, 1.0))
+
+
+class Campaign:
+    """One data directory, its writers and what is known of it."""
+
+    def __init__(self, nursery: Nursery, folder: Path, plan: Plan, seed: int) -> None:
+        self._nursery = nursery
+        self._folder = folder
+        self._plan = plan
+        self._random = random.Random(seed)
+        self.ports = {door: free_port() for door in ("mqtt", "http", "kafka")}
+        self.log = OperationLog()
+        self.checker = Checker(self.log, forgets=plan.forgets)
+        self._writers, self._kafka = writers_of(self.log, self.ports["kafka"], plan.message_bytes)
+        self._follower = KafkaFollower(self.log, self.ports["kafka"], QUEUES)
+        self._faults: list[BaseException] = []
+        self.kills = 0
+        self.inside = 0                # of them by the hub's own hand
+
+    def config(self) -> str:
+        doors = "".join(f'[gateways.{door}]\nlisten = ["127.0.0.1:{port}"]\n' for door, port in self.ports.items())
+        return f'[kernel]\n{self._plan.kernel}\n{doors}advertise = "127.0.0.1:{self.ports["kafka"]}"\n'
+
+    def run(self, rounds: int) -> None:
+        """All rounds and the end."""
+        with self.told():
+            for number in range(rounds):
+                self.round(number)
+            self.finish()
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Leaves the operation log in the folder where a promise is broken."""
+        try:
+            yield
+        except BaseException:
+            self.log.write(self._folder / "operations.jsonl")
+            raise
+        finally:
+            self._follower.close()
+
+    # ---- one round
+
+    def round(self, number: int) -> None:
+        orders = self._orders()
+        self.log.note(f"round {number}: {orders}")
+        hub = self._start(orders)
+        self._check(hub, whole=self._plan.forgets or number % 10 == 9)
+        self._load(hub)
+        hub.kill()
+        self.kills += 1
+        assert "Traceback" not in hub.log, hub.log
+        self._between()
+
+    def _orders(self) -> dict[str, Any]:
+        """How this hub dies, unless it is killed before."""
+        orders: dict[str, Any] = {"retention": 0.2} if self._plan.forgets else {}
+        kind = self._random.random()
+        if kind < 0.15:
+            orders["die"] = self._point(START_POINTS)
+        elif kind < 0.5:
+            orders["die"] = self._point((*POINTS, *(RETENTION_POINTS * 2 if self._plan.forgets else ())))
+        elif kind < 0.6:
+            orders["tear"] = {"call": self._random.randint(3, 200), "keep": self._random.random()}
+        return orders
+
+    def _point(self, points: tuple[tuple[str, int, str], ...]) -> dict[str, Any]:
+        at, calls, side = self._random.choice(points)
+        return {"at": at, "call": self._random.randint(1, calls), "side": side}
+
+    def _start(self, orders: dict[str, Any]) -> ForkedHub:
+        """A hub that is ready; those that die on the way there are kills too."""
+        for more in (orders, {name: order for name, order in orders.items() if name == "retention"}):
+            hub = self._nursery.start(self._folder, self.config(), more)
+            if hub.wait_ready():
+                return hub
+            code = hub.wait_ended()
+            assert code == -9 and more is orders, f"the hub ended with {code}: {hub.log}"
+            self.kills += 1
+            self.inside += 1
+            self.log.note("died while starting")
+        raise AssertionError("a hub without orders did not start")
+
+    def _check(self, hub: ForkedHub, *, whole: bool) -> None:
+        try:
+            if whole:
+                queues = read_at_rest(self.ports["http"])
+            else:
+                queues = read_over_http(self.ports["http"], self.checker.next_starts(OVERLAP))
+        except (OSError, http.client.HTTPException):
+            assert hub.wait_ended(JOIN_S) == -9, hub.log
+            return                     # it died by its orders while it was read
+        self.checker.check(queues, whole=whole)
+
+    def drain(self) -> None:
+        """Load, then SIGTERM: the hub answers what it has taken and ends well."""
+        hub = self._start({})
+        with self._loaded():
+            time.sleep(self._random.uniform(*self._plan.load_s))
+            assert hub.stop() == 0
+        assert "Traceback" not in hub.log, hub.log
+
+    def _load(self, hub: ForkedHub) -> None:
+        end_s = time.monotonic() + self._random.uniform(*self._plan.load_s)
+        with self._loaded():
+            while time.monotonic() < end_s and hub.alive:
+                time.sleep(0.01)
+            if not hub.alive:
+                self.inside += 1
+                assert hub.wait_ended() == -9, f"the hub ended by itself: {hub.log}"
+            hub.kill()
+
+    @contextmanager
+    def _loaded(self) -> Iterator[None]:
+        """Writers and readers at work; they end with the hub, or when this does."""
+        stop = threading.Event()
+        jobs = [partial(writer.run, self.ports, stop) for writer in self._writers]
+        jobs += [partial(self._follower.run, stop), partial(follow_over_http, self.ports["http"], self.log, stop),
+                 partial(follow_over_mqtt, self.ports["mqtt"], self.log, stop)]
+        threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+        for thread in threads:
+            thread.join(JOIN_S)
+            assert not thread.is_alive(), "a client hangs"
+        if self._faults:
+            raise self._faults[0]
+
+    def _guarded(self, job: partial[None]) -> None:
+        try:
+            job()
+        except BaseException as fault:    # told by the thread that waits for this one
+            self._faults.append(fault)
+
+    def _between(self) -> None:
+        if self._random.random() < 0.25:
+            self.log.note("the index is deleted")
+            shutil.rmtree(self._folder / "data" / "index", ignore_errors=True)
+        if self._random.random() < 0.1:
+            for file in (self._folder / "data").glob("catalogue.sqlite*"):
+                file.unlink()
+
+    # ---- the end
+
+    def finish(self) -> None:
+        """Everything that was promised to be sent until it is stored; then all is read twice and the hub stopped."""
+        hub = self._start({})
+        self._kafka.finish(60)
+        for writer in self._writers:
+            if isinstance(writer, HttpWriter):
+                writer.settle(self.ports)
+        over_http = read_over_http(self.ports["http"])
+        assert over_http == read_over_kafka(self.ports["kafka"])
+        assert self.log.seen and self.log.heard, "nobody was given anything while there was load"
+        self.checker.check(over_http, whole=True)
+        assert hub.stop() == 0
+        assert "Traceback" not in hub.log, hub.log
+        hub = self._start({})
+        assert read_over_http(self.ports["http"]) == over_http, "an orderly stop changes nothing"
+        assert hub.stop() == 0
+

@@ -1,0 +1,86 @@
+"""The promises, checked against what can be read after a restart.
+
+1. An acknowledged message is there, once; one without an answer is there once or not at all; a refused one is not
+there. 2. Of each writer the order of sending is the order in its queue.
+3. Queues have no gaps. What lay at an offset before a crash lies there after it, if it was acknowledged or read.
+4. Where an answer told queue and offset, there it lies. What a subscriber was given is there.
+
+Retention may take the oldest away, and nothing that was sent after the answer to what is still there.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from tests.faults.oplog import ACKNOWLEDGED, REFUSED, OperationLog, identify
+from tests.faults.readers import Queues
+
+
+class Checker:
+    """Keeps what was found in earlier checks; offsets never change their message."""
+
+    def __init__(self, log: OperationLog, *, forgets: bool = False) -> None:
+        self._log = log
+        self._forgets = forgets                                     # retention is at work
+        self.places: dict[tuple[str, int], tuple[int, int]] = {}    # by writer and number: queue and offset
+        self._found: dict[tuple[int, int], bytes] = {}
+
+    def next_starts(self, overlap: int) -> dict[int, int]:
+        """Where to read on, some of what is known included."""
+        ends: dict[int, int] = {}
+        for queue, offset in self._found:
+            ends[queue] = max(ends.get(queue, 0), offset + 1)
+        return {queue: max(0, end - overlap) for queue, end in ends.items()}
+
+    def check(self, queues: Queues, *, whole: bool) -> None:
+        """`whole`: the queues were read from their beginnings."""
+        for queue, messages in queues.items():
+            self._check_queue(queue, messages)
+        self._check_seen(queues)
+        self._check_order()
+        present = {identify(value) for messages in queues.values() for _, _, value in messages}
+        self._check_acknowledged(present if whole else self.places)
+
+    def _check_queue(self, queue: int, messages: list[tuple[int, str, bytes]]) -> None:
+        for (before, _, _), (after, _, _) in zip(messages, messages[1:], strict=False):
+            assert after == before + 1, f"queue {queue} jumps from offset {before} to {after}"
+        for offset, key, value in messages:
+            known = self._found.setdefault((queue, offset), value)
+            assert known == value, f"queue {queue} offset {offset} was {known!r} and is now {value!r}"
+            name = identify(value)
+            place = self.places.setdefault(name, (queue, offset))
+            assert place == (queue, offset), f"{name} lies at {place} and at {(queue, offset)}"
+            operation = self._log.operations[name]
+            assert operation.value == value and operation.key == key, f"{name} is not as it was sent: {key} {value!r}"
+            assert operation.state != REFUSED, f"{name} was refused and is stored at {(queue, offset)}"
+            assert operation.place in (None, place), f"{name} was answered {operation.place} and lies at {place}"
+        start, end = (messages[0][0], messages[-1][0] + 1) if messages else (0, 0)
+        lost = [offset for of_queue, offset in self._found if of_queue == queue and
+                (offset >= end if messages else not self._forgets)]
+        assert not lost, f"queue {queue} now holds {start} to {end}, and {lost[:5]} have been there"
+        assert self._forgets or start == 0 or (queue, start - 1) in self._found, f"queue {queue} begins at {start}"
+
+    def _check_seen(self, queues: Queues) -> None:
+        for (queue, offset), value in list(self._log.seen.items()):
+            if queue in queues and queues[queue] and offset >= queues[queue][0][0]:
+                assert self._found.get((queue, offset)) == value, \
+                    f"a reader was given {value!r} from queue {queue} offset {offset}, which is not there"
+        for value in list(self._log.heard):
+            name = identify(value)
+            assert name in self.places or self._forgets, f"a subscriber was given {name}, which is not there"
+
+    def _check_order(self) -> None:
+        last: dict[tuple[str, int], tuple[int, int]] = {}
+        for (writer, number), (queue, offset) in sorted(self.places.items()):
+            before = last.get((writer, queue))
+            assert before is None or before[1] < offset, \
+                f"{writer}: {before} (number, offset) comes before {(number, offset)} in queue {queue}"
+            last[writer, queue] = number, offset
+
+    def _check_acknowledged(self, present: Collection[tuple[str, int]]) -> None:
+        operations = self._log.operations
+        oldest_s = min((operations[name].answered_s for name in present if operations[name].state == ACKNOWLEDGED),
+                       default=math.inf)
+        for name, operation in list(operations.items()):
+            if operation.state == ACKNOWLEDGED and name not in present:
+                assert self._forgets and operation.sent_s < oldest_s, f"{name} was acknowledged and is not there"

@@ -1,0 +1,103 @@
+"""What is done to a hub from inside, before it serves. Runs in the hub's process; nothing of it is in the product.
+
+    die         {"at": "kernel.index:Index.write", "call": 3, "side": "before"}: SIGKILL at a call of a function
+    tear        {"call": 100, "keep": 0.5}: write a part of a frame, then SIGKILL
+    fail_sync   PATH: fdatasync fails while the file is there
+    slow_sync   PATH: fdatasync takes as many seconds as the file says while it is there
+    retention   seconds between two looks of retention, which are ten
+"""
+from __future__ import annotations
+
+import errno
+import functools
+import importlib
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def apply(orders: dict[str, Any]) -> None:
+    """Do what is ordered to this process."""
+    for name, order in orders.items():
+        ORDERS[name](order)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die(order: dict[str, Any]) -> None:
+    module, _, path = order["at"].partition(":")
+    holder: Any = importlib.import_module(module)
+    *names, last = path.split(".")
+    for name in names:
+        holder = getattr(holder, name)
+    original = getattr(holder, last)
+    calls = 0
+
+    @functools.wraps(original)
+    def deadly(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        now = calls == order["call"]
+        if now and order["side"] == "before":
+            _die()
+        result = original(*arguments, **named)
+        if now:
+            _die()
+        return result
+
+    setattr(holder, last, deadly)
+
+
+def tear(order: dict[str, Any]) -> None:
+    import kernel.disk
+
+    append = kernel.disk.RealAppendFile.append
+    calls = 0
+
+    def torn(self: kernel.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == order["call"]:
+            whole = b"".join(parts)
+            append(self, [whole[:max(1, int(len(whole) * order["keep"]))]])
+            _die()
+        append(self, parts)
+
+    kernel.disk.RealAppendFile.append = torn  # type: ignore[method-assign]
+
+
+def fail_sync(path: str) -> None:
+    sync, sign = os.fdatasync, Path(path)
+
+    def failing(descriptor: int) -> None:
+        if sign.exists():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    os.fdatasync = failing
+
+
+def slow_sync(path: str) -> None:
+    sync, sign = os.fdatasync, Path(path)
+
+    def slow(descriptor: int) -> None:
+        if sign.exists():
+            time.sleep(float(sign.read_text()))
+        sync(descriptor)
+
+    os.fdatasync = slow
+
+
+def retention(seconds: float) -> None:
+    import kernel.retention
+
+    kernel.retention.CHECK_MS = int(seconds * 1000)  # type: ignore[misc]
+
+
+ORDERS: dict[str, Callable[[Any], None]] = {
+    "die": die, "tear": tear, "fail_sync": fail_sync, "slow_sync": slow_sync, "retention": retention}

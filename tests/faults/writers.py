@@ -1,0 +1,170 @@
+"""Load through the doors. A writer lives through restarts: what it sent without an answer stays in its mind.
+
+`run(ports, stop)` sends until told to stop or until the hub is gone, and returns. It raises only for what no hub may
+do.
+"""
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from typing import Any, Final, Protocol
+
+import confluent_kafka
+
+from tests.faults.mqtt_peer import PUBACK, MqttPeer, publish_packet
+from tests.faults.oplog import Operation, OperationLog
+
+TOPIC: Final = "plant"
+MQTT_WINDOW: Final = 20
+KAFKA_BURST: Final = 20
+REFUSALS: Final = frozenset((408, 413, 429, 503, 507))
+
+
+class Writer(Protocol):
+    name: str
+
+    def run(self, ports: dict[str, int], stop: threading.Event) -> None: ...
+
+
+class MqttWriter:
+    """QoS 1, several in flight, clean sessions. What was not answered is sent again as another message."""
+
+    def __init__(self, log: OperationLog, name: str, size: int) -> None:
+        self.name = name
+        self._log = log
+        self._size = size
+        self._number = 0
+
+    def run(self, ports: dict[str, int], stop: threading.Event) -> None:
+        flying: dict[int, Operation] = {}
+        try:
+            peer = MqttPeer(ports["mqtt"], self.name)
+        except OSError:
+            return
+        try:
+            while not stop.is_set():
+                packets = []
+                for packet_id in range(1, MQTT_WINDOW + 1):
+                    if packet_id not in flying:
+                        flying[packet_id] = self._send()
+                        packets.append(publish_packet(f"{TOPIC}/{self.name}", flying[packet_id].value, packet_id))
+                peer.send(b"".join(packets))
+                for kind, body in peer.read_ready():
+                    assert kind == PUBACK, kind
+                    flying.pop(int.from_bytes(body[:2], "big")).acknowledge()
+        except OSError:
+            pass
+        finally:
+            peer.close()
+
+    def _send(self) -> Operation:
+        self._number += 1
+        return self._log.send(self.name, self._number, self.name, self._size)
+
+
+class HttpWriter:
+    """One request at a time. With a key for idempotency the same message is sent until it is answered; else never
+    again."""
+
+    def __init__(self, log: OperationLog, name: str, size: int, *, idempotent: bool) -> None:
+        self.name = name
+        self._log = log
+        self._size = size
+        self._idempotent = idempotent
+        self._number = 0
+        self._open: Operation | None = None
+
+    def run(self, ports: dict[str, int], stop: threading.Event) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", ports["http"], timeout=10)
+        try:
+            while not stop.is_set():
+                operation = self._open or self._next()
+                self._open = operation if self._idempotent else None
+                headers = {"Content-Type": "application/octet-stream"}
+                if self._idempotent:
+                    headers["Idempotency-Key"] = f"{self.name}-{operation.number}"
+                connection.request("POST", f"/v1/publish/{TOPIC}/{self.name}", operation.value, headers)
+                answer = connection.getresponse()
+                self._settle(operation, answer.status, answer.read())
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+
+    def settle(self, ports: dict[str, int]) -> None:
+        """Send what has no answer until it has one."""
+        stop = threading.Event()
+        while self._open is not None:
+            thread = threading.Thread(target=self.run, args=(ports, stop))
+            thread.start()
+            stop.set()
+            thread.join()
+            stop.clear()
+
+    def _next(self) -> Operation:
+        self._number += 1
+        return self._log.send(self.name, self._number, self.name, self._size)
+
+    def _settle(self, operation: Operation, status: int, body: bytes) -> None:
+        if status == 201:
+            said: dict[str, Any] = json.loads(body)
+            operation.acknowledge((said["queue"], said["offset"]))
+            self._open = None
+        elif status in REFUSALS:
+            if not self._idempotent:       # with a key it is sent again under the same number, and may be taken then
+                operation.refuse()
+        else:
+            assert status == 504, (status, body)
+
+
+class KafkaWriter:
+    """An idempotent producer that is never told about restarts: it tries until everything is stored, once and in
+    order."""
+
+    def __init__(self, log: OperationLog, name: str, size: int, port: int) -> None:
+        self.name = name
+        self._log = log
+        self._size = size
+        self._number = 0
+        self.faults: list[str] = []
+        self._producer = confluent_kafka.Producer({
+            "bootstrap.servers": f"127.0.0.1:{port}", "enable.idempotence": True, "linger.ms": 1,
+            "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20,
+            "message.timeout.ms": 120_000, "error_cb": self._on_error, "log_level": 0,
+            "socket.connection.setup.timeout.ms": 1_000})
+
+    def run(self, ports: dict[str, int], stop: threading.Event) -> None:
+        while not stop.is_set():
+            while len(self._producer) < KAFKA_BURST:
+                self._number += 1
+                operation = self._log.send(self.name, self._number, self.name, self._size)
+                self._producer.produce(TOPIC, operation.value, self.name, on_delivery=self._delivered(operation))
+            self._producer.poll(0.02)
+
+    def _delivered(self, operation: Operation) -> Any:
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                operation.acknowledge((message.partition(), message.offset()))
+            else:
+                self.faults.append(f"message {operation.number}: {error}")
+        return delivered
+
+    def _on_error(self, error: Any) -> None:
+        if error.fatal():
+            self.faults.append(f"fatal: {error}")
+
+    def finish(self, deadline_s: float) -> None:
+        """Wait until everything is stored."""
+        left = self._producer.flush(deadline_s)
+        assert not left, f"{left} messages of {self.name} are not stored after {deadline_s} s"
+        assert not self.faults, self.faults
+
+
+def writers_of(log: OperationLog, kafka_port: int, size: int) -> tuple[list[Writer], KafkaWriter]:
+    """One of each kind and more, all into one topic, each with a key of its own."""
+    kafka = KafkaWriter(log, "kafka", size, kafka_port)
+    return [MqttWriter(log, "mqtt-a", size), MqttWriter(log, "mqtt-b", size),
+            HttpWriter(log, "http", size, idempotent=False),
+            HttpWriter(log, "http-once-a", size, idempotent=True),
+            HttpWriter(log, "http-once-b", size, idempotent=True), kafka], kafka

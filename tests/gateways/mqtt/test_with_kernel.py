@@ -1,0 +1,146 @@
+"""The MQTT door on the real kernel, in a world of one thread: what a slow client is owed comes whole and in order."""
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from gateways.admission.admission import Admission
+from gateways.contract import Services
+from gateways.kit import FakeLink
+from gateways.mqtt import GATEWAY
+from gateways.mqtt.config import MqttConfig
+from gateways.mqtt.session import MqttSession
+from kernel.settings import KernelSettings
+from tests.gateways.mqtt.test_codec import publish
+from tests.gateways.mqtt.test_window import acks
+from tests.kernel.rig import Rig
+
+SLOW = MqttConfig(max_inflight=7, max_unsent_bytes=400, max_waiting_bytes=200, max_waiting_ranges=10_000)
+
+
+class Door:
+    """Clients on one kernel."""
+
+    def __init__(self) -> None:
+        self.rig = Rig(settings=KernelSettings(segment_bytes=1 << 20))
+        kernel = self.rig.kernel
+        now_ms = self.rig.world.loop.now_ms
+        self.services = Services("hub", kernel, Admission(kernel, now_ms), now_ms)
+
+    def connect(self, client_id: bytes, config: MqttConfig) -> tuple[MqttSession, FakeLink]:
+        link = FakeLink()
+        assert GATEWAY.session is not None
+        session = GATEWAY.session(link, self.services, config)
+        assert isinstance(session, MqttSession)
+        session.handle_data(b"\x10" + bytes([12 + len(client_id)]) + b"\0\4MQTT\4\2\0\0" +
+                            len(client_id).to_bytes(2, "big") + client_id)
+        assert link.take() == b"\x20\2\0\0"
+        return session, link
+
+
+def split(data: bytes) -> list[tuple[bytes, bytes, int]]:
+    """(topic, payload, packet id) of every PUBLISH with QoS 1."""
+    found, at = [], 0
+    while at < len(data):
+        assert data[at] == 0x32 and data[at + 1] < 128
+        end = at + 2 + data[at + 1]
+        topic_end = at + 4 + int.from_bytes(data[at + 2:at + 4], "big")
+        found.append((data[at + 4:topic_end], data[topic_end + 2:end],
+                      int.from_bytes(data[topic_end:topic_end + 2], "big")))
+        at = end
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_slow_client_gets_everything_once_and_in_order_per_topic(seed: int) -> None:
+    chance = random.Random(seed)
+    door = Door()
+    publisher, publisher_link = door.connect(b"publisher", MqttConfig())
+    subscriber, link = door.connect(b"slow", SLOW)
+    subscriber.handle_data(b"\x82\x06\0\1\0\1#\1")
+    assert link.take() == b"\x90\3\0\1\1"
+    topics = [b"plant/%d" % n for n in range(5)] + [b"other", b"third/x/y"]
+    sent, got = defaultdict(list), defaultdict(list)
+    in_flight: list[int] = []
+    number, published = 0, 0
+    while published < 1500 or in_flight:
+        if published < 1500 and chance.random() < 0.6:
+            burst = []
+            for _ in range(chance.choice((1, 3, 40))):
+                topic, payload = chance.choice(topics), b"%d" % published
+                number = number % 65535 + 1
+                burst.append(publish(topic, payload, number))
+                sent[topic].append(payload)
+                published += 1
+            publisher.handle_data(b"".join(burst))
+        if chance.random() < 0.7:
+            door.rig.run()
+        link.stalled = chance.random() < 0.3
+        if not link.stalled:
+            link.drain(subscriber)
+        for topic, payload, packet_id in split(link.take()):
+            got[topic].append(payload)
+            assert packet_id not in in_flight
+            in_flight.append(packet_id)
+        assert len(in_flight) <= SLOW.max_inflight
+        if in_flight and chance.random() < 0.8:
+            if chance.random() < 0.2:
+                chance.shuffle(in_flight)
+            count = chance.randint(1, len(in_flight))
+            subscriber.handle_data(acks(*in_flight[:count]))
+            del in_flight[:count]
+        if published >= 1500:
+            link.stalled = False
+            link.drain(subscriber)
+            door.rig.run()
+            for topic, payload, packet_id in split(link.take()):
+                got[topic].append(payload)
+                in_flight.append(packet_id)
+    assert not link.closed and not publisher_link.closed
+    assert len(publisher_link.take()) == 4 * published
+    assert got == sent
+    assert subscriber.describe()["waiting_ranges"] == 0
+
+
+def test_more_queues_while_a_client_is_behind_lose_nothing() -> None:
+    door = Door()
+    publisher, _ = door.connect(b"publisher", MqttConfig())
+    subscriber, link = door.connect(b"slow", SLOW)
+    subscriber.handle_data(b"\x82\x06\0\1\0\1#\1")
+    link.take()
+    sent = [b"%03d" % n for n in range(400)]
+    for n, payload in enumerate(sent):
+        publisher.handle_data(publish(b"plant/1", payload, 1))
+        door.rig.run()
+        if n == 200:
+            door.rig.kernel.change_topic("plant", queues=16)
+            door.rig.run()
+    got = []
+    while batch := split(link.take()):
+        got += [payload for _, payload, _ in batch]
+        subscriber.handle_data(acks(*[packet_id for _, _, packet_id in batch]))
+        door.rig.run()
+    assert got == sent
+
+
+def test_a_topic_deleted_while_a_client_is_behind_ends_nothing() -> None:
+    door = Door()
+    publisher, _ = door.connect(b"publisher", MqttConfig())
+    subscriber, link = door.connect(b"slow", SLOW)
+    subscriber.handle_data(b"\x82\x06\0\1\0\1#\1")
+    link.take()
+    for n in range(200):
+        publisher.handle_data(publish(b"plant/1", b"%03d" % n, 1))
+    door.rig.run()
+    door.rig.kernel.delete_topic("plant")
+    door.rig.run()
+    publisher.handle_data(publish(b"other", b"after", 1) + publish(b"plant/1", b"again", 2))
+    door.rig.run()
+    got = []
+    while batch := split(link.take()):
+        got += [payload for _, payload, _ in batch]
+        subscriber.handle_data(acks(*[packet_id for _, _, packet_id in batch]))
+        door.rig.run()
+    assert got[-2:] == [b"after", b"again"] and not link.closed

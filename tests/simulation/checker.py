@@ -1,0 +1,202 @@
+"""What was asked of the hub and what it said, and whether what it holds agrees.
+
+Every value that is sent names its attempt and its place in it, so that whatever comes back tells what it is.
+
+    lost       acknowledged, fetched or delivered, and not there any more, though retention does not say so
+    doubled    one attempt stored twice; a retry under the same idempotency key or sequence is the same attempt
+    invented   a value that nobody sent, or that was refused
+    torn       one call's messages are there in part
+    disorder   messages of one queue are not in the order they were sent in
+    moved      an offset or a message id that is another one now
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernel.message import Headers, Record
+from kernel.settings import KernelSettings
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+class Sent(NamedTuple):
+    """One message as it was sent."""
+
+    address: str
+    queue_id: int
+    key: bytes | None
+    value: bytes
+    headers: Headers
+    attributes: int
+
+
+class Attempt:
+    """Something a client wants stored, however often it has to ask."""
+
+    def __init__(self, number: int, kind: str, writer: str, now_ms: int) -> None:
+        self.number = number
+        self.kind = kind                                     # plain, once (an idempotency key), batch (a sequence)
+        self.writer = writer                                 # whose order must be kept
+        self.key = ""                                        # idempotency key
+        self.sequence = -1
+        self.batch = b""
+        self.messages: list[Sent] = []
+        self.waiting = 0                                     # calls without an answer yet
+        self.unknown = False                                 # a call was cut off by a crash: it may be stored
+        self.calls = 0
+        self.positions: list[tuple[int, int, int]] | None = None
+        self.first_ms = now_ms                               # it may have been stored since then,
+        self.last_ms = now_ms                                # and until after this, when it was last asked for
+        self.stored_ms = 0
+        self.log_end = 0                                     # of the log when it was first heard of
+
+    @property
+    def acknowledged(self) -> bool:
+        return self.positions is not None
+
+    @property
+    def possible(self) -> bool:
+        """It may be in the log."""
+        return self.acknowledged or self.unknown or self.waiting > 0
+
+
+def value_of(number: int, index: int, size: int) -> bytes:
+    return b"%d.%d:" % (number, index) + b"x" * size
+
+
+class Ledger:
+    """Everything the hub was asked and said, over all its lives."""
+
+    def __init__(self, settings: KernelSettings) -> None:
+        self._settings = settings
+        self.attempts: list[Attempt] = []
+        self.seen: dict[tuple[int, int], tuple[int, int]] = {}        # (queue, offset): (attempt, index in it)
+        self.ids: dict[tuple[int, int], int] = {}                     # (queue, offset): message id
+        self.log_end = 0                                              # of the log, as far as the test knows
+        self.largest_segment = settings.segment_bytes                 # a frame larger than a segment gets one of its own
+        self.topic_retention_ms: dict[int, int] = {}                  # by queue: the shortest it ever had
+
+    def attempt(self, kind: str, writer: str, now_ms: int) -> Attempt:
+        made = Attempt(len(self.attempts), kind, writer, now_ms)
+        self.attempts.append(made)
+        return made
+
+    def crashed(self) -> None:
+        for attempt in self.attempts:
+            if attempt.waiting:
+                attempt.waiting = 0
+                attempt.unknown = True
+
+    # ---- what the hub says
+
+    def acknowledge(self, attempt: Attempt, positions: list[tuple[int, int, int]] | None, append_ms: int) -> None:
+        """The answer to one call: positions, or None where it was refused."""
+        if attempt.waiting < 1:
+            raise Broken(f"attempt {attempt.number} was answered more often than it was asked")
+        attempt.waiting -= 1
+        if positions is None:
+            return
+        if attempt.kind == "batch":
+            (queue_id, base, first_id), = positions
+            positions = [(queue_id, base + i, first_id + i) for i in range(len(attempt.messages))]
+        if attempt.positions is None:
+            attempt.positions, attempt.stored_ms = positions, append_ms
+            for index, (queue_id, offset, message_id) in enumerate(positions):
+                self.note(queue_id, offset, attempt.number, index, message_id)
+        elif attempt.positions != positions:
+            raise Broken(f"attempt {attempt.number} was answered {attempt.positions}, its repeat {positions}")
+
+    def note(self, queue_id: int, offset: int, number: int, index: int, message_id: int | None) -> None:
+        """Somebody was told that this message lies there: from now on it must."""
+        known = self.seen.setdefault((queue_id, offset), (number, index))
+        self.attempts[number].log_end = self.attempts[number].log_end or self.log_end
+        if known != (number, index):
+            raise Broken(f"moved: queue {queue_id} offset {offset} was {known}, is {(number, index)}")
+        if message_id is not None and self.ids.setdefault((queue_id, offset), message_id) != message_id:
+            raise Broken(f"moved: queue {queue_id} offset {offset} had id {self.ids[queue_id, offset]}, has {message_id}")
+
+    def identify(self, value: bytes | None) -> tuple[int, int]:
+        """Attempt and index of a value."""
+        try:
+            number, index = map(int, (value or b"").partition(b":")[0].split(b"."))
+            sent = self.attempts[number].messages[index]
+        except (ValueError, IndexError):
+            raise Broken(f"invented: {value!r}") from None
+        if sent.value != value:
+            raise Broken(f"invented: {value!r} is not what was sent as {number}.{index}")
+        return number, index
+
+    def see(self, queue_id: int, record: Record) -> tuple[int, int]:
+        """A record was read."""
+        offset, _, key, value, headers, attributes, message_id = record
+        number, index = self.identify(value)
+        attempt = self.attempts[number]
+        sent = attempt.messages[index]
+        if not attempt.possible:
+            raise Broken(f"invented: attempt {number} was refused and is there")
+        if (sent.key, sent.headers, sent.attributes) != (key, headers, attributes):
+            raise Broken(f"attempt {number}.{index} was sent as {sent}, read as {record}")
+        self.note(queue_id, offset, number, index, message_id)
+        return number, index
+
+    # ---- the whole of it
+
+    def check(self, queues: dict[int, tuple[int, int, Sequence[Record]]], now_ms: int) -> None:
+        """`queues` holds every queue of every topic: log start, high watermark, all records."""
+        places: dict[tuple[int, int], int] = {}
+        for queue_id, (start, high, records) in queues.items():
+            if [record[0] for record in records] != list(range(start, high)):
+                raise Broken(f"queue {queue_id} from {start} to {high} has a gap: {[record[0] for record in records]}")
+            self._check_queue(queue_id, records, places)
+        self._check_seen(queues, now_ms)
+        self._check_whole(queues, places)
+
+    def _check_queue(self, queue_id: int, records: Sequence[Record], places: dict[tuple[int, int], int]) -> None:
+        last_id = -1
+        last: dict[str, tuple[int, int]] = {}
+        for record in records:
+            found = self.see(queue_id, record)
+            if found in places:
+                raise Broken(f"doubled: {found} is in queue {places[found]} and again in {queue_id}")
+            places[found] = queue_id
+            if record[6] <= last_id:
+                raise Broken(f"message ids of queue {queue_id} do not grow at offset {record[0]}")
+            last_id = record[6]
+            attempt = self.attempts[found[0]]
+            if attempt.kind != "once":
+                writer = "" if attempt.kind == "plain" else attempt.writer
+                if last.get(writer, (-1, -1)) > found:
+                    raise Broken(f"disorder in queue {queue_id}: {last[writer]} before {found}")
+                last[writer] = found
+
+    def _check_seen(self, queues: dict[int, tuple[int, int, Sequence[Record]]], now_ms: int) -> None:
+        for (queue_id, offset), (number, index) in self.seen.items():
+            if queue_id not in queues:
+                continue                                     # its topic is deleted; definitions are checked by themselves
+            start, high, _ = queues[queue_id]
+            if offset >= high:
+                raise Broken(f"lost: {number}.{index} was at queue {queue_id} offset {offset}, which ends at {high}")
+            if offset < start and not self._may_be_dropped(self.attempts[number], queue_id, now_ms):
+                raise Broken(f"lost: {number}.{index} at queue {queue_id} offset {offset} was dropped, start is {start}")
+
+    def _may_be_dropped(self, attempt: Attempt, queue_id: int, now_ms: int) -> bool:
+        settings = self._settings
+        stored_ms = attempt.stored_ms or attempt.first_ms
+        age_ms = min(settings.retention_ms, self.topic_retention_ms.get(queue_id, settings.retention_ms))
+        if stored_ms < now_ms - age_ms:
+            return True
+        return self.log_end - attempt.log_end > settings.retention_bytes - 2 * self.largest_segment
+
+    def _check_whole(self, queues: dict[int, tuple[int, int, Sequence[Record]]], places: dict[tuple[int, int], int]) -> None:
+        """A call of several messages, or of unknown outcome, is there whole or not at all."""
+        there: dict[int, int] = {}
+        for number, _ in places:
+            there[number] = there.get(number, 0) + 1
+        for number, found in there.items():
+            missing = len(self.attempts[number].messages) - found
+            if missing and not any(sent.queue_id not in queues or queues[sent.queue_id][0] > 0
+                                   for sent in self.attempts[number].messages):
+                raise Broken(f"torn: {missing} of the {found + missing} messages of attempt {number} are missing")

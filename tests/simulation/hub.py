@@ -1,0 +1,89 @@
+"""One hub in the simulator: the real kernel over a disk, an index store and a clock that all obey the test."""
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from kernel.kernel import Kernel
+from kernel.log import Damage
+from kernel.routes import Routes
+from kernel.segments import SegmentLog
+from kernel.settings import KernelSettings
+from tests.simulation.disk import Crash, CrashKind, SimDisk
+from tests.simulation.store import SimStore
+from tests.simulation.world import World
+
+MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop
+
+
+class Restless(AssertionError):
+    """The hub never comes to rest."""
+
+
+class SimHub:
+    """Disk and store outlive the kernel; `start` and `crash` alternate."""
+
+    def __init__(self, settings: KernelSettings, seed: int) -> None:
+        self.settings = settings
+        self.disk = SimDisk(Random(f"disk {seed}"))
+        self.store = SimStore(Random(f"store {seed}"), self.disk.operate)
+        self.world = World()
+        self.damage: list[Damage] = []
+        self.errors: list[Exception] = []
+        self.fatal: list[str] = []
+        self.starts = 0
+
+    def start(self) -> None:
+        """Recover. Raises Crash where one is due, LogFull where the disk is."""
+        self.world = World(self.world.loop.now_ms() + 1_000)
+        self.starts += 1
+        self.log = SegmentLog(self.disk, self.settings.segment_bytes)
+        self.kernel = Kernel(
+            loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
+            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=Routes(),
+            settings=self.settings, fatal=self._end, on_damage=self.damage.append, on_error=self.errors.append)
+        self.kernel.open()
+
+    def _end(self, message: str) -> None:
+        """The process ends, as it does in the real hub."""
+        self.fatal.append(message)
+        raise Crash(message)
+
+    def crash(self, kind: CrashKind) -> None:
+        self.disk.crash(kind)
+        self.store.crash(kind)
+
+    def step(self, random: Random) -> bool:
+        """One small thing that is ready, whichever; False where nothing is."""
+        order = [self.world.loop.step, *(worker.step for worker in self.world.workers)]
+        random.shuffle(order)
+        return any(step() for step in order)
+
+    def run(self, random: Random, steps: int) -> None:
+        for _ in range(steps):
+            if not self.step(random):
+                break
+        self._check()
+
+    def settle(self, random: Random) -> None:
+        """Until nothing is left to do."""
+        for _ in range(MAX_STEPS):
+            if not self.step(random):
+                self._check()
+                return
+        raise Restless(f"still busy after {MAX_STEPS} steps")
+
+    def advance(self, by_ms: int) -> None:
+        self.world.loop.advance(by_ms)
+
+    def stop(self, random: Random) -> None:
+        """The clean way."""
+        closed: list[bool] = []
+        self.kernel.close(lambda: closed.append(True))
+        self.settle(random)
+        assert closed, "the kernel does not close"
+        self.log.close()
+
+    def _check(self) -> None:
+        assert not self.errors, f"our own fault: {self.errors[0]!r}"
+        assert not self.damage, f"damage where nothing was damaged: {self.damage[0]}"

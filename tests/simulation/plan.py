@@ -1,0 +1,94 @@
+"""From a seed: the hub's settings and a list of steps. A step is a verb and numbers; what the numbers mean at that
+moment is decided when it is run, so that any step can be left out of a plan and the rest still makes sense.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Final, NamedTuple
+
+from kernel.settings import KernelSettings
+
+NEVER: Final = 1 << 50
+
+
+class Step(NamedTuple):
+    verb: str
+    numbers: tuple[int, int, int, int]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {' '.join(map(str, self.numbers))}"
+
+
+WEIGHTS: Final[dict[str, int]] = {
+    "publish": 20,           # client, address, count, size
+    "scatter": 6,            # client, count, size: one call, many addresses
+    "publish_once": 8,       # client, address, size: with an idempotency key
+    "repeat_once": 5,        # which: the same key and message again
+    "produce": 12,           # producer, topic, queue, count: the producer's next batch, or those it has no answer for
+    "repeat_batch": 3,       # producer, queue: one of its last batches again
+    "new_producer": 2,
+    "create_topic": 2,       # topic, queues, setting
+    "change_topic": 2,       # topic, queues, setting
+    "delete_topic": 1,       # topic
+    "commit": 6,             # group, topic, queue
+    "subscribe": 2,          # listener, filter
+    "unsubscribe": 1,        # listener
+    "fetch": 6,              # topic, queue, offset, bytes
+    "run": 30,               # how many small steps of loop and workers, in random order
+    "settle": 6,             # until nothing is left to do
+    "advance": 8,            # by ms
+    "check": 2,              # read everything
+    "stop": 1,               # a clean stop and a start
+    "kill": 1,
+    "cut_power": 2,
+    "lose_index": 1,         # a clean or dirty end, the index folder is deleted, a start
+    "fill_disk": 1,          # bytes left: full for some publishes
+    "break_disk": 1,         # which error, after how many operations
+}
+
+RETENTION: Final[dict[str, int]] = {
+    **WEIGHTS, "publish": 30, "advance": 25, "publish_once": 15, "create_topic": 4, "delete_topic": 3, "commit": 12, "check": 1,
+}
+"""For plans whose log turns over many times."""
+
+
+class Plan(NamedTuple):
+    seed: int
+    settings: KernelSettings
+    steps: list[Step]
+
+
+def settings_from(random: Random) -> KernelSettings:
+    segment_bytes = random.choice((16 << 10, 64 << 10, 1 << 20))
+    return KernelSettings(
+        segment_bytes=segment_bytes,
+        retention_bytes=random.choice((NEVER, NEVER, 4 * segment_bytes)),
+        retention_ms=random.choice((NEVER, NEVER, 60_000)),
+        kept_bytes=random.choice((NEVER, 2 * segment_bytes)),
+        checkpoint_bytes=random.choice((4 << 10, 64 << 20)),
+        checkpoint_ms=random.choice((500, 2_000, 30_000)),
+        recent_bytes=random.choice((1 << 10, 1 << 20)),
+        default_queues=random.choice((1, 2, 3)),
+        idempotency_ms=random.choice((20_000, 3_600_000)),
+        max_idempotency_keys=random.choice((6, 1_000)),
+        max_message_bytes=200_000,
+    )
+
+
+def turning_over(random: Random) -> KernelSettings:
+    """Settings under which little stays in the log."""
+    return replace(settings_from(random), segment_bytes=12 << 10, retention_bytes=random.choice((36 << 10, 60 << 10)),
+                   retention_ms=random.choice((NEVER, 60_000)), kept_bytes=random.choice((NEVER, 16 << 10)),
+                   checkpoint_ms=random.choice((500, 2_000)), idempotency_ms=20_000, max_idempotency_keys=6)
+
+
+def make_plan(seed: int, length: int) -> Plan:
+    """Every third seed is about retention."""
+    random = Random(seed)
+    weights = RETENTION if seed % 3 == 0 else WEIGHTS
+    settings = turning_over(random) if seed % 3 == 0 else settings_from(random)
+    steps = [Step(verb, (random.randrange(1 << 16), random.randrange(1 << 16), random.randrange(1 << 16),
+                         random.randrange(1 << 16)))
+             for verb in random.choices(list(weights), list(weights.values()), k=length)]
+    return Plan(seed, settings, steps)

@@ -1,0 +1,140 @@
+"""A few seeds of the simulator with every run of the tests; `make sim SEED=…` runs as many as there is time for.
+
+And whether it would notice: with a promise taken out of the kernel it must fail.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from kernel.committer import Committer
+from kernel.heads import Heads
+from kernel.idempotency import Window
+from kernel.index import Index
+from kernel.log import Frame
+from kernel.producers import Producers
+from kernel.retention import Kept, Retention
+from kernel.segments import Chain
+from kernel.state import StateChanges
+from tests.simulation.disk import SimDisk
+from tests.simulation.plan import make_plan
+from tests.simulation.rounds import Failure, crash_at_every_write, run_rounds, simulate
+
+SEEDS_TO_NOTICE = range(1, 61)
+
+
+@pytest.mark.parametrize("seed", range(1, 25))
+def test_a_random_plan(seed: int) -> None:
+    simulate(seed, 120)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5, 6])
+def test_a_crash_at_every_write(seed: int) -> None:
+    assert crash_at_every_write(seed, 30) > 20
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    first, second = simulate(7, 80), simulate(7, 80)
+    assert make_plan(7, 80) == make_plan(7, 80)
+    assert first.hub.disk.history == second.hub.disk.history and first.ledger.seen == second.ledger.seen
+
+
+def test_a_failure_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Chain, "sync", lambda chain: None)
+    with pytest.raises(Failure, match=r"again: python -m tests\.simulation \d+ --rounds 1 --length 100"):
+        run_rounds(1, 40, 100, say=lambda line: None)
+
+
+# ---- with a promise taken out
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def without_fdatasync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Chain, "sync", lambda chain: None)
+
+
+def without_sync_of_folders(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimDisk, "sync_folder", lambda disk, folder: None)
+
+
+def without_sync_of_kept_frames(patch: pytest.MonkeyPatch) -> None:
+    real = Chain.sync
+    patch.setattr(Chain, "sync", lambda chain: None if chain._folder == "kept" else real(chain))
+
+
+def answering_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    def write(committer: Any, head: bytes, body: bytes) -> tuple[int, int]:
+        return committer._log.append(head, body), committer._log.end()
+
+    patch.setattr(Committer, "_write", write)
+
+
+def with_a_frame_left_out_of_replay(patch: pytest.MonkeyPatch) -> None:
+    real = Chain._replay_file
+
+    def replay(*arguments: Any) -> Iterator[Frame]:
+        frames = real(*arguments)
+        yield from islice(frames, 2)
+        next(frames, None)
+        yield from frames
+
+    patch.setattr(Chain, "_replay_file", replay)
+
+
+def without_cutting_off_what_is_torn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Chain, "_cut", lambda chain, base, size: None)
+
+
+def without_moving_state(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Retention, "_keep", lambda retention, newest: Kept([], retention._log.kept_end()))
+
+
+def without_new_starts_of_queues(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Heads, "pages_starting_at", lambda heads, starts: {})
+
+
+def without_deletions_of_copied_keys(patch: pytest.MonkeyPatch) -> None:
+    real = StateChanges.absorb
+
+    def absorb(changes: StateChanges, position: int, records: Any) -> None:
+        real(changes, position, records)
+        changes.copied.clear()
+
+    patch.setattr(StateChanges, "absorb", absorb)
+
+
+def without_producers_states(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Producers, "get", lambda producers, queue_id, producer_id: None)
+
+
+def without_the_idempotency_window(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Window, "get", lambda window, key, now_ms: None)
+
+
+def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None:
+    real = Index.write
+
+    def write(index: Any, checkpoint: Any, segments: Any, *, sync: bool = False) -> None:
+        from kernel.index import _META, _POSITIONS
+
+        index._store.write([(_META, _POSITIONS.pack(*checkpoint.positions))])
+        real(index, checkpoint, segments, sync=sync)
+
+    patch.setattr(Index, "write", write)
+
+
+@pytest.mark.parametrize("broken", [
+    without_fdatasync, without_sync_of_folders, without_sync_of_kept_frames, answering_before_the_sync,
+    with_a_frame_left_out_of_replay, without_cutting_off_what_is_torn, without_moving_state, without_new_starts_of_queues,
+    without_deletions_of_copied_keys, without_producers_states, without_the_idempotency_window,
+    with_positions_written_before_the_entries,
+], ids=lambda broken: broken.__name__)
+def test_a_broken_promise_is_noticed(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch)
+    with pytest.raises(Failure):
+        for seed in SEEDS_TO_NOTICE:
+            simulate(seed, 120)
