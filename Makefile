@@ -4,7 +4,8 @@
 #   test     set up what the tests need, lint, run the tests (ARGS= goes to pytest)
 #   lint     ruff, mypy, layers
 #   compile  build the hot modules with mypyc (optional: the plain files do the same, slower)
-#   bench    measure (ARGS= names the measurements)
+#   bench    measure, some ten minutes (ARGS= names the measurements)
+#   bench-all  the same in more rounds, with more data: an hour, 25 GB of disk
 #   sim      simulate crashes from one seed on (SEED=, ROUNDS=, ARGS=--every-write)
 #   soak     2,000 rounds of the simulator, then 1,000 hubs killed under load (some hours)
 #   docs     write the generated pages again
@@ -30,7 +31,7 @@ RUN_STAMP   := $(VENV)/.stamp-run
 TEST_STAMP  := $(VENV)/.stamp-test
 SPARK_STAMP := $(VENV)/.stamp-spark
 
-.PHONY: run test lint compile bench docs setup clean demo fuzz interop sim soak
+.PHONY: run test lint compile bench bench-all docs setup clean demo fuzz interop sim soak
 
 run: $(RUN_STAMP)
 	@$(COMPILE) --quiet
@@ -53,6 +54,10 @@ compile: $(RUN_STAMP)
 bench: $(TEST_STAMP)
 	@$(COMPILE) --quiet
 	$(PYTHON) -m bench $(ARGS)
+
+bench-all: $(TEST_STAMP)
+	@$(COMPILE) --quiet
+	$(PYTHON) -m bench --all $(ARGS)
 
 sim: $(TEST_STAMP)
 	$(PYTHON) -m tests.simulation $(SEED) --rounds $(ROUNDS) $(ARGS)
