@@ -19,6 +19,7 @@ from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.deliveries import Deliveries
 from kernel.errors import InvalidTopic
+from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
@@ -109,6 +110,7 @@ class Kernel:
         self._build(next_id, recovered.kept_end)
         self._checkpoints.note()
         self._retention.start()
+        self._expiry.start()
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -133,12 +135,14 @@ class Kernel:
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._expiry = ProducerExpiry(parts, self._appending)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
+        self._expiry.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
