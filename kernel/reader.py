@@ -192,6 +192,7 @@ class Reader:
                 answer.error = StorageFailed(f"the log cannot be read: {error}")
                 continue
             answer.pieces, next_offset = found[i]
+            answer.log_start_offset = self._heads.log_start(answer.queue_id)     # retention may have gone on meanwhile
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:

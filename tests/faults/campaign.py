@@ -66,7 +66,8 @@ class Plan:
 
 DURABLE: Final = Plan()
 SMALL_SEGMENTS: Final = Plan(
-    "checkpoint_ms = 100\nsegment_bytes = 1048576\nretention_bytes = 3145728\nkept_bytes = 3145728", True, 4000, (0.5, 1.0))
+    "checkpoint_ms = 100\nsegment_bytes = 1048576\nretention_bytes = 3145728\nkept_bytes = 3145728", True, 4000,
+    (0.5, 1.0))
 
 
 class Campaign:
