@@ -67,6 +67,7 @@ class Committer:
         self._relief: list[Callable[[], None]] = []
         self._last_ms = 0
         self._unsynced = False
+        self._failed = False
         self._on_idle: Callable[[], None] | None = None
         self.flight: Gathering | None = None
         self.next_id = next_id
@@ -107,7 +108,7 @@ class Committer:
     def _flush(self) -> None:
         self._scheduled = False
         gathering = self._gathering
-        if self.flight is not None or gathering is None:
+        if self._failed or self.flight is not None or gathering is None:
             return
         self._gathering = None
         if gathering.stores_nothing:
@@ -152,7 +153,7 @@ class Committer:
 
     def _refused(self, gathering: Gathering, error: BaseException | None) -> None:
         if not isinstance(error, LogFull):
-            self._fatal(f"the log failed, nothing more can be promised: {error}")
+            self._fail(error)
             return
         failed = [gathering]
         if self._gathering is not None:
@@ -182,7 +183,12 @@ class Committer:
 
     def _synced(self, _: None, error: BaseException | None) -> None:
         if error is not None:
-            self._fatal(f"the log failed, nothing more can be promised: {error}")
+            self._fail(error)
+
+    def _fail(self, error: BaseException | None) -> None:
+        """The process ends; until it has, nothing more goes to the log, whose next sync might say that all is well."""
+        self._failed = True
+        self._fatal(f"the log failed, nothing more can be promised: {error}")
 
     # ---- the end
 

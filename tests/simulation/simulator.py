@@ -347,12 +347,12 @@ class Simulation:
 
     def dump(self) -> dict[str, object]:
         """Everything that a start must find again, at rest."""
-        state = self.hub.kernel._state
+        state = self.hub.kernel.parts.state
         kinds = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY)
         held = sorted(StateRecord(kind, key, value) for kind in kinds for key, value in state.scan(kind))
         return {"topics": self.topics_now(), "queues": self.read_all(), "state": held,
                 "offsets": {f"group-{n}": self.hub.kernel.committed(f"group-{n}") for n in range(GROUPS)},
-                "idempotency": dict(self.hub.kernel._window._answers)}
+                "idempotency": dict(self.hub.kernel.parts.window._answers)}
 
 
 def difference(before: dict[str, object], after: dict[str, object]) -> str:
