@@ -29,6 +29,8 @@ log = logging.getLogger("gatehouse")
 
 CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint; a disk slower than that has failed
 
+MAX_DAMAGED: Final = 10_000      # ranges that are told; a log with more of them is past caring which
+
 
 class Storage:
     """The kernel and what it stands on."""
@@ -42,7 +44,7 @@ class Storage:
         self._store = open_index(folder / "index")
         self._log = SegmentLog(RealDisk(folder), settings.segment_bytes)
         self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
-        self._damaged_ranges = 0
+        self._damaged: set[tuple[int, int]] = set()
         self._faults = 0
         log_worker, reader_worker, checkpoint_worker = self._workers
         self.kernel = Kernel(
@@ -82,13 +84,17 @@ class Storage:
         for name, value in self.kernel.statistics().items():
             yield "gatehouse_" + name.removesuffix("_total"), (), value
         yield "gatehouse_congested", (), int(self.kernel.congested)
-        yield "gatehouse_damaged_ranges", (), self._damaged_ranges
+        yield "gatehouse_damaged_ranges", (), len(self._damaged)
         yield "gatehouse_kernel_faults", (), self._faults
         yield "gatehouse_catalogue_failures", (), self._catalogue.failures
         yield "gatehouse_catalogue_failing", (), int(self._catalogue.failing)
 
     def _on_damage(self, damage: Damage) -> None:
-        self._damaged_ranges += 1
+        """Told once, however often somebody reads there."""
+        where = (damage.start, damage.end)
+        if where in self._damaged or len(self._damaged) >= MAX_DAMAGED:
+            return
+        self._damaged.add(where)
         log.error("the log cannot be read from position %d to %d: %s; what was stored there is lost", damage.start,
                   damage.end, damage.reason)
 

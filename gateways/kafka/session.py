@@ -30,6 +30,7 @@ from kernel.message import Stored
 
 DOOR: Final = "kafka"
 TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some tens of milliseconds of the slowest ones
+UNSENT_BYTES: Final = 1 << 20         # not taken by the peer: beyond it one answer, of up to fetch_max_bytes, is held
 MAX_SHOWN: Final = 200                # characters of a client's name for itself that people are shown
 
 
@@ -190,7 +191,8 @@ class KafkaSession:
 
     def _may_answer(self) -> bool:
         """Whether there is room for one more answer, in this turn and with the peer."""
-        return self._spent_bytes < TURN_BYTES and self.link.unsent_bytes <= self.config.fetch_max_bytes
+        return (self._spent_bytes < TURN_BYTES
+                and self.link.unsent_bytes <= min(self.config.fetch_max_bytes, UNSENT_BYTES))
 
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused and not self._stopping:

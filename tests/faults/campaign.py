@@ -11,6 +11,8 @@ import random
 import shutil
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -89,11 +91,17 @@ class Campaign:
         return f'[kernel]\n{self._plan.kernel}\n{doors}advertise = "127.0.0.1:{self.ports["kafka"]}"\n'
 
     def run(self, rounds: int) -> None:
-        """All rounds and the end. Leaves the operation log in the folder where a promise is broken."""
-        try:
+        """All rounds and the end."""
+        with self.told():
             for number in range(rounds):
                 self.round(number)
             self.finish()
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Leaves the operation log in the folder where a promise is broken."""
+        try:
+            yield
         except BaseException:
             self.log.write(self._folder / "operations.jsonl")
             raise
@@ -153,7 +161,27 @@ class Campaign:
             return                     # it died by its orders while it was read
         self.checker.check(queues, whole=whole)
 
+    def drain(self) -> None:
+        """Load, then SIGTERM: the hub answers what it has taken and ends well."""
+        hub = self._start({})
+        with self._loaded():
+            time.sleep(self._random.uniform(*self._plan.load_s))
+            assert hub.stop() == 0
+        assert "Traceback" not in hub.log, hub.log
+
     def _load(self, hub: ForkedHub) -> None:
+        end_s = time.monotonic() + self._random.uniform(*self._plan.load_s)
+        with self._loaded():
+            while time.monotonic() < end_s and hub.alive:
+                time.sleep(0.01)
+            if not hub.alive:
+                self.inside += 1
+                assert hub.wait_ended() == -9, f"the hub ended by itself: {hub.log}"
+            hub.kill()
+
+    @contextmanager
+    def _loaded(self) -> Iterator[None]:
+        """Writers and readers at work; they end with the hub, or when this does."""
         stop = threading.Event()
         jobs = [partial(writer.run, self.ports, stop) for writer in self._writers]
         jobs += [partial(self._follower.run, stop), partial(follow_over_http, self.ports["http"], self.log, stop),
@@ -161,14 +189,10 @@ class Campaign:
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
             thread.start()
-        end_s = time.monotonic() + self._random.uniform(*self._plan.load_s)
-        while time.monotonic() < end_s and hub.alive:
-            time.sleep(0.01)
-        if not hub.alive:
-            self.inside += 1
-            assert hub.wait_ended() == -9, f"the hub ended by itself: {hub.log}"
-        hub.kill()
-        stop.set()
+        try:
+            yield
+        finally:
+            stop.set()
         for thread in threads:
             thread.join(JOIN_S)
             assert not thread.is_alive(), "a client hangs"

@@ -1,11 +1,16 @@
-"""One nursery for all tests of a worker: loading everything takes longer than most of these tests."""
+"""Hubs for one test each, forked from one nursery: loading everything takes longer than most of these tests."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.faults.nursery import Nursery
+from tests.faults.nursery import ForkedHub, Nursery
+from tests.running_hub import DOORS, config_of
+
+Start = Callable[..., ForkedHub]
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +18,20 @@ def nursery() -> Iterator[Nursery]:
     nursery = Nursery()
     yield nursery
     nursery.close()
+
+
+@pytest.fixture
+def start(nursery: Nursery, tmp_path: Path) -> Iterator[Start]:
+    """Start a hub on the test's folder and wait until it is ready; `orders` as in `sabotage`."""
+    started: list[ForkedHub] = []
+
+    def start(kernel: str = "", orders: dict[str, Any] | None = None, doors: tuple[str, ...] = DOORS) -> ForkedHub:
+        hub = nursery.start(tmp_path, config_of(doors, kernel), orders)
+        started.append(hub)
+        assert hub.wait_ready(), hub.log
+        return hub
+
+    yield start
+    for hub in started:
+        hub.kill()
+        assert "Traceback" not in hub.log, hub.log

@@ -193,7 +193,7 @@ class Simulation:
     def dump(self) -> dict[str, object]:
         """Everything that a start must find again, at rest."""
         kernel = self.hub.kernel
-        state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel._state.scan(kind))
+        state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel.parts.state.scan(kind))
         return {"topics": self.definitions.now(), "queues": self.reading.read_all(), "state": state,
                 "offsets": {group: kernel.committed(group) for group in GROUPS},
-                "idempotency": dict(kernel._window._answers)}
+                "idempotency": dict(kernel.parts.window._answers)}

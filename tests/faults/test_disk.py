@@ -1,0 +1,142 @@
+"""Disks that are full, fail, take their time or forget: what the doors say, and what is there afterwards."""
+from __future__ import annotations
+
+import resource
+import shutil
+import threading
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from gatehouse import exits
+from tests.faults.clients import ping, post, produce, publish, request, seconds_of
+from tests.faults.conftest import Start
+from tests.faults.mqtt_peer import MqttPeer
+from tests.faults.readers import read_over_http, read_over_kafka
+
+KIB = 1024
+
+
+def values_of(port: int) -> list[bytes]:
+    """Every value of the topic, in order."""
+    return [value for messages in read_over_http(port).values() for _, _, value in messages]
+
+
+def limit_files(pid: int, size_bytes: int) -> None:
+    """Let the process write no file beyond this size, which to the log is a full disk."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
+
+
+def test_a_full_disk_is_told_in_each_protocols_words_and_writing_goes_on_with_room(start: Start, tmp_path: Path) -> None:
+    hub = start("checkpoint_ms = 100")
+    http, mqtt, kafka = (hub.port(door) for door in ("http", "mqtt", "kafka"))
+    stored = [b"%d:" % i + bytes(100 * KIB) for i in range(20)]      # a log larger than any file of the index
+    assert [post(http, value)[0] for value in stored] == [201] * 20
+    log_bytes = max(file.stat().st_size for file in (tmp_path / "data" / "log").iterdir())
+    limit_files(hub.pid, log_bytes + 50 * KIB)
+
+    status, problem = post(http, b"refused" + bytes(100 * KIB))
+    assert (status, problem["code"]) == (507, "storage_full")
+    assert not publish(mqtt, b"refused" + bytes(100 * KIB))
+    error = produce(kafka, b"refused" + bytes(100 * KIB))
+    assert error is not None and error.code() == confluent_kafka.KafkaError.KAFKA_STORAGE_ERROR
+    assert request(http, "GET", "/healthz")[0] == 200
+    assert values_of(http) == stored
+    assert [value for messages in read_over_kafka(kafka).values() for _, _, value in messages] == stored
+    assert publish(mqtt, b"small"), "what fits is still taken"
+
+    limit_files(hub.pid, resource.RLIM_INFINITY)
+    assert post(http, b"after")[0] == 201
+    assert publish(mqtt, b"after that")
+    assert produce(kafka, b"last") is None
+    assert values_of(http) == [*stored, b"small", b"after", b"after that", b"last"]
+    assert hub.stop() == exits.OK
+    assert values_of(start().port("http")) == [*stored, b"small", b"after", b"after that", b"last"]
+
+
+def test_a_failed_fdatasync_acknowledges_nothing_and_ends_the_hub(start: Start, tmp_path: Path) -> None:
+    sign = tmp_path / "fail"
+    hub = start(orders={"fail_sync": str(sign)})
+    assert post(hub.port("http"), b"before")[0] == 201
+    sign.touch()
+    answers: list[bool] = []
+    threads = [threading.Thread(target=lambda: answers.append(publish(hub.port("mqtt"), b"m"))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    with pytest.raises(OSError):
+        post(hub.port("http"), b"h")
+    for thread in threads:
+        thread.join()
+    assert answers == [False] * 3
+    assert hub.wait_ended() == exits.STORAGE
+    assert hub.log.splitlines()[-1] == (
+        "gatehouse: the log failed, nothing more can be promised: fdatasync failed: [Errno 5] Input/output error; "
+        "ending, the next start recovers what was acknowledged")
+    sign.unlink()
+    hub = start()
+    assert values_of(hub.port("http"))[0] == b"before"
+    assert post(hub.port("http"), b"after")[0] == 201
+
+
+def test_an_fdatasync_that_takes_seconds_holds_up_nobody_else(start: Start, tmp_path: Path) -> None:
+    sign = tmp_path / "slow"
+    hub = start(orders={"slow_sync": str(sign)})
+    http, kafka = hub.port("http"), hub.port("kafka")
+    peer = MqttPeer(hub.port("mqtt"), "pinger")
+    for i in range(20):
+        assert post(http, b"%d" % i)[0] == 201
+    sign.write_text("3")
+    took: list[float] = []
+    thread = threading.Thread(target=lambda: took.append(seconds_of(lambda: post(http, b"slow"))))
+    thread.start()
+    for _ in range(5):
+        assert seconds_of(lambda: ping(peer)) < 0.5
+        assert seconds_of(lambda: request(http, "GET", "/healthz")) < 0.5
+        assert seconds_of(lambda: request(http, "GET", "/v1/topics/plant/messages?max=20")) < 0.5
+    assert seconds_of(lambda: read_over_kafka(kafka)) < 2
+    assert not took, "the publish has no answer yet"
+    assert b"slow" not in values_of(http), "nobody is given what may still vanish"
+    thread.join()
+    sign.unlink()
+    assert took[0] >= 2.5
+    assert values_of(http)[-1] == b"slow"
+    peer.close()
+
+
+@pytest.mark.parametrize("index", ["with its index", "index deleted"])
+@pytest.mark.parametrize("part", ["body", "head"])
+def test_a_flipped_bit_costs_what_it_hit_and_is_told(start: Start, tmp_path: Path, part: str, index: str) -> None:
+    hub = start()
+    for i in range(30):
+        assert post(hub.port("http"), b"message %d." % i)[0] == 201
+    assert hub.stop() == exits.OK
+    (file,) = (tmp_path / "data" / "log").iterdir()
+    data = bytearray(file.read_bytes())
+    at = data.index(b"message 15.")
+    data[at if part == "body" else data.rindex(b"GHF1", 0, at) + 40] ^= 1
+    file.write_bytes(data)
+    if index == "index deleted":
+        shutil.rmtree(tmp_path / "data" / "index")
+    hub = start()
+    left = [b"message %d." % i for i in range(30)]
+    if (part, index) != ("head", "with its index"):      # heads are not needed where the index knows what they say
+        del left[15]
+    for _ in range(3):
+        assert values_of(hub.port("http")) == left
+    assert [value for messages in read_over_kafka(hub.port("kafka")).values() for _, _, value in messages] == left
+    told = [line for line in hub.log.splitlines() if "what was stored there is lost" in line]
+    assert len(told) == 30 - len(left), "once, however often it is read"
+    assert all("ERROR gatehouse: the log cannot be read from position" in line for line in told)
+    assert post(hub.port("http"), b"after")[0] == 201
+    assert values_of(hub.port("http")) == [*left, b"after"]
+
+
+def test_a_deleted_index_is_built_anew(start: Start, tmp_path: Path) -> None:
+    hub = start("checkpoint_ms = 100")
+    for i in range(20):
+        post(hub.port("http"), b"%d" % i, key=f"k{i % 3}")
+    before = read_over_http(hub.port("http"))
+    hub.kill()
+    shutil.rmtree(tmp_path / "data" / "index")
+    assert read_over_http(start().port("http")) == before
