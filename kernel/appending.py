@@ -1,23 +1,19 @@
 """Everything that enters the frame being gathered: messages, producers' batches, definitions, offsets."""
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch
 from kernel.burst import Run, check
 from kernel.committer import Committer
-from kernel.deliveries import Deliveries
 from kernel.errors import IdempotencyConflict, MessageTooLarge, UnknownQueue, UnsupportedBatch
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, Repeatable, Submission
 from kernel.gathering import Places as MessagePlaces
-from kernel.idempotency import Window, fingerprint
+from kernel.idempotency import fingerprint
 from kernel.message import Message, Owner, Placement
-from kernel.placing import Places
-from kernel.producers import KnownBatch, Producers, check_sequence, find_duplicate, with_batch
+from kernel.parts import Parts
+from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
 from kernel.state import Kind
-from kernel.subscriptions import Subscriptions
-from kernel.topics import Topic, Topics, TopicSettings, encode_topic, topic_key
+from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import offset_record
 
 PENDING = -1
@@ -25,16 +21,15 @@ PENDING = -1
 
 
 class Appending:
-    def __init__(self, committer: Committer, topics: Topics, places: Places, subscriptions: Subscriptions,
-                 producers: Producers, window: Window, deliveries: Deliveries, now_ms: Callable[[], int]) -> None:
+    def __init__(self, parts: Parts, committer: Committer) -> None:
         self._committer = committer
-        self._topics = topics
-        self._places = places
-        self._subscriptions = subscriptions
-        self._producers = producers
-        self._window = window
-        self._deliveries = deliveries
-        self._now_ms = now_ms
+        self._topics = parts.topics
+        self._places = parts.places
+        self._subscriptions = parts.subscriptions
+        self._producers = parts.producers
+        self._window = parts.window
+        self._deliveries = parts.deliveries
+        self._now_ms = parts.loop.now_ms
 
     # ---- messages
 

@@ -13,14 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kernel.heads import Heads
-from kernel.index import Checkpoint, Index, Positions
-from kernel.log import Log
-from kernel.ports import Loop, Worker
-from kernel.projection import Projection, Step, changed_definitions, whole_definitions
-from kernel.reader import Reader
-from kernel.settings import KernelSettings
-from kernel.state import StateChanges, StateTable
+from kernel.index import Checkpoint, Positions
+from kernel.parts import Parts
+from kernel.projection import Step, changed_definitions, whole_definitions
+from kernel.state import StateChanges
 from kernel.store import StoreFull
 from kernel.tail import Tail
 
@@ -28,24 +24,22 @@ FULL_RETRY_MS: Final = 1_000       # the index does not fit on the disk: until i
 
 
 class Checkpoints:
-    def __init__(self, loop: Loop, log_worker: Worker, worker: Worker, log: Log, index: Index, reader: Reader,
-                 heads: Heads, state: StateTable, settings: KernelSettings, next_id: Callable[[], int],
-                 fatal: Callable[[str], None], projection: Projection | None, hub: bytes, epoch: int) -> None:
-        self._loop = loop
-        self._log_worker = log_worker
-        self._worker = worker
-        self._log = log
-        self._index = index
-        self._reader = reader
-        self._heads = heads
-        self._state = state
-        self._settings = settings
+    def __init__(self, parts: Parts, next_id: Callable[[], int]) -> None:
+        self._loop = parts.loop
+        self._log_worker = parts.log_worker
+        self._worker = parts.checkpoint_worker
+        self._log = parts.log
+        self._index = parts.index
+        self._reader = parts.reader
+        self._heads = parts.heads
+        self._state = parts.state
+        self._settings = parts.settings
         self._next_id = next_id
-        self._fatal = fatal
-        self._projection = projection
-        self._hub = hub
-        self._epoch = epoch
-        self._projected = index.positions().main           # up to where a projection can be that missed nothing
+        self._fatal = parts.fatal
+        self._projection = parts.projection
+        self._hub = parts.hub
+        self._epoch = parts.epoch
+        self._projected = parts.index.positions().main           # up to where a projection can be that missed nothing
         self._timer_set = False
         self._busy = False
         self._full = False                                # the last try did not fit, and there will be another one

@@ -1,53 +1,39 @@
 """What one flush does to the kernel: offsets before it, memory, answers, deliveries and woken readers after it."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from kernel.burst import Sealed
+from kernel.checkpoints import Checkpoints
 from kernel.committer import Durable
-from kernel.errors import KernelError, Stopping
+from kernel.errors import KernelError
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, answers
 from kernel.idempotency import Answer, encode_answer
-from kernel.message import Stored
+from kernel.parts import Parts
 from kernel.producers import KnownBatch, encode_state, producer_key
-from kernel.retention import Kept
 from kernel.state import Kind
-from kernel.topics import Topic
-from kernel.views import heads_record
-
-if TYPE_CHECKING:
-    from kernel.kernel import Kernel
-
-
-class _Told:
-    """An owner that passes on whether it was stored."""
-
-    def __init__(self, on_done: Callable[[bool], None]) -> None:
-        self._on_done = on_done
-
-    def on_stored(self, stored: list[Stored]) -> None:
-        self._on_done(stored[0].error is None)
 
 
 class Flushing:
-    """The kernel's side of `committer.Flushed` and of `retention.Ledger`."""
+    """The kernel's side of `committer.Flushed`."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self, parts: Parts, checkpoints: Checkpoints) -> None:
+        self._parts = parts
+        self._checkpoints = checkpoints
+        self._heads = parts.heads
+        self._reader = parts.reader
         self.messages = 0
         self.refused = 0
 
     # ---- before the log
 
     def seal(self, gathering: Gathering, first_id: int) -> Sealed:
-        kernel, burst = self._kernel, gathering.burst
-        sealed = burst.seal(kernel._heads.next_offsets([run.queue_id for run in burst.runs]), first_id, kernel.epoch)
+        burst = gathering.burst
+        next_offsets = self._heads.next_offsets([run.queue_id for run in burst.runs])
+        sealed = burst.seal(next_offsets, first_id, self._parts.epoch)
         if gathering.produced:
             self._place_sequences(gathering)
         # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
-        gathering.expired = kernel._window.expired(burst.now_ms)
+        gathering.expired = self._parts.window.expired(burst.now_ms)
         for key in gathering.expired:
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:
@@ -56,7 +42,7 @@ class Flushing:
 
     def _place_sequences(self, gathering: Gathering) -> None:
         """Producers' batches have their offsets now; their states travel in the same frame."""
-        producers = self._kernel._producers
+        producers = self._parts.producers
         for (queue_id, producer_id), batches in gathering.produced.items():
             state = producers.get(queue_id, producer_id)
             if state is None:
@@ -81,37 +67,37 @@ class Flushing:
     # ---- after the log
 
     def applied(self, frame: Durable) -> None:
-        kernel, gathering, sealed = self._kernel, frame.gathering, frame.sealed
+        gathering, sealed, reader = frame.gathering, frame.sealed, self._reader
         entries, now_ms = sealed.entries, gathering.burst.now_ms
-        kernel._heads.apply(entries)
-        kernel._reader.tail.absorb(frame.position, frame.end, now_ms, frame.first_id, len(sealed.body), entries)
-        kernel._reader.recent.add(frame.position, sealed.body)
+        self._heads.apply(entries)
+        reader.tail.absorb(frame.position, frame.end, now_ms, frame.first_id, len(sealed.body), entries)
+        reader.recent.add(frame.position, sealed.body)
         if gathering.state:
             self._apply_state(frame)
         self.messages += sealed.record_count
         self.answer(gathering)
         if gathering.burst.heard:
-            kernel._deliveries.deliver(gathering.burst.heard)
+            self._parts.deliveries.deliver(gathering.burst.heard)
         if gathering.burst.runs:
-            kernel._watches.touch({run.queue_id for run in gathering.burst.runs})
-        kernel._checkpoints.note()
+            self._parts.watches.touch({run.queue_id for run in gathering.burst.runs})
+        self._checkpoints.note()
 
     def _apply_state(self, frame: Durable) -> None:
-        kernel, gathering = self._kernel, frame.gathering
-        kernel._state.changes.absorb(frame.position, gathering.state)
+        parts, gathering = self._parts, frame.gathering
+        parts.state.changes.absorb(frame.position, gathering.state)
         for record in gathering.state:
-            kernel._views.apply_stored(record)
-        kernel._topics.settle(gathering.topic_changes)
-        kernel._window.forget(gathering.expired)
+            parts.views.apply_stored(record)
+        parts.topics.settle(gathering.topic_changes)
+        parts.window.forget(gathering.expired)
         for key, answer in gathering.answered.items():
-            kernel._window.put(key, answer)
+            parts.window.put(key, answer)
         if gathering.deleted:
             deleted = gathering.deleted
-            kernel._checkpoint_worker.submit(lambda: kernel._index.forget_queues(deleted), self._forgotten)
+            parts.checkpoint_worker.submit(lambda: parts.index.forget_queues(deleted), self._forgotten)
 
     def _forgotten(self, _: None, error: BaseException | None) -> None:
         if error is not None:
-            self._kernel._fatal(f"the index cannot be written: {error}")
+            self._parts.fatal(f"the index cannot be written: {error}")
 
     def answer(self, gathering: Gathering) -> None:
         self._tell(gathering, None)
@@ -121,34 +107,14 @@ class Flushing:
             try:
                 owner.on_stored(stored)
             except Exception as fault:       # one owner's bug must not cost the others their answers
-                self._kernel._on_error(fault)
+                self._parts.on_error(fault)
 
     def failed(self, gatherings: list[Gathering], error: KernelError) -> None:
         """Take back what was changed beforehand, then tell everybody."""
-        kernel = self._kernel
+        parts = self._parts
         self.refused += len(gatherings)
-        kernel._producers.forget()
-        if kernel._topics.undo():
-            kernel._subscriptions.touch()
+        parts.producers.forget()
+        if parts.topics.undo():
+            parts.subscriptions.touch()
         for gathering in gatherings:
             self._tell(gathering, error)
-
-    # ---- for retention
-
-    def append_heads(self, pages: dict[int, bytes], on_done: Callable[[bool], None]) -> None:
-        try:
-            self._kernel._appending.put_state([heads_record(number, page) for number, page in pages.items()],
-                                              _Told(on_done), None)
-        except Stopping:
-            on_done(False)
-
-    def absorb_kept(self, kept: Kept) -> None:
-        for position, records in kept.frames:
-            self._kernel._state.absorb_kept(position, records)
-        self._kernel._checkpoints.kept_end = kept.end
-
-    def checkpoint(self, on_done: Callable[[], None]) -> None:
-        self._kernel._checkpoints.take(on_done)
-
-    def topics(self) -> list[Topic]:
-        return self._kernel._topics.all()

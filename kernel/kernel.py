@@ -19,13 +19,16 @@ from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.deliveries import Deliveries
 from kernel.errors import InvalidTopic
+from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
+from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
 from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscriber
+from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
 from kernel.producers import Producers
@@ -57,91 +60,96 @@ class Kernel:
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
                  on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
                  projection: Projection | None = None, new_hub: bytes = bytes(16)) -> None:
-        self.settings = settings
-        self.epoch = 0
-        self.hub = new_hub
         self.recovered_frames = 0
         self._loop = loop
+        index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
+        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use)
+        self._reader = Reader(heads, index, log, reader_worker, settings.recent_bytes, on_damage)
+        self.parts = Parts(
+            loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
+            fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
+            heads=heads, state=state, topics=topics,
+            producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
+            window=Window(settings.idempotency_ms, settings.max_idempotency_keys), views=Views(topics, heads),
+            subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
+            deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
+            hub=new_hub)
         self._log = log
-        self._log_worker = log_worker
-        self._checkpoint_worker = checkpoint_worker
-        self._fatal = fatal
-        self._on_damage = on_damage
-        self._projection = projection
-        self._index = Index(store)
-        self._heads = Heads()
-        self._state = StateTable(store)
-        self._topics = Topics()
-        self._producers = Producers(lambda key: self._state.get(Kind.PRODUCER, key))
-        self._window = Window(settings.idempotency_ms, settings.max_idempotency_keys)
-        self._views = Views(self._topics, self._heads)
-        self._subscriptions = Subscriptions()
-        self._watches = Watches()
-        self._places = Places(routes, self._topics, self._subscriptions, settings, self._create_by_use)
-        self._reader = Reader(self._heads, self._index, log, reader_worker, settings.recent_bytes, on_damage)
-        self._deliveries = Deliveries(self._topics, self._places, self._subscriptions, reader_worker, on_error)
-        self._on_error = on_error
+        self._heads = heads
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._watches = self.parts.watches
+        self._views = self.parts.views
+
+    @property
+    def settings(self) -> KernelSettings:
+        return self.parts.settings
+
+    @property
+    def epoch(self) -> int:
+        """Which start of the hub this is; 0 before `open`."""
+        return self.parts.epoch
+
+    @property
+    def hub(self) -> bytes:
+        """Identity of the hub whose data this is."""
+        return self.parts.hub
 
     # ---- opening and closing
 
     def open(self) -> None:
         """Recover from index and log, begin a new epoch. Blocks; raises LogFailed, LogFull, OSError."""
-        recovered = Recovery(self._log, self._index, self._reader, self._heads, self._state, self.settings,
-                             self._views.apply, self._forget, self._on_damage).run()
+        parts = self.parts
+        recovered = Recovery(parts).run()
         self.recovered_frames = recovered.frames
-        self.epoch = self._views.epoch + 1
+        parts.epoch = parts.views.epoch + 1
         next_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
         self._begin_epoch(next_id, recovered.deleted)
-        self._window.load((key.decode(), decode_answer(value)) for key, value in self._state.scan(Kind.IDEMPOTENCY))
+        answered = parts.state.scan(Kind.IDEMPOTENCY)
+        parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
         self._build(next_id, recovered.kept_end)
         self._checkpoints.note()
         self._retention.start()
-
-    def _forget(self) -> None:
-        """The index is built anew: empty memory."""
-        self._topics.clear()
-        self._heads.clear()
-        self._views.clear()
+        self._expiry.start()
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
-        records = [StateRecord(Kind.EPOCH, b"", self.epoch.to_bytes(4, "big")), *deleted]
-        known = self._state.get(Kind.HUB, b"")
+        parts = self.parts
+        records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), *deleted]
+        known = parts.state.get(Kind.HUB, b"")
         if known is None:
-            records.append(StateRecord(Kind.HUB, b"", self.hub))
+            records.append(StateRecord(Kind.HUB, b"", parts.hub))
         else:
-            self.hub = known
-        head = encode_head(self.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
+            parts.hub = known
+        head = encode_head(parts.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
         self._reader.tail.absorb(position, self._log.end(), 0, next_id, 0, Entries())
-        self._state.changes.absorb(position, records)
+        parts.state.changes.absorb(position, records)
 
     def _build(self, next_id: int, kept_end: int) -> None:
-        settings = self.settings
-        self._flushing = Flushing(self)
-        self._committer = Committer(self._loop, self._log_worker, self._log, self._flushing, policy=settings.fsync,
-                                    epoch=self.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
-                                    fatal=self._fatal)
-        self._appending = Appending(self._committer, self._topics, self._places, self._subscriptions, self._producers,
-                                    self._window, self._deliveries, self._loop.now_ms)
-        self._checkpoints = Checkpoints(self._loop, self._log_worker, self._checkpoint_worker, self._log, self._index,
-                                        self._reader, self._heads, self._state, settings,
-                                        lambda: self._committer.next_id, self._fatal, self._projection, self.hub,
-                                        self.epoch)
+        parts, settings = self.parts, self.settings
+        self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self._retention = Retention(self._loop, self._checkpoint_worker, self._log, self._index, self._heads,
-                                    self._reader, settings, self._flushing, self.epoch, self._fatal)
+        self._flushing = Flushing(parts, self._checkpoints)
+        self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
+                                    epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
+                                    fatal=parts.fatal)
+        self._appending = Appending(parts, self._committer)
+        self._expiry = ProducerExpiry(parts, self._appending)
+        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
+        self._expiry.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
         """Take over what `kernel.settings.LIVE` names; the rest stays as it was until the next start."""
         live = {name: getattr(settings, name) for name in LIVE}
-        self.settings = self._places.settings = self._retention.settings = replace(self.settings, **live)
+        settings = replace(self.settings, **live)
+        self.parts.settings = self._places.settings = self._retention.settings = settings
         self._topics.version += 1
         self._subscriptions.touch()
 

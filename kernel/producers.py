@@ -45,6 +45,12 @@ def producer_key(queue_id: int, producer_id: int) -> bytes:
     return _KEY.pack(queue_id, producer_id)
 
 
+def decode_key(key: bytes) -> tuple[int, int]:
+    """(queue id, producer id)."""
+    queue_id, producer_id = _KEY.unpack(key)
+    return queue_id, producer_id
+
+
 def encode_state(state: ProducerState) -> bytes:
     return _HEAD.pack(state.epoch, state.append_ms) + b"".join(_BATCH.pack(*batch) for batch in state.batches)
 

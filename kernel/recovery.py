@@ -5,16 +5,13 @@ log holds, is built anew from the first frame; it is checkpointed on the way, so
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from kernel.frame import StateRecord, decode_head
-from kernel.heads import Heads
-from kernel.index import Checkpoint, Index, Positions
-from kernel.log import KEPT_BASE, Damage, Frame, Log
-from kernel.reader import Reader
-from kernel.settings import KernelSettings
-from kernel.state import Kind, StateChanges, StateTable
+from kernel.index import Checkpoint, Positions
+from kernel.log import KEPT_BASE, Frame
+from kernel.parts import Parts
+from kernel.state import Kind, StateChanges
 from kernel.tail import Tail
 
 LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, Kind.OFFSET)
@@ -29,20 +26,18 @@ class Recovered(NamedTuple):
 
 
 class Recovery:
-    """One opening. `apply` puts a state record into memory; `reset` empties memory for building anew."""
+    """One opening. Ends with memory as it was when the hub ended."""
 
-    def __init__(self, log: Log, index: Index, reader: Reader, heads: Heads, state: StateTable,
-                 settings: KernelSettings, apply: Callable[[StateRecord], None], reset: Callable[[], None],
-                 on_damage: Callable[[Damage], None]) -> None:
-        self._log = log
-        self._index = index
-        self._reader = reader
-        self._heads = heads
-        self._state = state
-        self._settings = settings
-        self._apply = apply
-        self._reset = reset
-        self._on_damage = on_damage
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._log = parts.log
+        self._index = parts.index
+        self._reader = parts.reader
+        self._heads = parts.heads
+        self._state = parts.state
+        self._settings = parts.settings
+        self._apply = parts.views.apply
+        self._on_damage = parts.on_damage
         self._next_id = 0
         self._frames = 0
         self._complete = 0
@@ -55,9 +50,15 @@ class Recovery:
         if self._log.end() < positions.main or self._log.kept_end() < positions.kept:
             self._index.clear()
             self._log.close()
-            self._reset()
+            self._forget()
             self._replay(Positions(0, 0, 1))
         return Recovered(self._deleted, self._next_id, self._log.kept_end(), self._frames)
+
+    def _forget(self) -> None:
+        """The index is built anew: empty memory."""
+        self._parts.topics.clear()
+        self._heads.clear()
+        self._parts.views.clear()
 
     def _load(self) -> None:
         for number, page in self._index.head_pages():

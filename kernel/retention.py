@@ -22,12 +22,8 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kernel.frame import Entries, StateRecord, decode_head, encode_head
-from kernel.heads import Heads
-from kernel.index import Index
-from kernel.log import KEPT_BASE, Log, LogFull, Segment
-from kernel.ports import Loop, Worker
-from kernel.reader import Reader
-from kernel.settings import KernelSettings
+from kernel.log import KEPT_BASE, LogFull, Segment
+from kernel.parts import Parts
 from kernel.topics import Topic
 
 CHECK_MS: Final = 10_000
@@ -70,18 +66,17 @@ class Ledger(Protocol):
 
 
 class Retention:
-    def __init__(self, loop: Loop, worker: Worker, log: Log, index: Index, heads: Heads, reader: Reader,
-                 settings: KernelSettings, ledger: Ledger, epoch: int, fatal: Callable[[str], None]) -> None:
-        self._loop = loop
-        self._worker = worker
-        self._log = log
-        self._index = index
-        self._heads = heads
-        self._reader = reader
-        self.settings = settings
+    def __init__(self, parts: Parts, ledger: Ledger) -> None:
+        self._loop = parts.loop
+        self._worker = parts.checkpoint_worker
+        self._log = parts.log
+        self._index = parts.index
+        self._heads = parts.heads
+        self._reader = parts.reader
+        self.settings = parts.settings
         self._ledger = ledger
-        self._epoch = epoch
-        self._fatal = fatal
+        self._epoch = parts.epoch
+        self._fatal = parts.fatal
         self._busy = False
         self._stopped = False
         self.dropped_segments = 0

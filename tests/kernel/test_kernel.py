@@ -18,6 +18,7 @@ from kernel.errors import (
 from kernel.message import Piece
 from kernel.record import encode_headers, encode_key, varint
 from kernel.settings import KernelSettings
+from kernel.state import Kind
 from kernel.topics import TopicSettings
 from tests.kernel.rig import Rig, Witness
 
@@ -166,6 +167,24 @@ def test_a_gap_and_a_forgotten_repeat_in_a_producers_sequence_are_refused(rig: R
     with pytest.raises(DuplicateSequence):
         rig.kernel.append_batch(queue_id, producer_batch([b"0"], 9, 0), rig.witness)
     assert rig.values("t") == [b"%d" % i for i in range(7)]
+
+
+def test_a_producer_that_was_silent_for_a_week_is_forgotten(rig: Rig) -> None:
+    queue_id = rig.kernel.create_topic("t", queues=1).queue_id(0)
+    for producer_id in (8, 9):
+        rig.kernel.append_batch(queue_id, producer_batch([b"a"], producer_id, 0), None)
+    rig.run()
+    for _ in range(8):
+        rig.world.advance(24 * 3_600_000)
+        rig.kernel.append_batch(queue_id, producer_batch([b"b"], 9, 1), None)     # the same batch again and again
+        rig.run()
+    rig.world.advance(2 * 3_600_000)
+    remembered = {key[8:] for key, _ in rig.kernel.parts.state.scan(Kind.PRODUCER)}
+    assert (8).to_bytes(8, "big") not in remembered
+    rig.restart(lose_index=True)
+    rig.kernel.append_batch(queue_id, producer_batch([b"z"], 8, 5), rig.witness)
+    rig.run()
+    assert rig.witness.stored[0].error is None and rig.values("t") == [b"a", b"a", b"b", b"z"]
 
 
 def test_an_idempotency_key_gets_its_first_answer(rig: Rig) -> None:

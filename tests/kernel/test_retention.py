@@ -136,4 +136,4 @@ def test_deleted_keys_do_not_come_back_when_the_index_is_built_anew() -> None:
     for lose_index in (False, True):
         rig.restart(lose_index=lose_index)
         assert rig.kernel.topic("t") is None and rig.kernel.committed("g") == {}
-        assert not rig.kernel._window._answers
+        assert not rig.kernel.parts.window._answers
