@@ -3,8 +3,9 @@
     python -m bench.recovery [--gb 1 [10]] [--batch 100]
 
 The hub is filled over the Kafka door (16 queues, batches of 100 messages of 100 bytes) and killed while it is being
-written to. What the system has in its page cache stays there, as after a crash of the hub alone; starting an empty hub
-is shown beside it, since most of that is Python's imports. 10 GB need 25 GB of free disk.
+written to; its files are put out of the system's page cache before each start. Starting an empty hub is shown beside
+it, since much of a start is Python's imports. What was acknowledged is read back at the end. 10 GB need 25 GB of free
+disk.
 """
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.load_kafka import Run, Writer, create_topic
+from bench.load_kafka import Reader, Run, Writer, create_topic
+from bench.load_pair import LoadFailed, dial
 from bench.measure import table
-from bench.servers import Server, start_hub, work_folder
+from bench.servers import Server, forget_cached, start_hub, work_folder
 
 GB: Final = 10**9
 SIZE: Final = 100
@@ -24,16 +26,31 @@ PARTITIONS: Final = 16
 WINDOW: Final = 32
 
 
-def fill(server: Server, size_bytes: int, batch: int, topic: str = "fill") -> None:
-    """Write until that many bytes of batches are acknowledged; the connection stays as busy as it was."""
+def fill(server: Server, size_bytes: int, batch: int, topic: str = "fill") -> int:
+    """Write until that many bytes of batches are acknowledged, with more on their way; returns how many messages."""
     run = Run(server.ports["kafka"], topic, PARTITIONS, batch, SIZE, 1 << 40, -1, WINDOW)
     create_topic(run)
     writer = Writer(run)
     while writer.answered * len(writer.batch) < size_bytes:
         writer.step()
+    return writer.answered * batch
+
+
+def read_back(server: Server, batch: int, messages: int, topic: str = "fill") -> None:
+    """Raises LoadFailed where there are fewer."""
+    run = Run(server.ports["kafka"], topic, PARTITIONS, batch, SIZE, messages, -1, WINDOW)
+    reader = Reader(run)
+    with dial(run.port) as connection:
+        while reader.messages < messages:
+            before = reader.messages
+            reader.step(connection)
+            if reader.messages == before:
+                raise LoadFailed(f"{messages - before} of {messages} messages are gone")
 
 
 def timed_start(folder: Path, settings: dict[str, str]) -> tuple[Server, float]:
+    if (folder / "data" / "log").exists():
+        forget_cached(folder / "data" / "log")
     began_s = time.perf_counter()
     server = start_hub(folder, doors=("kafka",), settings=settings)
     return server, time.perf_counter() - began_s
@@ -43,7 +60,7 @@ def measure(folder: Path, gb: int, batch: int) -> list[str]:
     """One row: how long each start took, in seconds."""
     settings = {"KERNEL__RETENTION_BYTES": str(4 * gb * GB)}
     server, empty_s = timed_start(folder, settings)
-    fill(server, gb * GB, batch)
+    messages = fill(server, gb * GB, batch)
     server.kill()
     log_bytes = sum(file.stat().st_size for file in (folder / "data" / "log").iterdir())
     server, with_index_s = timed_start(folder, settings)
@@ -51,6 +68,7 @@ def measure(folder: Path, gb: int, batch: int) -> list[str]:
     shutil.rmtree(folder / "data" / "index")
     server, without_s = timed_start(folder, settings)
     resident = server.resident_bytes()
+    read_back(server, batch, messages)
     server.stop()
     return [f"{log_bytes / GB:.1f} GB of log", f"{empty_s:.1f} s", f"{with_index_s:.1f} s", f"{without_s:.1f} s",
             f"{resident / 1e6:,.0f} MB"]
