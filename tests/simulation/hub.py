@@ -35,6 +35,7 @@ class SimHub:
         self.fatal: list[str] = []
         self.starts = 0
         self.network: Callable[[Random], bool] = lambda random: False
+        self.after_step: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Recover. Raises Crash where one is due, LogFull where the disk is."""
@@ -61,7 +62,9 @@ class SimHub:
         order: list[Callable[[], bool]] = [self.world.loop.step, *(worker.step for worker in self.world.workers),
                                            partial(self.network, random)]
         random.shuffle(order)
-        return any(step() for step in order)
+        moved = any(step() for step in order)
+        self.after_step()
+        return moved
 
     def run(self, random: Random, steps: int) -> None:
         for _ in range(steps):

@@ -47,6 +47,7 @@ class Simulation:
         self.definitions = Definitions(self)
         self.doors = Doors(self)
         self.hub.network = self.doors.step
+        self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._random = Random(f"start {plan.seed}")

@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from gateways.mqtt.codec import encode_pubacks
+from gateways.mqtt.inbox import Inbox
 from kernel.committer import Committer
 from kernel.heads import Heads
 from kernel.idempotency import Window
 from kernel.index import Index
+from kernel.kernel import Kernel
 from kernel.log import Frame
+from kernel.message import Stored
 from kernel.producers import Producers
 from kernel.retention import Kept, Retention
 from kernel.segments import Chain
@@ -131,11 +135,32 @@ def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None
     patch.setattr(Index, "write", write)
 
 
+def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
+    real = Inbox.submit
+
+    def submit(inbox: Any, messages: Any, packet_ids: list[bytes], size_bytes: int) -> int:
+        inbox._link.write(encode_pubacks(packet_ids))
+        return real(inbox, messages, [], size_bytes)
+
+    patch.setattr(Inbox, "submit", submit)
+
+
+def answering_kafka_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    real = Kernel.append_batch
+
+    def append_batch(kernel: Any, queue_id: int, batch: bytes, owner: Any, token: Any) -> None:
+        real(kernel, queue_id, batch, None, token)
+        owner.on_stored([Stored(token, None, 0, [(queue_id, kernel.bounds(queue_id)[1], -1)])])
+
+    patch.setattr(Kernel, "append_batch", append_batch)
+
+
 @pytest.mark.parametrize("broken", [
     without_fdatasync, without_sync_of_folders, without_sync_of_kept_frames, answering_before_the_sync,
     with_a_frame_left_out_of_replay, without_cutting_off_what_is_torn, without_moving_state,
     without_new_starts_of_queues, without_deletions_of_copied_keys, without_producers_states,
-    without_the_idempotency_window, with_positions_written_before_the_entries,
+    without_the_idempotency_window, with_positions_written_before_the_entries, acknowledging_over_mqtt_at_once,
+    answering_kafka_before_it_is_stored,
 ], ids=lambda broken: broken.__name__)
 def test_a_broken_promise_is_noticed(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch)
