@@ -47,7 +47,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_dropped_segments": Declared(COUNTER, "Files of the log that retention deleted."),
     "gatehouse_damaged_ranges": Declared(COUNTER, "Ranges of the log that cannot be read."),
     "gatehouse_checkpoints": Declared(COUNTER, "Checkpoints of the index."),
-    "gatehouse_postponed_checkpoints": Declared(COUNTER, "Checkpoints that did not fit on the disk and are tried again."),
+    "gatehouse_postponed_checkpoints": Declared(
+        COUNTER, "Checkpoints that did not fit on the disk and are tried again."),
     "gatehouse_cold_reads": Declared(COUNTER, "Reads that memory could not answer and the disk did."),
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),

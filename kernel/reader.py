@@ -102,10 +102,14 @@ class Reader:
                 left -= sum([len(one.data) for one in pieces])
         if cold:
             self.cold_reads += 1
-            plans = [(answer, self._tail_entries(want), want) for answer, want in cold]
-            self._worker.submit(partial(self._read_cold, plans), partial(self._cold_done, answers, cold, on_done))
+            self._submit_cold(answers, cold, on_done)
         else:
             on_done(answers)
+
+    def _submit_cold(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
+                     on_done: Callable[[list[Fetched]], None]) -> None:
+        plans = [(answer, self._tail_entries(want), want) for answer, want in cold]
+        self._worker.submit(partial(self._read_cold, plans), partial(self._cold_done, answers, cold, on_done))
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
@@ -146,9 +150,9 @@ class Reader:
                 total += entry.byte_length
         return found
 
-    def _read_cold(self, plans: list[tuple[Fetched, list[Entry], Want]]) -> list[list[Piece]]:
-        """On the reading thread."""
-        found: list[list[Piece]] = []
+    def _read_cold(self, plans: list[tuple[Fetched, list[Entry], Want]]) -> list[tuple[list[Piece], int]]:
+        """On the reading thread: the pieces of each want, and the offset behind all that was tried."""
+        found: list[tuple[list[Piece], int]] = []
         for _, in_tail, want in plans:
             stop = in_tail[0].first_offset if in_tail else 1 << 62
             entries = self._index.entries_from(want.queue_id, want.offset, want.max_bytes, stop) \
@@ -160,14 +164,18 @@ class Reader:
                     break
                 entries.append(entry)
                 total += entry.byte_length
-            found.append(self._read(entries[:MAX_ENTRIES]))
+            del entries[MAX_ENTRIES:]
+            found.append((self._read(entries), entries[-1].end_offset if entries else want.offset))
         return found
 
     def _read(self, entries: list[Entry]) -> list[Piece]:
+        """The pieces of these entries, without those that are damaged, or gone since they were looked up."""
         bodies = self._log.read([(entry.position, entry.byte_offset, entry.byte_length) for entry in entries])
         pieces: list[Piece] = []
         for entry, data in zip(entries, bodies, strict=True):
             if len(data) != entry.byte_length or crc32c(data) != entry.crc:
+                if not data and entry.position < self._log.segments()[0].base:
+                    continue
                 start = entry.position + entry.byte_offset
                 offsets = f"offsets {entry.first_offset} to {entry.end_offset - 1}"
                 self._on_damage(Damage(start, start + entry.byte_length, f"{offsets} do not match their checksum"))
@@ -176,14 +184,21 @@ class Reader:
         return pieces
 
     def _cold_done(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
-                   on_done: Callable[[list[Fetched]], None], found: list[list[Piece]] | None,
+                   on_done: Callable[[list[Fetched]], None], found: list[tuple[list[Piece], int]] | None,
                    error: BaseException | None) -> None:
-        for i, (answer, _) in enumerate(cold):
+        damaged: list[tuple[Fetched, Want]] = []
+        for i, (answer, want) in enumerate(cold):
             if found is None:
                 answer.error = StorageFailed(f"the log cannot be read: {error}")
-            else:
-                answer.pieces = found[i]
-        on_done(answers)
+                continue
+            answer.pieces, next_offset = found[i]
+            answer.log_start_offset = self._heads.log_start(answer.queue_id)     # retention may have gone on meanwhile
+            if not answer.pieces and want.offset < next_offset < answer.high_watermark:
+                damaged.append((answer, want._replace(offset=next_offset)))
+        if damaged:
+            self._submit_cold(answers, damaged, on_done)     # a reader that got nothing would ask here for ever
+        else:
+            on_done(answers)
 
     # ---- by time
 

@@ -5,7 +5,8 @@ from flush to flush of the hub, as far as the fetched pieces reach. A page alway
 named in it and stepped over.
 
     lost         offsets before the log's start: retention deleted them before this reader came
-    unreadable   stored batches that cannot be opened (a producer's broken compression)
+    unreadable   stored batches that cannot be opened (a producer's broken compression), and offsets that no piece has
+                 (the log is damaged there)
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from heapq import merge
 from typing import Any, NamedTuple
 
 from kernel.batch import records_of
-from kernel.errors import CorruptBatch
+from kernel.errors import CorruptBatch, StorageFailed
 from kernel.message import Fetched, Record
 
 
@@ -76,10 +77,14 @@ def _entries(source: Source, position: int) -> Iterator[_Entry]:
         end = piece.first_offset + piece.count
         if end <= position:
             continue
+        if piece.first_offset > position:
+            yield _Entry(piece.first_id, source.queue, piece.first_offset, None, {
+                "queue": source.queue, "offset": position, "count": piece.first_offset - position,
+                "code": StorageFailed.code, "detail": "the log is damaged there"})
+        first, position = max(position, piece.first_offset), end
         try:
-            records = [record for record in records_of(piece) if record[0] >= position]
+            records = [record for record in records_of(piece) if record[0] >= first]
         except CorruptBatch as error:
-            first = max(position, piece.first_offset)
             yield _Entry(piece.first_id, source.queue, end, None, {
                 "queue": source.queue, "offset": first, "count": end - first, "code": error.code, "detail": str(error)})
             continue

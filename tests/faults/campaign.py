@@ -9,10 +9,11 @@ from __future__ import annotations
 import http.client
 import random
 import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from tests.faults.readers import (
     read_over_http,
     read_over_kafka,
 )
-from tests.faults.writers import HttpWriter, writers_of
+from tests.faults.writers import HttpWriter, TopicMaker, writers_of
 from tests.running_hub import free_port
 
 OVERLAP: Final = 500               # messages per queue that are read again in every round
@@ -66,7 +67,8 @@ class Plan:
 
 DURABLE: Final = Plan()
 SMALL_SEGMENTS: Final = Plan(
-    "checkpoint_ms = 100\nsegment_bytes = 1048576\nretention_bytes = 3145728\nkept_bytes = 3145728", True, 4000, (0.5, 1.0))
+    "checkpoint_ms = 100\nsegment_bytes = 1048576\nretention_bytes = 3145728\nkept_bytes = 3145728", True, 4000,
+    (0.5, 1.0))
 
 
 class Campaign:
@@ -82,6 +84,7 @@ class Campaign:
         self.checker = Checker(self.log, forgets=plan.forgets)
         self._writers, self._kafka = writers_of(self.log, self.ports["kafka"], plan.message_bytes)
         self._follower = KafkaFollower(self.log, self.ports["kafka"], QUEUES)
+        self._topics = TopicMaker()
         self._faults: list[BaseException] = []
         self.kills = 0
         self.inside = 0                # of them by the hub's own hand
@@ -156,6 +159,7 @@ class Campaign:
                 queues = read_at_rest(self.ports["http"])
             else:
                 queues = read_over_http(self.ports["http"], self.checker.next_starts(OVERLAP))
+            self._topics.check(self.ports["http"])
         except (OSError, http.client.HTTPException):
             assert hub.wait_ended(JOIN_S) == -9, hub.log
             return                     # it died by its orders while it was read
@@ -184,7 +188,7 @@ class Campaign:
         """Writers and readers at work; they end with the hub, or when this does."""
         stop = threading.Event()
         jobs = [partial(writer.run, self.ports, stop) for writer in self._writers]
-        jobs += [partial(self._follower.run, stop), partial(follow_over_http, self.ports["http"], self.log, stop),
+        jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop), partial(follow_over_http, self.ports["http"], self.log, stop),
                  partial(follow_over_mqtt, self.ports["mqtt"], self.log, stop)]
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
@@ -226,8 +230,11 @@ class Campaign:
         assert over_http == read_over_kafka(self.ports["kafka"])
         assert self.log.seen and self.log.heard, "nobody was given anything while there was load"
         self.checker.check(over_http, whole=True)
+        topics = self._topics.check(self.ports["http"])
         assert hub.stop() == 0
         assert "Traceback" not in hub.log, hub.log
+        with closing(sqlite3.connect(self._folder / "data" / "catalogue.sqlite")) as catalogue:
+            assert {name for name, in catalogue.execute("SELECT name FROM topics")} == topics
         hub = self._start({})
         assert read_over_http(self.ports["http"]) == over_http, "an orderly stop changes nothing"
         assert hub.stop() == 0

@@ -90,7 +90,8 @@ class MqttPeer:
         if len(buffer) < at + length:
             return None
         self._buffer = buffer[at + length:]
-        return buffer[0] >> 4, buffer[at:at + length] if buffer[0] >> 4 != PUBLISH else buffer[:1] + buffer[at:at + length]
+        kind, body = buffer[0] >> 4, buffer[at:at + length]
+        return kind, buffer[:1] + body if kind == PUBLISH else body
 
     def close(self) -> None:
         self.socket.close()

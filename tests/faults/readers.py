@@ -46,8 +46,10 @@ def value_of(message: dict[str, Any]) -> bytes:
     return base64.b64decode(message["value_base64"]) if "value_base64" in message else message["value"].encode()
 
 
-def read_over_http(port: int, starts: dict[int, int] | None = None) -> Queues:
-    """The topic by pages, whole or from an offset per queue."""
+def read_over_http(port: int, starts: dict[int, int] | None = None,
+                   gaps: list[tuple[int, int]] | None = None) -> Queues:
+    """The topic by pages, whole or from an offset per queue. Adds offset and count of what is unreadable to `gaps`;
+    without them nothing may be."""
     queues: Queues = {}
     topic = get(port, f"/v1/topics/{TOPIC}")
     for queue in range(topic["queues"] if topic else 0):
@@ -59,7 +61,11 @@ def read_over_http(port: int, starts: dict[int, int] | None = None) -> Queues:
         except Gone:
             page = get(port, path)
         while page["messages"]:
-            assert not page.get("unreadable"), page["unreadable"]
+            unreadable = [(one["offset"], one["count"]) for one in page.get("unreadable", ())]
+            if gaps is not None:
+                gaps += unreadable
+            else:
+                assert not unreadable, page["unreadable"]
             if page.get("lost"):
                 found.clear()          # retention went on meanwhile: what is left begins here
             found += [(message["offset"], message["key"], value_of(message)) for message in page["messages"]]

@@ -21,6 +21,7 @@ from tests.faults.readers import read_over_http
 MIB = 1 << 20
 FLOOD_BYTES = 64 * MIB
 VALUE_BYTES = 32 * 1024
+HTTP_POST = b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\n"
 SMALL_BUFFERS = "recent_bytes = 1048576\ncheckpoint_bytes = 1048576"
 
 
@@ -46,7 +47,7 @@ def flood(port: int) -> int:
     peer = MqttPeer(port, "flood", timeout_s=30)
     count, window = FLOOD_BYTES // VALUE_BYTES, 64
     value = bytes(VALUE_BYTES)
-    for first in range(0, count, window):
+    for _ in range(0, count, window):
         peer.send(b"".join(publish_packet("plant/k", value, 1 + i) for i in range(window)))
         for _ in range(window):
             peer.read()
@@ -120,7 +121,8 @@ def garbage_of(door: str) -> dict[str, bytes]:
     if door == "mqtt":
         return {"noise": noise, "a length of five bytes": b"\x10\xff\xff\xff\xff\x7f",
                 "256 MB announced": connect_packet("x") + b"\x30\xff\xff\xff\x7f" + bytes(1000),
-                "a packet before CONNECT": publish_packet("a", b"b"), "a reserved packet": connect_packet("x") + b"\xf3\0",
+                "a packet before CONNECT": publish_packet("a", b"b"),
+                "a reserved packet": connect_packet("x") + b"\xf3\0",
                 "a name longer than its packet": connect_packet("x") + b"\x30\x04\xff\xffab",
                 "a wildcard in a name": connect_packet("x") + publish_packet("a/#", b"b"),
                 "no UTF-8": connect_packet("x") + b"\x30\x04\0\2\xc3\x28"}
@@ -131,10 +133,10 @@ def garbage_of(door: str) -> dict[str, bytes]:
                 struct.pack(">ihhihi", 14, 3, 1, 1, -1, 1 << 20), "HTTP": b"GET / HTTP/1.1\r\n\r\n"}
     return {"noise": noise + b"\r\n\r\n", "a line without an end": b"GET /" + b"a" * 100_000,
             "headers without an end": b"GET / HTTP/1.1\r\n" + b"X-A: b\r\n" * 20_000,
-            "a length that is no number": b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nContent-Length: many\r\n\r\n",
-            "a body of a terabyte": b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1099511627776\r\n\r\nx",
-            "two lengths": b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
-            "a chunk that is no number": b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            "a length that is no number": HTTP_POST + b"Content-Length: many\r\n\r\n",
+            "a body of a terabyte": HTTP_POST + b"Content-Length: 1099511627776\r\n\r\nx",
+            "two lengths": HTTP_POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+            "a chunk that is no number": HTTP_POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
             "MQTT": connect_packet("x")}
 
 

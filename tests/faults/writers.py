@@ -118,6 +118,58 @@ class HttpWriter:
             assert status == 504, (status, body)
 
 
+class TopicMaker:
+    """Makes and deletes topics, one after the other; what it was told about them must be so after any restart."""
+
+    def __init__(self) -> None:
+        self._there: set[str] = set()
+        self._gone: set[str] = set()
+        self._number = 0
+
+    def run(self, port: int, stop: threading.Event) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            while not stop.wait(0.01):
+                self._number += 1
+                name = f"topic-{self._number}"
+                if self._ask(connection, "PUT", name) == 201:
+                    self._there.add(name)
+                if self._number % 3 == 0:
+                    self._there.discard(name)
+                    if self._ask(connection, "DELETE", name) == 204:
+                        self._gone.add(name)
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+
+    @staticmethod
+    def _ask(connection: http.client.HTTPConnection, method: str, name: str) -> int:
+        connection.request(method, f"/v1/topics/{name}", b"{}" if method == "PUT" else None,
+                           {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status in (200, 201, 204, 503), answer.status
+        return answer.status
+
+    def check(self, port: int) -> set[str]:
+        """Every topic that there is."""
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        names: set[str] = set()
+        cursor: str | None = ""
+        try:
+            while cursor is not None:
+                connection.request("GET", f"/v1/topics?cursor={cursor}" if cursor else "/v1/topics")
+                answer = json.loads(connection.getresponse().read())
+                names |= {topic["name"] for topic in answer["topics"]}
+                cursor = answer.get("cursor")
+        finally:
+            connection.close()
+        assert self._there <= names, f"made and not there: {sorted(self._there - names)}"
+        assert not self._gone & names, f"deleted and there: {sorted(self._gone & names)}"
+        return names
+
+
 class KafkaWriter:
     """An idempotent producer that is never told about restarts: it tries until everything is stored, once and in
     order."""

@@ -61,7 +61,7 @@ def test_new_starts_never_pass_the_end_and_never_fall(found: list[tuple[int, int
     heads = Heads()
     heads.apply(entries_of(found))
     before = bounds(heads)
-    for round_starts in (starts, {queue_id: 0 for queue_id in starts}):
+    for round_starts in (starts, dict.fromkeys(starts, 0)):
         pages = heads.pages_starting_at(round_starts)
         for number, page in pages.items():
             heads.merge(number, page)

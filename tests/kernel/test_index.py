@@ -11,7 +11,7 @@ from kernel.frame import Entries
 from kernel.index import BLOCK_ENTRIES, Checkpoint, Entry, Index, Positions, block_key
 from kernel.log import Segment
 from kernel.state import StateChanges
-from kernel.store import BATCH_OPERATIONS, IndexStore, MemoryStore, RocksStore
+from kernel.store import IndexStore, MemoryStore, RocksStore
 from kernel.tail import Tail
 
 SEGMENTS = [Segment(0, 1 << 40, 1 << 40)]

@@ -1,4 +1,5 @@
-"""Records of format v2: what is encoded is decoded, as other implementations do it, and garbage is refused as garbage."""
+"""Records of format v2: what is encoded is decoded, as other implementations do it, and garbage is refused as
+garbage."""
 from __future__ import annotations
 
 import pytest

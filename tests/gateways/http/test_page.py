@@ -49,6 +49,14 @@ def test_an_unreadable_batch_is_named_and_stepped_over() -> None:
     assert not build_page([source(0, 1, broken)], 10, 1000).empty
 
 
+def test_a_damaged_range_is_named_and_stepped_over() -> None:
+    page = build_page([source(0, 0, piece(0, [b"a"], 1), piece(4, [b"b"], 9), piece(5, [b"c"], 10))], 10, 1000)
+    assert [record[0] for _, record in page.records] == [0, 4, 5]
+    assert page.unreadable == [{"queue": 0, "offset": 1, "count": 3, "code": "storage_failed",
+                                "detail": "the log is damaged there"}]
+    assert build_page([source(0, 2, piece(4, [b"b"], 9))], 10, 1000).unreadable[0]["offset"] == 2
+
+
 def test_what_retention_took_is_named() -> None:
     page = build_page([source(0, 3, piece(10, [b"a"], 1), start=10)], 10, 1000)
     assert page.lost == [{"queue": 0, "offset": 3, "count": 7}]
