@@ -161,7 +161,7 @@ class Appending:
         names = {offset_record(group, queue_id, None) for group, of_group in offsets.items() for queue_id in of_group}
         for pending in (self._committer.flight, gathering):      # committed, and not known to be durable yet
             if pending is not None:
-                names.update(StateRecord(Kind.OFFSET, one.key, None) for one in pending.state if one.kind == Kind.OFFSET)
+                names.update(record._replace(value=None) for record in pending.state if record.kind == Kind.OFFSET)
         for name in sorted(names, key=lambda one: one.key):
             queue_id = decode_offset_key(name.key)[0]
             if any(first <= queue_id < first + count for first, count in topic.ranges):
