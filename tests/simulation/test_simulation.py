@@ -35,7 +35,7 @@ def test_a_random_plan(seed: int) -> None:
     simulate(seed, 120)
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5, 6])
+@pytest.mark.parametrize("seed", [3, 4, 5, 15])        # in 3 and 15 segments go and state is moved
 def test_a_crash_at_every_write(seed: int) -> None:
     assert crash_at_every_write(seed, 30) > 20
 
