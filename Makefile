@@ -4,7 +4,8 @@
 #   test     set up what the tests need, lint, run the tests (ARGS= goes to pytest)
 #   lint     ruff, mypy, layers
 #   compile  build the hot modules with mypyc (optional: the plain files do the same, slower)
-#   bench    measure (ARGS= names the measurements)
+#   bench    measure side by side with mosquitto and Apache Kafka, about ten minutes (ARGS= names measurements);
+#            bench-all: everything, about an hour
 #   sim      simulate crashes from one seed on (SEED=, ROUNDS=, ARGS=--every-write)
 #   soak     2,000 rounds of the simulator, then 1,000 hubs killed under load (some hours)
 #   docs     write the generated pages again
@@ -23,6 +24,10 @@ SEED   ?= 1
 ROUNDS ?= 100
 ARGS   ?=
 
+# Stock clients and peers that do not come from PyPI, as command:package of Debian.
+TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients
+BENCH_NEEDS := mosquitto:mosquitto java:default-jre-headless mvn:maven
+
 # What runs on the hot modules is tested twice: compiled where there is a compiler, and plain.
 PLAIN_TESTS := tests/kernel tests/gateways tests/properties
 
@@ -30,14 +35,14 @@ RUN_STAMP   := $(VENV)/.stamp-run
 TEST_STAMP  := $(VENV)/.stamp-test
 SPARK_STAMP := $(VENV)/.stamp-spark
 
-.PHONY: run test lint compile bench docs setup clean demo fuzz interop sim soak
+.PHONY: run test lint compile bench bench-all docs setup clean demo fuzz interop sim soak
 
 run: $(RUN_STAMP)
 	@$(COMPILE) --quiet
 	@exec $(VENV)/bin/gatehouse serve --config $(CONFIG)
 
 test: lint
-	@sh tests/setup.sh
+	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	@$(COMPILE) --quiet
 	$(PYTHON) -m pytest -n 2 $(ARGS)
 	GATEHOUSE_PLAIN=1 $(PYTHON) -m pytest -n 2 $(PLAIN_TESTS)
@@ -51,14 +56,18 @@ compile: $(RUN_STAMP)
 	@$(COMPILE)
 
 bench: $(TEST_STAMP)
+	@sh scripts/need.sh "the benchmarks" $(BENCH_NEEDS)
 	@$(COMPILE) --quiet
 	$(PYTHON) -m bench $(ARGS)
+
+bench-all: ARGS += --all
+bench-all: bench
 
 sim: $(TEST_STAMP)
 	$(PYTHON) -m tests.simulation $(SEED) --rounds $(ROUNDS) $(ARGS)
 
 soak: $(TEST_STAMP)
-	@sh tests/setup.sh
+	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	@$(COMPILE) --quiet
 	$(PYTHON) -m tests.simulation $(SEED) --rounds 2000
 	$(PYTHON) -m tests.faults --rounds 1000 --seed $(SEED)
@@ -71,7 +80,7 @@ docs: $(RUN_STAMP)
 	$(PYTHON) -m gatehouse.reference
 
 setup: $(RUN_STAMP) $(TEST_STAMP) $(SPARK_STAMP)
-	@sh tests/setup.sh
+	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	@$(COMPILE)
 
 clean:

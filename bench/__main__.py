@@ -1,28 +1,70 @@
-"""Runs measurements: `python -m bench [NAME ...]`, or `make bench ARGS="NAME ..."`. Without a name, all in turn."""
+"""`make bench`: runs the measurements one after another, each as a process of its own, and prints its command first.
+
+    python -m bench [--all] [--load PATH] [NAME...]
+
+The quick set takes about ten minutes on two cores; `--all` (`make bench-all`) about an hour and 25 GB of disk. NAME
+picks measurements by their module. What is printed is what README.md beside this file holds.
+"""
 from __future__ import annotations
 
-import runpy
+import argparse
+import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import Final
+
+from bench.measure import LOAD_HELP
+from bench.servers import ROOT
+
+RUN_S: Final = 3600.0
+TAKES_LOAD: Final = ("against_mosquitto", "against_kafka", "cold_replay")
+
+QUICK: Final = (
+    "against_mosquitto --rounds 3 --n 300000",
+    "against_kafka --rounds 3 --n 1000000 --partitions 16 10000",
+    "kernel_append --queues 16",
+    "kernel_append --queues 10000",
+    "many_queues",
+    "recovery --gb 1",
+    "tail_lag --seconds 30",
+    "cold_replay --rounds 3",
+)
+ALL: Final = (
+    "against_mosquitto --rounds 7",
+    "against_kafka --rounds 5 --partitions 1 16 1000 10000 --flush-at 16 10000",
+    "kernel_append --queues 16",
+    "kernel_append --queues 10000",
+    "many_queues",
+    "recovery --gb 1 10",
+    "tail_lag --seconds 60",
+    "cold_replay --rounds 7",
+)
 
 
-def names() -> list[str]:
-    """Every measurement: the files of this folder."""
-    return sorted(file.stem for file in Path(__file__).parent.glob("*.py") if not file.stem.startswith("__"))
-
-
-def main(wanted: list[str]) -> int:
-    """Run the measurements that are named."""
-    unknown = [name for name in wanted if name not in names()]
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="everything, in more rounds")
+    parser.add_argument("--load", type=Path, help=LOAD_HELP)
+    parser.add_argument("names", nargs="*", help="only these, such as against_kafka")
+    options = parser.parse_args()
+    commands = [command.split() for command in (ALL if options.all else QUICK)]
+    unknown = set(options.names) - {command[0] for command in commands}
     if unknown:
-        print(f"no measurement {', '.join(unknown)}; there are {', '.join(names())}", file=sys.stderr)
-        return 2
-    for name in wanted or names():
-        print(f"--- {name}", flush=True)
-        sys.argv = [name]
-        runpy.run_module(f"bench.{name}", run_name="__main__")
-    return 0
+        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from "
+                     f"{', '.join(dict.fromkeys(command[0] for command in commands))}")
+    failed = 0
+    for name, *arguments in commands:
+        if options.names and name not in options.names:
+            continue
+        if options.load and name in TAKES_LOAD:
+            arguments += ["--load", str(options.load.resolve())]
+        print(f"\n$ python -m bench.{' '.join([name, *arguments])}", flush=True)
+        print(f"(load average before: {os.getloadavg()[0]:.1f})\n", flush=True)
+        done = subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], cwd=ROOT, check=False, timeout=RUN_S)
+        failed += done.returncode != 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

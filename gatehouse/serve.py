@@ -109,6 +109,7 @@ class Hub:
             await self._start(HubLoop(loop))
             gc.collect()
             gc.freeze()    # what exists now stays; later collections need not look at it
+            self._stall.start()
             self._ready, self._ready_s = True, time.time()
             print("gatehouse ready", flush=True)
             await self._stopping.wait()
@@ -154,7 +155,6 @@ class Hub:
     # --- start -------------------------------------------------------------------------------------------------------
 
     async def _start(self, hub_loop: HubLoop) -> None:
-        self._stall.start()
         storage = Storage(self.config, self._data_dir.folder, hub_loop, self.fatal)
         try:
             storage.open()

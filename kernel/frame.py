@@ -36,6 +36,7 @@ _HEAD = struct.Struct("<HxxIqQIII4x")
 _STATE = struct.Struct("<BBHIQ")
 _HEAD_BYTES: Final = 40
 _STATE_BYTES: Final = 16
+_ENTRY_BYTES: Final = 3 * 8 + 6 * 4
 
 _U32: Final = "I" if array("I").itemsize == 4 else "L"
 assert sys.byteorder == "little" and array(_U32).itemsize == 4 and array("q").itemsize == 8
@@ -105,23 +106,27 @@ def decode_head(head: bytes) -> Head:
     if version != HEAD_VERSION:
         raise BadHead(f"a frame head of version {version} is not known here")
     entries, at = Entries(), _HEAD_BYTES
+    if at + entry_count * _ENTRY_BYTES + state_bytes != len(head):
+        raise BadHead("a frame head is not as long as it says")
     for column in entries.columns():
         size = column.itemsize * entry_count
         column.frombytes(head[at:at + size])
         at += size
-    if at + state_bytes != len(head) or len(entries.flags) != entry_count:
-        raise BadHead("a frame head is not as long as it says")
     return Head(epoch, append_ms, first_id, record_count, entries, _decode_state(head, at))
 
 
 def _decode_state(head: bytes, at: int) -> list[StateRecord]:
     state: list[StateRecord] = []
     while at < len(head):
+        if at + _STATE_BYTES > len(head):
+            raise BadHead("a state record is cut off")
         kind, flags, key_len, value_len, order = _STATE.unpack_from(head, at)
         at += _STATE_BYTES
         key = head[at:at + key_len]
         at += key_len
         value = None if flags & DELETED else head[at:at + value_len]
         at += value_len
+        if at > len(head):
+            raise BadHead("a state record is cut off")
         state.append(StateRecord(kind, key, value, order))
     return state

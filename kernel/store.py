@@ -40,7 +40,7 @@ class IndexStore(Protocol):
         """
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything, for good: an older state that came back after a power cut might look right by then."""
 
     def close(self) -> None: ...
 
@@ -119,6 +119,7 @@ class RocksStore:
 
     def clear(self) -> None:
         self._db.delete_range(b"", b"\xff" * 32)
+        self._db.put(b"\0sync", b"", write_opt=self._synced)
 
     def close(self) -> None:
         try:

@@ -13,7 +13,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--rounds", type=int, default=100, help="seeds to run, one after the other")
     parser.add_argument("--length", type=int, default=200, help="steps of a plan")
-    parser.add_argument("--every-write", action="store_true", help="per seed: crash at each operation of the disk in turn")
+    parser.add_argument("--every-write", action="store_true", help="crash at each operation of the disk in turn")
     parser.add_argument("--crash", help="crash at one operation only: NUMBER:before|during|after:kill|power")
     asked = parser.parse_args()
     first = asked.seed if asked.first is None else asked.first

@@ -17,6 +17,9 @@ from typing import NamedTuple
 from kernel.message import Headers, Record
 from kernel.settings import KernelSettings
 
+Queues = dict[int, tuple[int, int, list[Record]]]
+"""By queue id: log start, high watermark, all records."""
+
 
 class Broken(AssertionError):
     """A promise was broken."""
@@ -76,7 +79,7 @@ class Ledger:
         self.seen: dict[tuple[int, int], tuple[int, int]] = {}        # (queue, offset): (attempt, index in it)
         self.ids: dict[tuple[int, int], int] = {}                     # (queue, offset): message id
         self.log_end = 0                                              # of the log, as far as the test knows
-        self.largest_segment = settings.segment_bytes                 # a frame larger than a segment gets one of its own
+        self.largest_segment = settings.segment_bytes                 # of one frame, where that is larger
         self.topic_retention_ms: dict[int, int] = {}                  # by queue: the shortest it ever had
 
     def attempt(self, kind: str, writer: str, now_ms: int) -> Attempt:
@@ -116,7 +119,8 @@ class Ledger:
         if known != (number, index):
             raise Broken(f"moved: queue {queue_id} offset {offset} was {known}, is {(number, index)}")
         if message_id is not None and self.ids.setdefault((queue_id, offset), message_id) != message_id:
-            raise Broken(f"moved: queue {queue_id} offset {offset} had id {self.ids[queue_id, offset]}, has {message_id}")
+            known_id = self.ids[queue_id, offset]
+            raise Broken(f"moved: queue {queue_id} offset {offset} had id {known_id}, has {message_id}")
 
     def identify(self, value: bytes | None) -> tuple[int, int]:
         """Attempt and index of a value."""
@@ -144,8 +148,8 @@ class Ledger:
 
     # ---- the whole of it
 
-    def check(self, queues: dict[int, tuple[int, int, Sequence[Record]]], now_ms: int) -> None:
-        """`queues` holds every queue of every topic: log start, high watermark, all records."""
+    def check(self, queues: Queues, now_ms: int) -> None:
+        """`queues` holds every queue of every topic."""
         places: dict[tuple[int, int], int] = {}
         for queue_id, (start, high, records) in queues.items():
             if [record[0] for record in records] != list(range(start, high)):
@@ -172,15 +176,15 @@ class Ledger:
                     raise Broken(f"disorder in queue {queue_id}: {last[writer]} before {found}")
                 last[writer] = found
 
-    def _check_seen(self, queues: dict[int, tuple[int, int, Sequence[Record]]], now_ms: int) -> None:
+    def _check_seen(self, queues: Queues, now_ms: int) -> None:
         for (queue_id, offset), (number, index) in self.seen.items():
             if queue_id not in queues:
-                continue                                     # its topic is deleted; definitions are checked by themselves
+                continue                                     # its topic is deleted; see `definitions`
             start, high, _ = queues[queue_id]
             if offset >= high:
                 raise Broken(f"lost: {number}.{index} was at queue {queue_id} offset {offset}, which ends at {high}")
             if offset < start and not self._may_be_dropped(self.attempts[number], queue_id, now_ms):
-                raise Broken(f"lost: {number}.{index} at queue {queue_id} offset {offset} was dropped, start is {start}")
+                raise Broken(f"lost: {number}.{index} at queue {queue_id} offset {offset} was dropped up to {start}")
 
     def _may_be_dropped(self, attempt: Attempt, queue_id: int, now_ms: int) -> bool:
         settings = self._settings
@@ -190,7 +194,7 @@ class Ledger:
             return True
         return self.log_end - attempt.log_end > settings.retention_bytes - 2 * self.largest_segment
 
-    def _check_whole(self, queues: dict[int, tuple[int, int, Sequence[Record]]], places: dict[tuple[int, int], int]) -> None:
+    def _check_whole(self, queues: Queues, places: dict[tuple[int, int], int]) -> None:
         """A call of several messages, or of unknown outcome, is there whole or not at all."""
         there: dict[int, int] = {}
         for number, _ in places:
@@ -200,3 +204,17 @@ class Ledger:
             if missing and not any(sent.queue_id not in queues or queues[sent.queue_id][0] > 0
                                    for sent in self.attempts[number].messages):
                 raise Broken(f"torn: {missing} of the {found + missing} messages of attempt {number} are missing")
+
+
+def difference(before: dict[str, object], after: dict[str, object]) -> str:
+    """What is only in one of two dumps."""
+    found = []
+    for name, was in before.items():
+        now = after[name]
+        if isinstance(was, dict) and isinstance(now, dict):
+            was, now = sorted(was.items()), sorted(now.items())
+        if isinstance(was, (list, tuple)) and isinstance(now, (list, tuple)):
+            was, now = [one for one in was if one not in now], [one for one in now if one not in was]
+        if was != now:
+            found.append(f"{name}: {was!r} to {now!r}"[:1_000])
+    return "; ".join(found)

@@ -1,15 +1,26 @@
-"""Topics and committed offsets: what they may be after a crash.
+"""Topics and committed offsets: the steps that change them, and what they may be after a crash.
 
 The log is one line of changes, and a crash cuts it somewhere behind the last acknowledged one. So what is found must be
 what was there after some change, not before the last that was acknowledged.
 """
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from kernel.errors import TopicExists, UnknownTopic
+from kernel.message import Stored
+from kernel.topics import TopicSettings, encode_topic
 from tests.simulation.checker import Broken
+from tests.simulation.clients import Asking, Client
+from tests.simulation.traffic import TOPICS
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator import Simulation
 
 T = TypeVar("T")
+
+GROUPS: Final = ("group-0", "group-1")
+MAX_QUEUES: Final = 6
 
 
 class History(Generic[T]):
@@ -20,10 +31,6 @@ class History(Generic[T]):
         self._states = [first]
         self._settled = 0            # number of the first state in the list
         self._durable = 0            # number of the last state that was acknowledged
-
-    @property
-    def newest(self) -> T:
-        return self._states[-1]
 
     @property
     def mark(self) -> int:
@@ -45,3 +52,87 @@ class History(Generic[T]):
         self._settled = self.mark + 1
         self._durable = self._settled
         self._states = [state]
+
+
+class Definitions:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._offsets: dict[tuple[str, int], History[tuple[int, bytes] | None]] = {}
+        self.topics: History[tuple[bytes, ...]] = History("topics", ())
+
+    def now(self) -> tuple[bytes, ...]:
+        return tuple(encode_topic(topic) for topic in self._simulation.hub.kernel.topics())
+
+    def note(self) -> None:
+        """Something may have made a topic."""
+        self.topics.note(self.now())
+
+    def found(self) -> None:
+        """A new life, or the disk was full and what was not durable is taken back."""
+        self.topics.found(self.now())
+        there = self._simulation.reading.queue_ids()
+        for (group, queue_id), history in self._offsets.items():
+            if queue_id in there:
+                history.found(self._simulation.hub.kernel.committed(group).get(queue_id))
+
+    # ---- steps
+
+    def create_topic(self, name: int, queues: int, settings: int, _: int) -> None:
+        client, asking = self._ask(name)
+        try:
+            self._simulation.hub.kernel.create_topic(TOPICS[name % len(TOPICS)], queues=1 + queues % 3,
+                                                     settings=self._settings(settings), owner=client, token=asking)
+        except TopicExists:
+            client.take_back(asking)
+        self.note()
+
+    def change_topic(self, name: int, more: int, settings: int, _: int) -> None:
+        kernel, topic = self._simulation.hub.kernel, TOPICS[name % len(TOPICS)]
+        found = kernel.topic(topic)
+        if found is None:
+            return
+        client, asking = self._ask(name)
+        before = self.topics.mark
+        kernel.change_topic(topic, queues=min(MAX_QUEUES, found.queues + more % 2), settings=self._settings(settings),
+                            owner=client, token=asking)
+        self.note()
+        if self.topics.mark == before:                       # the same once more: nothing to wait for
+            asking.told = None
+
+    def delete_topic(self, name: int, *_: int) -> None:
+        client, asking = self._ask(name)
+        try:
+            self._simulation.hub.kernel.delete_topic(TOPICS[name % len(TOPICS)], owner=client, token=asking)
+        except UnknownTopic:
+            client.take_back(asking)
+        self.note()
+
+    def _ask(self, client: int) -> tuple[Client, Asking]:
+        """A call that brings the next state of the topics."""
+        owner, mark = self._simulation.clients[client % 3], self.topics.mark + 1
+
+        def told(stored: Stored) -> None:
+            if stored.error is None:
+                self.topics.acknowledged(mark)
+
+        return owner, owner.ask(None, told)
+
+    @staticmethod
+    def _settings(number: int) -> TopicSettings:
+        return TopicSettings(retention_ms=40_000 if number % 8 == 0 else None,
+                             max_message_bytes=150_000 if number % 3 == 0 else None)
+
+    def commit(self, who: int, topic: int, queue: int, _: int) -> None:
+        queue_id = self._simulation.reading.some_queue(topic, queue)
+        if queue_id is None:
+            return
+        client, group, offset = self._simulation.clients[who % 3], GROUPS[who % len(GROUPS)], (queue, b"%d" % who)
+        history = self._offsets.setdefault((group, queue_id), History(f"offset of {group} in {queue_id}", None))
+        history.note(offset)
+        mark = history.mark
+
+        def told(stored: Stored) -> None:
+            if stored.error is None:
+                history.acknowledged(mark)
+
+        self._simulation.hub.kernel.commit_offsets(group, {queue_id: offset}, client, client.ask(None, told))

@@ -81,7 +81,7 @@ class _Folder:
     def __init__(self) -> None:
         self.names: dict[str, _Inode] = {}
         self._durable: dict[str, _Inode] = {}
-        self._states: dict[str, list[_Inode | None]] = {}    # of each name since the last sync: any of them may come through
+        self._states: dict[str, list[_Inode | None]] = {}    # of each name since the last sync: any may come through
 
     def put(self, name: str, inode: _Inode | None) -> None:
         self._states.setdefault(name, [self._durable.get(name)]).append(inode)

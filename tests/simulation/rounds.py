@@ -17,7 +17,8 @@ class Failure(Exception):
     """One simulation failed; the text says what, how far it came, and how to see it again."""
 
 
-def simulate(seed: int, length: int, crash_at: CrashAt | None = None, crash_kind: CrashKind | None = None) -> Simulation:
+def simulate(seed: int, length: int, crash_at: CrashAt | None = None,
+             crash_kind: CrashKind | None = None) -> Simulation:
     """One simulation. Raises Failure."""
     simulation = Simulation(make_plan(seed, length), crash_at, crash_kind)
     try:

@@ -41,14 +41,15 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_space(kind: str) -> None:
     rig.publish("t/k", b"other", idempotency_key="key")
     rig.publish("new/k", b"new")
     for lose_index in (False, True):
-        assert [(record[0], (record[3] or b"")[:6]) for record in rig.read("t")] == [(0, b"before"), (1, b"batch"), (2, b"other")]
+        found = [(record[0], (record[3] or b"")[:6]) for record in rig.read("t")]
+        assert found == [(0, b"before"), (1, b"batch"), (2, b"other")]
         assert rig.values("new") == [b"new"]
         rig.restart(lose_index=lose_index)
 
 
 @pytest.mark.parametrize("kind", ["append", "sync"])
 def test_after_any_other_failure_nothing_is_answered(kind: str) -> None:
-    """A failed fdatasync is not tried again: what the system had for it may be gone, and the next one would say all is well."""
+    """A failed fdatasync is not tried again: the system may have let go of the data, and the next one would succeed."""
     rig, disk = new_rig()
     rig.publish("t/k", b"before")
     disk.fault_on = failing(kind, BROKEN)  # type: ignore[assignment]

@@ -30,9 +30,6 @@ class Traffic:
         self._once: dict[str, Attempt] = {}                  # by idempotency key, the newest
         self._used: list[str] = []                           # keys in the order of their last first use
 
-    def begin(self) -> None:
-        """A new life of the hub: placements of the old one are worth nothing."""
-
     @property
     def _now_ms(self) -> int:
         return self._simulation.hub.world.loop.now_ms()
@@ -94,8 +91,8 @@ class Traffic:
         for index, address in enumerate(addresses):
             placement = kernel.place(address)
             stored = (*headers, (b"address", address.encode())) if placement.address_header else headers
-            attempt.messages.append(Sent(address, placement.queue_id, placement.key, value_of(attempt.number, index, size),
-                                         stored, attributes))
+            value = value_of(attempt.number, index, size)
+            attempt.messages.append(Sent(address, placement.queue_id, placement.key, value, stored, attributes))
         self._simulation.note()
         self._call(client, attempt, [self._message(sent) for sent in attempt.messages])
 
@@ -107,22 +104,23 @@ class Traffic:
         owner = self._simulation.clients[client % 3]
         first = attempt.calls == 0
         attempt.last_ms = self._now_ms
-        mark = self._simulation.topics.mark
+        mark = self._simulation.definitions.topics.mark
 
         def told(stored: Stored) -> None:
             if stored.error is None and first:
-                self._simulation.topics.acknowledged(mark)
+                self._simulation.definitions.topics.acknowledged(mark)
 
         asking = owner.ask(attempt, told)
         try:
-            self._simulation.hub.kernel.append(messages, owner, asking, positions=True, idempotency_key=attempt.key or None)
+            self._simulation.hub.kernel.append(messages, owner, asking, positions=True,
+                                               idempotency_key=attempt.key or None)
         except MessageTooLarge:
             owner.take_back(asking)
             return
         except IdempotencyConflict:
             raise Broken(f"{attempt.key} came with the same message and was refused") from None
         if first:
-            self._simulation.sent(attempt)
+            self._simulation.reading.sent(attempt)
 
     # ---- producers
 
@@ -191,4 +189,4 @@ class Traffic:
         except MessageTooLarge:
             raise Broken("a batch within the limits was refused") from None
         if first:
-            self._simulation.sent(attempt)
+            self._simulation.reading.sent(attempt)

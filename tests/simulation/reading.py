@@ -1,0 +1,109 @@
+"""The reading half of a plan's steps: fetches and live subscriptions; and reading everything there is."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernel.batch import records_of
+from kernel.message import Fetched, Record
+from tests.simulation.checker import Attempt, Broken, Queues
+from tests.simulation.clients import Listener
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator import Simulation
+
+
+class Reading:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._listeners: list[Listener] = []
+
+    def begin(self) -> None:
+        """A new life of the hub: live subscriptions are gone."""
+        self._listeners.clear()
+
+    def queue_ids(self) -> set[int]:
+        """Of all topics."""
+        return {queue_id for topic in self._simulation.hub.kernel.topics() for queue_id in topic.queue_ids()}
+
+    def some_queue(self, topic: int, queue: int) -> int | None:
+        topics = self._simulation.hub.kernel.topics()
+        if not topics:
+            return None
+        found = topics[topic % len(topics)]
+        return found.queue_id(queue % found.queues)
+
+    # ---- live
+
+    def subscribe(self, _: int, which: int, *__: int) -> None:
+        listener = Listener(self._simulation.ledger, which)
+        self._listeners.append(listener)
+        self._simulation.hub.kernel.subscribe(listener.filter, listener)
+
+    def unsubscribe(self, which: int, *_: int) -> None:
+        if self._listeners:
+            gone = self._listeners.pop(which % len(self._listeners))
+            assert self._simulation.hub.kernel.unsubscribe(gone.filter, gone)
+
+    def sent(self, attempt: Attempt) -> None:
+        """A new attempt is on its way: whoever listens now will hear it."""
+        for listener in self._listeners:
+            listener.owed.append(attempt)
+
+    def check(self) -> None:
+        """At rest."""
+        there = self.queue_ids()
+        for listener in self._listeners:
+            listener.check(there)
+
+    # ---- fetch
+
+    def fetch(self, topic: int, queue: int, from_start: int, max_bytes: int) -> None:
+        queue_id = self.some_queue(topic, queue)
+        if queue_id is None:
+            return
+        kernel = self._simulation.hub.kernel
+        start, high = kernel.bounds(queue_id)
+        offset = start + from_start % (high - start + 1)
+
+        def on_done(found: list[Fetched]) -> None:
+            assert found[0].error is None or kernel.bounds(queue_id)[0] > offset, found[0].error
+            self._take(queue_id, found[0], offset)
+
+        kernel.fetch([(queue_id, offset, 1 + max_bytes)], 1 + max_bytes, on_done)
+
+    def _take(self, queue_id: int, fetched: Fetched, offset: int) -> list[Record]:
+        records = [record for piece in fetched.pieces for record in records_of(piece)]
+        for record in records:
+            self._simulation.ledger.see(queue_id, record)
+        return [record for record in records if record[0] >= offset]
+
+    # ---- everything
+
+    def read_queue(self, queue_id: int) -> tuple[int, int, list[Record]]:
+        """Log start, high watermark, all records; nothing else moves meanwhile but what reading needs."""
+        kernel, world = self._simulation.hub.kernel, self._simulation.hub.world
+        start, high = kernel.bounds(queue_id)
+        records: list[Record] = []
+        at = start
+        while at < high:
+            answers: list[Fetched] = []
+            kernel.fetch([(queue_id, at, 1 << 30)], 1 << 30, answers.extend)
+            while not answers and (world.reader_worker.step() or world.loop.step()):
+                pass
+            if kernel.bounds(queue_id)[0] > start:           # retention went on meanwhile
+                return self.read_queue(queue_id)
+            fetched, = answers
+            if fetched.error is not None or not fetched.pieces:
+                raise Broken(f"lost: queue {queue_id} from {start} to {high} cannot be read at {at}: {fetched.error!r}")
+            records += self._take(queue_id, fetched, at)
+            at = fetched.pieces[-1].first_offset + fetched.pieces[-1].count
+        return start, high, [record for record in records if record[0] < high]
+
+    def read_all(self) -> Queues:
+        """Every queue of every topic, all as of one flush."""
+        kernel = self._simulation.hub.kernel
+        while True:                                          # reading may let a flush be applied: then once more
+            before = kernel.statistics()["flushes_total"]
+            queues = {queue_id: self.read_queue(queue_id) for queue_id in sorted(self.queue_ids())}
+            if kernel.statistics()["flushes_total"] == before:
+                return queues
