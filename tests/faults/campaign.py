@@ -188,7 +188,8 @@ class Campaign:
         """Writers and readers at work; they end with the hub, or when this does."""
         stop = threading.Event()
         jobs = [partial(writer.run, self.ports, stop) for writer in self._writers]
-        jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop), partial(follow_over_http, self.ports["http"], self.log, stop),
+        jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop),
+                 partial(follow_over_http, self.ports["http"], self.log, stop),
                  partial(follow_over_mqtt, self.ports["mqtt"], self.log, stop)]
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
