@@ -42,8 +42,8 @@ POINTS: Final = (                  # where a hub is killed from inside: function
     ("kernel.store:RocksStore._write", 8, "after"),
     ("kernel.catalogue:Catalogue.take", 3, "before"), ("kernel.catalogue:Catalogue.take", 3, "after"),
     ("kernel.segments:SegmentLog.append", 200, "after"), ("kernel.segments:SegmentLog.sync", 200, "before"),
-    ("kernel.segments:SegmentLog.sync", 200, "after"), ("kernel.segments:Chain._create", 2, "before"),
-    ("kernel.segments:Chain._create", 2, "after"))
+    ("kernel.segments:SegmentLog.sync", 200, "after"), ("kernel.segments:SegmentChain._create", 2, "before"),
+    ("kernel.segments:SegmentChain._create", 2, "after"))
 RETENTION_POINTS: Final = (
     ("kernel.segments:SegmentLog.keep", 2, "before"), ("kernel.segments:SegmentLog.keep", 2, "after"),
     ("kernel.segments:SegmentLog.sync_kept", 2, "after"), ("kernel.index:Index.forget_segment", 2, "before"),

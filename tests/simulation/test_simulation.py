@@ -21,7 +21,7 @@ from kernel.log import Frame
 from kernel.message import Stored
 from kernel.producers import Producers
 from kernel.retention import Kept, Retention
-from kernel.segments import Chain
+from kernel.segments import SegmentChain
 from kernel.state import StateChanges
 from tests.simulation.disk import SimDisk
 from tests.simulation.plan import make_plan
@@ -47,7 +47,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 
 def test_a_failure_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Chain, "sync", lambda chain: None)
+    monkeypatch.setattr(SegmentChain, "sync", lambda chain: None)
     with pytest.raises(Failure, match=r"again: python -m tests\.simulation \d+ --rounds 1 --length 100"):
         run_rounds(1, 40, 100, say=lambda line: None)
 
@@ -58,7 +58,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def without_fdatasync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Chain, "sync", lambda chain: None)
+    patch.setattr(SegmentChain, "sync", lambda chain: None)
 
 
 def without_sync_of_folders(patch: pytest.MonkeyPatch) -> None:
@@ -70,8 +70,8 @@ def without_sync_of_folders(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_sync_of_kept_frames(patch: pytest.MonkeyPatch) -> None:
-    real = Chain.sync
-    patch.setattr(Chain, "sync", lambda chain: None if chain._folder == "kept" else real(chain))
+    real = SegmentChain.sync
+    patch.setattr(SegmentChain, "sync", lambda chain: None if chain._folder == "kept" else real(chain))
 
 
 def answering_before_the_sync(patch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def answering_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def with_a_frame_left_out_of_replay(patch: pytest.MonkeyPatch) -> None:
-    real = Chain._replay_file
+    real = SegmentChain._replay_file
 
     def replay(*arguments: Any) -> Iterator[Frame]:
         frames = real(*arguments)
@@ -90,11 +90,11 @@ def with_a_frame_left_out_of_replay(patch: pytest.MonkeyPatch) -> None:
         next(frames, None)
         yield from frames
 
-    patch.setattr(Chain, "_replay_file", replay)
+    patch.setattr(SegmentChain, "_replay_file", replay)
 
 
 def without_cutting_off_what_is_torn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Chain, "_cut", lambda chain, base, size: None)
+    patch.setattr(SegmentChain, "_cut", lambda chain, base, size: None)
 
 
 def without_moving_state(patch: pytest.MonkeyPatch) -> None:
