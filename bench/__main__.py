@@ -29,6 +29,7 @@ QUICK: Final = (
     "recovery --gb 1",
     "tail_lag --seconds 30",
     "cold_replay --rounds 3",
+    "switch_interval",
 )
 ALL: Final = (
     "against_mosquitto --rounds 7",
@@ -37,8 +38,10 @@ ALL: Final = (
     "kernel_append --queues 10000",
     "many_queues",
     "recovery --gb 1 10",
+    "recovery --gb 1 --batch 10",
     "tail_lag --seconds 60",
     "cold_replay --rounds 7",
+    "switch_interval",
 )
 
 
@@ -49,10 +52,10 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only these, such as against_kafka")
     options = parser.parse_args()
     commands = [command.split() for command in (ALL if options.all else QUICK)]
-    unknown = set(options.names) - {command[0] for command in commands}
+    known = dict.fromkeys(command.split()[0] for command in ALL)
+    unknown = set(options.names) - set(known)
     if unknown:
-        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from "
-                     f"{', '.join(dict.fromkeys(command[0] for command in commands))}")
+        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
     failed = 0
     for name, *arguments in commands:
         if options.names and name not in options.names:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +38,7 @@ def wait_quiet(server: Server) -> None:
 
 
 class Comparison:
-    """The servers and how many runs there have been."""
+    """The servers (the hub, Kafka, perhaps a flushing Kafka) and how many runs there have been."""
 
     def __init__(self, servers: list[Server], load: Path, n: int) -> None:
         self.servers = servers
@@ -61,12 +62,15 @@ class Comparison:
             delete_topic(server, topic)
             wait_quiet(server)
 
-    def compare(self, servers: list[Server], partitions: int, batch: int, rounds: int) -> dict[str, Pipe]:
-        found: dict[str, list[Pipe]] = {server.name: [] for server in servers}
+    def compare(self, counts: list[int], batch: int, rounds: int, flush_at: list[int]) -> dict[int, dict[str, Pipe]]:
+        """Medians by partition count and server. A round goes over all of them, so that they meet the same machine."""
+        found: dict[int, dict[str, list[Pipe]]] = {count: defaultdict(list) for count in counts}
         for _ in range(rounds):
-            for server in servers:
-                found[server.name].append(self.measure(server, partitions, batch))
-        return {name: median_pipe(pipes) for name, pipes in found.items()}
+            for count in counts:
+                for server in self.servers if count in flush_at else self.servers[:2]:
+                    found[count][server.name].append(self.measure(server, count, batch))
+        return {count: {name: median_pipe(pipes) for name, pipes in by_name.items()}
+                for count, by_name in found.items()}
 
 
 def rows_of(partitions: int, batch: int, found: dict[str, Pipe]) -> list[list[str]]:
@@ -74,6 +78,15 @@ def rows_of(partitions: int, batch: int, found: dict[str, Pipe]) -> list[list[st
     return [[f"batches of {batch:,}, {partitions:,} partitions: {name}", f"{pipe.end_to_end:,.0f}",
              f"{pipe.mb_per_s:,.1f}", f"{ours.end_to_end / pipe.end_to_end:.1f} x",
              f"{pipe.user_us:.2f} + {pipe.system_us:.2f}"] for name, pipe in found.items()]
+
+
+def level(batch: int, hub: dict[int, Pipe]) -> str:
+    """How the number of partitions tells on the hub."""
+    rates = [pipe.end_to_end for pipe in hub.values()]
+    costs = [pipe.user_us + pipe.system_us for pipe in hub.values()]
+    return (f"hub, batches of {batch:,}, {min(hub):,} to {max(hub):,} partitions: slowest at "
+            f"{min(rates) / max(rates):.0%} of the fastest (aim: 90%), processor time per message {min(costs):.2f} to "
+            f"{max(costs):.2f} µs")
 
 
 def main() -> None:
@@ -94,20 +107,15 @@ def main() -> None:
                 servers.append(start_kafka(folder / "kafka-flush", flush=True))
             comparison = Comparison(servers, options.load, options.n)
             rows: list[list[str]] = []
-            rates: dict[tuple[int, int], float] = {}
+            levels: list[str] = []
             for batch in options.batches:
-                comparison.compare(servers, WARM_UP_PARTITIONS, batch, 1)
-                for partitions in options.partitions:
-                    chosen = servers if partitions in options.flush_at else servers[:2]
-                    found = comparison.compare(chosen, partitions, batch, options.rounds)
-                    rates[batch, partitions] = found["hub"].end_to_end
-                    rows += rows_of(partitions, batch, found)
-                    print(*(" ".join(line) for line in rows[-len(found):]), sep="\n", flush=True)
-            print("\n" + table(["100-byte messages", "msg/s", "MB/s", "hub against it", "user + system µs"], rows))
-            for batch in options.batches:
-                level = [rates[batch, partitions] for partitions in options.partitions if partitions >= 16]
-                print(f"\nhub, batches of {batch:,}: slowest of these partition counts at "
-                      f"{min(level) / max(level):.0%} of the fastest (aim: 90%)", flush=True)
+                comparison.compare([WARM_UP_PARTITIONS], batch, 1, [WARM_UP_PARTITIONS])
+                found = comparison.compare(options.partitions, batch, options.rounds, options.flush_at)
+                for partitions, by_name in found.items():
+                    rows += rows_of(partitions, batch, by_name)
+                levels.append(level(batch, {count: by_name["hub"] for count, by_name in found.items() if count >= 16}))
+            print(table(["100-byte messages", "msg/s", "MB/s", "hub against it", "user + system µs"], rows))
+            print("", *levels, sep="\n", flush=True)
         finally:
             for server in servers:
                 server.stop()

@@ -33,7 +33,8 @@ LOOK_AGAIN_S: Final = 0.2
 
 WANT: Final = struct.Struct(">iiqqi")            # partition, leader epoch, offset, log start, max bytes
 WANT_OFFSET_AT: Final = 8
-ANSWER: Final = struct.Struct(">ihqqqi")         # partition, error, high watermark, last stable, log start, aborted
+# partition, error, high watermark, last stable, log start, no aborted transactions, preferred replica, bytes of batches
+ANSWER: Final = struct.Struct(">ih24xiii")
 BATCH_HEAD: Final = struct.Struct(">qi")         # base offset, length of what follows
 LAST_DELTA_AT, COUNT_AT, BATCH_HEAD_BYTES = 23, 57, 61
 
@@ -172,18 +173,20 @@ class Reader:
         count: int = struct.unpack_from(">i", answer, self.partitions_at)[0]
         at = self.partitions_at + 4
         self.not_yet = 0
+        row_of, row_bytes = ANSWER.unpack_from, ANSWER.size
         for _ in range(count):
-            partition, error, _, _, _, aborted = ANSWER.unpack_from(answer, at)
-            if error in NOT_YET:
-                self.not_yet += 1
-            elif error:
-                raise LoadFailed(f"Fetch answered error {error}")
-            at += ANSWER.size + max(0, aborted) * 16 + 4
-            size: int = struct.unpack_from(">i", answer, at)[0]
-            at += 4
+            partition, error, aborted, _, size = row_of(answer, at)
+            at += row_bytes
+            if error or aborted > 0:
+                self._judge(error)
             if size > 0:
                 self._take_batches(answer, at, at + size, partition)
                 at += size
+
+    def _judge(self, error: int) -> None:
+        if error not in NOT_YET:
+            raise LoadFailed(f"Fetch answered error {error}, or of a transaction, which nobody here wrote")
+        self.not_yet += 1
 
     def _take_batches(self, answer: bytes, at: int, end: int, partition: int) -> None:
         while end - at >= BATCH_HEAD_BYTES:
