@@ -14,7 +14,7 @@ from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
-from kernel.views import offset_record
+from kernel.views import decode_offset_key, offset_record
 
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
@@ -158,10 +158,14 @@ class Appending:
         self._topics.delete(topic)
         self._define(gathering, topic.id, None, owner, token)
         gathering.deleted += topic.ranges
-        for group, of_group in offsets.items():
-            for queue_id in of_group:
-                if any(first <= queue_id < first + count for first, count in topic.ranges):
-                    gathering.state.append(offset_record(group, queue_id, None))
+        names = {offset_record(group, queue_id, None) for group, of_group in offsets.items() for queue_id in of_group}
+        for pending in (self._committer.flight, gathering):      # committed, and not known to be durable yet
+            if pending is not None:
+                names.update(record._replace(value=None) for record in pending.state if record.kind == Kind.OFFSET)
+        for name in sorted(names, key=lambda one: one.key):
+            queue_id = decode_offset_key(name.key)[0]
+            if any(first <= queue_id < first + count for first, count in topic.ranges):
+                gathering.state.append(name)
         self._subscriptions.touch()
 
     def _define(self, gathering: Gathering, topic_id: int, topic: Topic | None, owner: Owner | None,

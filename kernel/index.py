@@ -227,12 +227,12 @@ class Index:
         self._store.write([], (), [(block_key(first, 0), block_key(first + count, 0)) for first, count in ranges])
 
     def first_appended_since(self, queue_id: int, append_ms: int) -> int | None:
-        """The first offset of the queue that was appended at or after a time; append times never fall."""
+        """The first offset of the queue that was appended at or after a time."""
         for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
             rows = np.frombuffer(block, ROW)
-            at = int(np.searchsorted(rows["append_ms"], append_ms))
-            if at < len(rows):
-                return int(rows[at]["first_offset"])
+            since = np.flatnonzero(rows["append_ms"] >= append_ms)
+            if len(since):
+                return int(rows[int(since[0])]["first_offset"])
         return None
 
     # ---- reading

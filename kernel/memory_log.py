@@ -4,10 +4,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
+from kernel.chains import TwoChains
 from kernel.log import KEPT_BASE, Damage, Frame, Segment
 
 
-class _MemoryChain:
+class MemoryChain:
     def __init__(self, base: int, frames_per_segment: int) -> None:
         self._base = base
         self._frames_per_segment = frames_per_segment
@@ -16,7 +17,13 @@ class _MemoryChain:
         self._counts: dict[int, int] = {base: 0}
         self._next = base
 
-    def frames(self, start: int, stop: int) -> Iterator[Frame]:
+    def recover(self, start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
+        return self._frames_between(start, self._next)
+
+    def heads(self, segment: Segment) -> Iterator[Frame]:
+        return self._frames_between(segment.base, segment.end)
+
+    def _frames_between(self, start: int, stop: int) -> Iterator[Frame]:
         first = bisect_right(self._frames, start, key=lambda frame: frame[0] + 1)
         for position, head, body in self._frames[first:]:
             if position >= stop:
@@ -52,53 +59,15 @@ class _MemoryChain:
     def end(self) -> int:
         return self._next
 
+    def sync(self) -> None:
+        """Memory is as durable as it gets."""
 
-class MemoryLog:
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryLog(TwoChains):
     """`kernel.log.Log` whose frames live as long as the object."""
 
     def __init__(self, frames_per_segment: int = 1000) -> None:
-        self._main = _MemoryChain(0, frames_per_segment)
-        self._kept = _MemoryChain(KEPT_BASE, frames_per_segment)
-
-    def recover(self, start: int, kept_start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
-        yield from self._kept.frames(kept_start, self._kept.end())
-        yield from self._main.frames(start, self._main.end())
-
-    def append(self, head: bytes, body: bytes) -> int:
-        return self._main.append(head, body)
-
-    def sync(self) -> None:
-        pass
-
-    def keep(self, head: bytes, body: bytes) -> int:
-        return self._kept.append(head, body)
-
-    def sync_kept(self) -> None:
-        pass
-
-    def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
-        return [self._chain(position).read(position, offset, size) for position, offset, size in spans]
-
-    def heads(self, segment: Segment) -> Iterator[Frame]:
-        return self._chain(segment.base).frames(segment.base, segment.end)
-
-    def segments(self) -> list[Segment]:
-        return self._main.segments()
-
-    def kept_segments(self) -> list[Segment]:
-        return self._kept.segments()
-
-    def drop(self, segment: Segment) -> None:
-        self._chain(segment.base).drop(segment)
-
-    def end(self) -> int:
-        return self._main.end()
-
-    def kept_end(self) -> int:
-        return self._kept.end()
-
-    def close(self) -> None:
-        pass
-
-    def _chain(self, position: int) -> _MemoryChain:
-        return self._kept if position >= KEPT_BASE else self._main
+        super().__init__(MemoryChain(0, frames_per_segment), MemoryChain(KEPT_BASE, frames_per_segment))

@@ -32,6 +32,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from kernel.chains import TwoChains
 from kernel.disk import AppendFile, Disk, ReadFile
 from kernel.log import KEPT_BASE, Damage, Frame, LogFailed, LogFull, Segment
 
@@ -76,7 +77,7 @@ class _Torn(Exception):
     """What lies here is no whole frame."""
 
 
-class Chain:
+class SegmentChain:
     """One folder of segments; see the file's layout above."""
 
     def __init__(self, disk: Disk, folder: str, base: int, segment_bytes: int) -> None:
@@ -287,7 +288,7 @@ class Chain:
 
     # ---- reading and dropping
 
-    def read(self, position: int, size: int) -> bytes:
+    def read(self, position: int, offset: int, size: int) -> bytes:
         bases = self.bases
         i = bisect_right(bases, position) - 1
         if i < 0:
@@ -295,7 +296,7 @@ class Chain:
         base = bases[i]
         with self._readers_lock:
             try:
-                return self._reader(base).read(position - base, size)
+                return self._reader(base).read(position - base + offset, size)
             except FileNotFoundError:
                 return b""
 
@@ -341,53 +342,9 @@ class Chain:
                 self._close_reader(base)
 
 
-class SegmentLog:
+class SegmentLog(TwoChains):
     """`kernel.log.Log` over a disk: the folders `log` and `kept`."""
 
     def __init__(self, disk: Disk, segment_bytes: int = 256 << 20) -> None:
-        self._main = Chain(disk, "log", 0, segment_bytes)
-        self._kept = Chain(disk, "kept", KEPT_BASE, segment_bytes)
-
-    def recover(self, start: int, kept_start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
-        yield from self._kept.recover(kept_start, on_damage)
-        yield from self._main.recover(start, on_damage)
-
-    def append(self, head: bytes, body: bytes) -> int:
-        return self._main.append(head, body)
-
-    def sync(self) -> None:
-        self._main.sync()
-
-    def keep(self, head: bytes, body: bytes) -> int:
-        return self._kept.append(head, body)
-
-    def sync_kept(self) -> None:
-        self._kept.sync()
-
-    def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
-        return [self._chain(position).read(position + offset, size) for position, offset, size in spans]
-
-    def heads(self, segment: Segment) -> Iterator[Frame]:
-        return self._chain(segment.base).heads(segment)
-
-    def segments(self) -> list[Segment]:
-        return self._main.segments()
-
-    def kept_segments(self) -> list[Segment]:
-        return self._kept.segments()
-
-    def drop(self, segment: Segment) -> None:
-        self._chain(segment.base).drop(segment)
-
-    def end(self) -> int:
-        return self._main.end()
-
-    def kept_end(self) -> int:
-        return self._kept.end()
-
-    def close(self) -> None:
-        self._main.close()
-        self._kept.close()
-
-    def _chain(self, position: int) -> Chain:
-        return self._kept if position >= KEPT_BASE else self._main
+        super().__init__(SegmentChain(disk, "log", 0, segment_bytes),
+                         SegmentChain(disk, "kept", KEPT_BASE, segment_bytes))

@@ -214,6 +214,7 @@ class KafkaSession:
             if oldest.parts is None:
                 return
             waiting.popleft()
+            oldest.on_end = None         # it and what answered it point at each other: megabytes would await collection
             if oldest.parts:
                 self._spent_bytes += sum([len(part) for part in oldest.parts])
                 self.link.write_many(oldest.parts)

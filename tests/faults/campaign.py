@@ -42,8 +42,8 @@ POINTS: Final = (                  # where a hub is killed from inside: function
     ("kernel.store:RocksStore._write", 8, "after"),
     ("kernel.catalogue:Catalogue.take", 3, "before"), ("kernel.catalogue:Catalogue.take", 3, "after"),
     ("kernel.segments:SegmentLog.append", 200, "after"), ("kernel.segments:SegmentLog.sync", 200, "before"),
-    ("kernel.segments:SegmentLog.sync", 200, "after"), ("kernel.segments:Chain._create", 2, "before"),
-    ("kernel.segments:Chain._create", 2, "after"))
+    ("kernel.segments:SegmentLog.sync", 200, "after"), ("kernel.segments:SegmentChain._create", 2, "before"),
+    ("kernel.segments:SegmentChain._create", 2, "after"))
 RETENTION_POINTS: Final = (
     ("kernel.segments:SegmentLog.keep", 2, "before"), ("kernel.segments:SegmentLog.keep", 2, "after"),
     ("kernel.segments:SegmentLog.sync_kept", 2, "after"), ("kernel.index:Index.forget_segment", 2, "before"),
@@ -188,7 +188,8 @@ class Campaign:
         """Writers and readers at work; they end with the hub, or when this does."""
         stop = threading.Event()
         jobs = [partial(writer.run, self.ports, stop) for writer in self._writers]
-        jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop), partial(follow_over_http, self.ports["http"], self.log, stop),
+        jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop),
+                 partial(follow_over_http, self.ports["http"], self.log, stop),
                  partial(follow_over_mqtt, self.ports["mqtt"], self.log, stop)]
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:

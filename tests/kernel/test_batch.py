@@ -44,8 +44,10 @@ def test_a_place_lies_outside_the_crc() -> None:
     assert (header.base_offset, header.leader_epoch) == (1_234, 56) and moved[17:] == GOOD[17:]
 
 
-@given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=50)), min_size=1, max_size=9),
-       st.integers(0, 1 << 40), st.integers(0, 1 << 41))
+keys_and_values = st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=50))
+
+
+@given(st.lists(keys_and_values, min_size=1, max_size=9), st.integers(0, 1 << 40), st.integers(0, 1 << 41))
 def test_bare_records_become_a_batch_that_another_implementation_reads(
         messages: list[tuple[bytes | None, bytes | None]], first_offset: int, append_ms: int) -> None:
     records = b"".join(encode_record(i, key, value) for i, (key, value) in enumerate(messages))

@@ -88,7 +88,7 @@ def test_only_stretches_that_somebody_listens_to_are_remembered() -> None:
     burst = Burst(NOW_MS)
     heard, unheard = placement(1, b"a"), placement(1, b"b")
     heard.targets = ((object(), 0),)  # type: ignore[assignment]
-    burst.add([(to, value, b"\0", 1, 0) for to, value in ((heard, b"1"), (heard, b"2"), (unheard, b"3"), (heard, b"4"))],
-              None)
+    arrived = ((heard, b"1"), (heard, b"2"), (unheard, b"3"), (heard, b"4"))
+    burst.add([(to, value, b"\0", 1, 0) for to, value in arrived], None)
     assert [([message[1] for message in messages], index) for _, messages, _, index in burst.heard] == [
         ([b"1", b"2"], 0), ([b"4"], 3)]

@@ -62,7 +62,7 @@ def test_what_retention_takes_while_it_is_read_is_no_damage(tmp_path: Path) -> N
     for _ in range(20):
         ((queue_id, _, _),) = rig.publish("t/k", bytes(VALUE_BYTES))
     rig.world.advance(5_000)
-    entries = rig.kernel._index.entries_from(queue_id, 0, 1 << 20, 1 << 62)     # the reading thread has looked here ...
+    entries = rig.kernel.parts.index.entries_from(queue_id, 0, 1 << 20, 1 << 62)  # the reading thread has looked ...
     rig.world.advance(10_000)
     start = rig.kernel.bounds(queue_id)[0]
     assert start > 0

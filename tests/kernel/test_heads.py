@@ -57,7 +57,8 @@ def test_pages_carry_everything_and_merge_with_what_is_there(first: list[tuple[i
 
 
 @given(entries_lists, st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 1_100)))
-def test_new_starts_never_pass_the_end_and_never_fall(found: list[tuple[int, int, int]], starts: dict[int, int]) -> None:
+def test_new_starts_never_pass_the_end_and_never_fall(found: list[tuple[int, int, int]],
+                                                      starts: dict[int, int]) -> None:
     heads = Heads()
     heads.apply(entries_of(found))
     before = bounds(heads)
@@ -65,5 +66,6 @@ def test_new_starts_never_pass_the_end_and_never_fall(found: list[tuple[int, int
         pages = heads.pages_starting_at(round_starts)
         for number, page in pages.items():
             heads.merge(number, page)
-        expected = [(min(starts.get(queue_id, 0), high), high) for queue_id, (_, high) in zip(QUEUES, before, strict=True)]
+        expected = [(min(starts.get(queue_id, 0), high), high)
+                    for queue_id, (_, high) in zip(QUEUES, before, strict=True)]
         assert bounds(heads) == expected

@@ -51,7 +51,8 @@ class Filler:
         row = (queue_id, first, append_ms + self._random.randrange(-50, 50), count, n, n * 100, 100, 77, 0)
         for column, value in zip(entries.columns(), row, strict=True):
             column.append(value)
-        mine.append(Entry(first, self._position, self._position * 10 + n, append_ms, row[2], n * 100, 100, count, 77, 0))
+        mine.append(Entry(first, self._position, self._position * 10 + n, append_ms, row[2], n * 100, 100, count, 77,
+                          0))
 
 
 @pytest.fixture

@@ -364,6 +364,20 @@ def test_committed_offsets_of_groups_survive(rig: Rig) -> None:
     assert rig.kernel.committed("g") == {queue_id: (7, b"")} and rig.kernel.committed("none") == {}
 
 
+def test_offsets_that_were_on_their_way_go_with_their_topic(rig: Rig) -> None:
+    queue_id = rig.kernel.place("t/k").queue_id
+    rig.run()
+    rig.kernel.commit_offsets("g", {queue_id: (5, b"")}, rig.witness)
+    while rig.world.loop.step():                          # on its way to the disk
+        pass
+    rig.kernel.commit_offsets("h", {queue_id: (7, b"")}, rig.witness)
+    rig.kernel.delete_topic("t")
+    rig.run()
+    assert rig.kernel.committed("g") == {} and rig.kernel.committed("h") == {}
+    rig.restart()
+    assert rig.kernel.committed("g") == {} and rig.kernel.committed("h") == {}
+
+
 def test_producer_ids_are_never_given_twice(rig: Rig) -> None:
     given = []
     for _ in range(3):

@@ -9,7 +9,7 @@ import pytest
 from kernel.disk import RealDisk
 from kernel.log import KEPT_BASE, Damage, Log, LogFailed, LogFull
 from kernel.memory_log import MemoryLog
-from kernel.segments import Chain, SegmentLog
+from kernel.segments import SegmentChain, SegmentLog
 
 
 def open_log(root: Path, segment_bytes: int = 4096) -> tuple[SegmentLog, list[bytes], list[Damage]]:
@@ -155,7 +155,8 @@ class FailingFile:
 
 
 def break_writes(log: SegmentLog, error: int) -> None:
-    chain: Chain = log._main
+    chain = log._main
+    assert isinstance(chain, SegmentChain)
     chain._file = FailingFile(chain._file, error)  # type: ignore[assignment]
 
 

@@ -41,7 +41,7 @@ class Attempt:
 
     def __init__(self, number: int, kind: str, writer: str, now_ms: int) -> None:
         self.number = number
-        self.kind = kind                                     # plain, once (an idempotency key), batch (a sequence)
+        self.kind = kind                                     # plain, mqtt, once (idempotency key), batch (sequence)
         self.writer = writer                                 # whose order must be kept
         self.key = ""                                        # idempotency key
         self.sequence = -1
@@ -51,6 +51,7 @@ class Attempt:
         self.unknown = False                                 # a call was cut off by a crash: it may be stored
         self.calls = 0
         self.positions: list[tuple[int, int, int]] | None = None
+        self.confirmed = False                               # acknowledged without positions
         self.first_ms = now_ms                               # it may have been stored since then,
         self.last_ms = now_ms                                # and until after this, when it was last asked for
         self.stored_ms = 0
@@ -61,9 +62,19 @@ class Attempt:
         return self.positions is not None
 
     @property
+    def answered(self) -> bool:
+        """It was said to be stored, with or without its positions."""
+        return self.acknowledged or self.confirmed
+
+    @property
     def possible(self) -> bool:
         """It may be in the log."""
-        return self.acknowledged or self.unknown or self.waiting > 0
+        return self.answered or self.unknown or self.waiting > 0
+
+    def lost_call(self) -> None:
+        """The connection or the hub went before the answer came."""
+        self.waiting -= 1
+        self.unknown = True
 
 
 def value_of(number: int, index: int, size: int) -> bytes:
@@ -78,6 +89,7 @@ class Ledger:
         self.attempts: list[Attempt] = []
         self.seen: dict[tuple[int, int], tuple[int, int]] = {}        # (queue, offset): (attempt, index in it)
         self.ids: dict[tuple[int, int], int] = {}                     # (queue, offset): message id
+        self.promised: set[tuple[int, int]] = set()                   # (attempt, index) that must be somewhere
         self.log_end = 0                                              # of the log, as far as the test knows
         self.largest_segment = settings.segment_bytes                 # of one frame, where that is larger
         self.topic_retention_ms: dict[int, int] = {}                  # by queue: the shortest it ever had
@@ -104,13 +116,26 @@ class Ledger:
             return
         if attempt.kind == "batch":
             (queue_id, base, first_id), = positions
-            positions = [(queue_id, base + i, first_id + i) for i in range(len(attempt.messages))]
+            positions = [(queue_id, base + i, first_id + i if first_id >= 0 else -1)
+                         for i in range(len(attempt.messages))]
         if attempt.positions is None:
             attempt.positions, attempt.stored_ms = positions, append_ms
             for index, (queue_id, offset, message_id) in enumerate(positions):
-                self.note(queue_id, offset, attempt.number, index, message_id)
-        elif attempt.positions != positions:
+                self.note(queue_id, offset, attempt.number, index, message_id if message_id >= 0 else None)
+        elif [position[:2] for position in attempt.positions] != [position[:2] for position in positions]:
             raise Broken(f"attempt {attempt.number} was answered {attempt.positions}, its repeat {positions}")
+
+    def confirm(self, attempt: Attempt) -> None:
+        """The answer to one call, without positions."""
+        attempt.waiting -= 1
+        attempt.confirmed = True
+        for index in range(len(attempt.messages)):
+            self.promise(attempt.number, index)
+
+    def promise(self, number: int, index: int) -> None:
+        """Somebody was told that this message is stored, or was given it: from now on it must be."""
+        self.promised.add((number, index))
+        self.attempts[number].log_end = self.attempts[number].log_end or self.log_end
 
     def note(self, queue_id: int, offset: int, number: int, index: int, message_id: int | None) -> None:
         """Somebody was told that this message lies there: from now on it must."""
@@ -133,7 +158,7 @@ class Ledger:
             raise Broken(f"invented: {value!r} is not what was sent as {number}.{index}")
         return number, index
 
-    def see(self, queue_id: int, record: Record) -> tuple[int, int]:
+    def see(self, queue_id: int, record: Record, *, knows_id: bool = True) -> tuple[int, int]:
         """A record was read."""
         offset, _, key, value, headers, attributes, message_id = record
         number, index = self.identify(value)
@@ -143,7 +168,7 @@ class Ledger:
             raise Broken(f"invented: attempt {number} was refused and is there")
         if (sent.key, sent.headers, sent.attributes) != (key, headers, attributes):
             raise Broken(f"attempt {number}.{index} was sent as {sent}, read as {record}")
-        self.note(queue_id, offset, number, index, message_id)
+        self.note(queue_id, offset, number, index, message_id if knows_id else None)
         return number, index
 
     # ---- the whole of it
@@ -156,6 +181,7 @@ class Ledger:
                 raise Broken(f"queue {queue_id} from {start} to {high} has a gap: {[record[0] for record in records]}")
             self._check_queue(queue_id, records, places)
         self._check_seen(queues, now_ms)
+        self._check_promised(queues, places, now_ms)
         self._check_whole(queues, places)
 
     def _check_queue(self, queue_id: int, records: Sequence[Record], places: dict[tuple[int, int], int]) -> None:
@@ -185,6 +211,15 @@ class Ledger:
                 raise Broken(f"lost: {number}.{index} was at queue {queue_id} offset {offset}, which ends at {high}")
             if offset < start and not self._may_be_dropped(self.attempts[number], queue_id, now_ms):
                 raise Broken(f"lost: {number}.{index} at queue {queue_id} offset {offset} was dropped up to {start}")
+
+    def _check_promised(self, queues: Queues, places: dict[tuple[int, int], int], now_ms: int) -> None:
+        for number, index in self.promised:
+            attempt = self.attempts[number]
+            queue_id = attempt.messages[index].queue_id
+            if (number, index) not in places and queue_id in queues \
+                    and not self._may_be_dropped(attempt, queue_id, now_ms):
+                raise Broken(f"lost: {number}.{index} was acknowledged or delivered and is nowhere")
+        self.promised.clear()                                # what was found is in `seen` now
 
     def _may_be_dropped(self, attempt: Attempt, queue_id: int, now_ms: int) -> bool:
         settings = self._settings

@@ -99,9 +99,15 @@ class Listener:
             raise Broken(f"doubled: {found} was delivered twice to {self.filter}")
         if not self._matches(sent.address):
             raise Broken(f"{found} at {sent.address} was delivered to {self.filter}")
-        if attempt.positions is None:
-            raise Broken(f"{found} was delivered before its sender had an answer")
-        queue_id = attempt.positions[found[1]][0]
+        if attempt.kind == "mqtt":                           # nobody is told its queue
+            self._heard.add(found)
+            self._ledger.promise(*found)
+            return
+        queue_id = sent.queue_id
+        if attempt.kind != "batch":
+            if attempt.positions is None:
+                raise Broken(f"{found} was delivered before its sender had an answer")
+            queue_id = attempt.positions[found[1]][0]
         if offset <= self._last.get(queue_id, -1):
             raise Broken(f"disorder: {self.filter} heard offset {offset} of queue {queue_id} late")
         self._heard.add(found)
@@ -113,7 +119,7 @@ class Listener:
         deleted meanwhile."""
         for attempt in self.owed:
             for index, sent in enumerate(attempt.messages):
-                if attempt.acknowledged and self._matches(sent.address) and (attempt.number, index) not in self._heard \
+                if attempt.answered and self._matches(sent.address) and (attempt.number, index) not in self._heard \
                         and (attempt.kind != "batch" or sent.queue_id in queue_ids):
                     raise Broken(f"{self.filter} never heard {attempt.number}.{index} at {sent.address}")
         self.owed.clear()

@@ -58,6 +58,7 @@ class Definitions:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._offsets: dict[tuple[str, int], History[tuple[int, bytes] | None]] = {}
+        self._version = (0, -1)
         self.topics: History[tuple[bytes, ...]] = History("topics", ())
 
     def now(self) -> tuple[bytes, ...]:
@@ -65,7 +66,10 @@ class Definitions:
 
     def note(self) -> None:
         """Something may have made a topic."""
-        self.topics.note(self.now())
+        version = (self._simulation.hub.starts, self._simulation.hub.kernel.parts.topics.version)
+        if version != self._version:
+            self._version = version
+            self.topics.note(self.now())
 
     def found(self) -> None:
         """A new life, or the disk was full and what was not durable is taken back."""
@@ -100,6 +104,8 @@ class Definitions:
             asking.told = None
 
     def delete_topic(self, name: int, *_: int) -> None:
+        """What is on its way over Kafka arrives before: its sequences would go on in the next topic of this name."""
+        self._simulation.doors.arrive()
         client, asking = self._ask(name)
         try:
             self._simulation.hub.kernel.delete_topic(TOPICS[name % len(TOPICS)], owner=client, token=asking)
@@ -109,6 +115,7 @@ class Definitions:
 
     def _ask(self, client: int) -> tuple[Client, Asking]:
         """A call that brings the next state of the topics."""
+        self.note()
         owner, mark = self._simulation.clients[client % 3], self.topics.mark + 1
 
         def told(stored: Stored) -> None:

@@ -1,6 +1,8 @@
 """One hub in the simulator: the real kernel over a disk, an index store and a clock that all obey the test."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -32,6 +34,8 @@ class SimHub:
         self.errors: list[Exception] = []
         self.fatal: list[str] = []
         self.starts = 0
+        self.network: Callable[[Random], bool] = lambda random: False
+        self.after_step: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Recover. Raises Crash where one is due, LogFull where the disk is."""
@@ -55,9 +59,12 @@ class SimHub:
 
     def step(self, random: Random) -> bool:
         """One small thing that is ready, whichever; False where nothing is."""
-        order = [self.world.loop.step, *(worker.step for worker in self.world.workers)]
+        order: list[Callable[[], bool]] = [self.world.loop.step, *(worker.step for worker in self.world.workers),
+                                           partial(self.network, random)]
         random.shuffle(order)
-        return any(step() for step in order)
+        moved = any(step() for step in order)
+        self.after_step()
+        return moved
 
     def run(self, random: Random, steps: int) -> None:
         for _ in range(steps):

@@ -35,6 +35,10 @@ WEIGHTS: Final[dict[str, int]] = {
     "subscribe": 2,          # listener, filter
     "unsubscribe": 1,        # listener
     "fetch": 6,              # topic, queue, offset, bytes
+    "mqtt_publish": 10,      # client, address, count, size: QoS 1 over the real door
+    "mqtt_subscribe": 2,     # -, filter
+    "kafka_fetch": 4,        # topic, queue, offset, bytes; every second producer produces over the Kafka door too
+    "cut_wire": 1,
     "run_some": 30,          # how many small steps of loop and workers, in random order
     "settle": 6,             # until nothing is left to do
     "advance": 8,            # by ms

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kernel.batch import records_of
 from kernel.message import Fetched, Record
+from kernel.topics import Topic
 from tests.simulation.checker import Attempt, Broken, Queues
 from tests.simulation.clients import Listener
 
@@ -32,6 +33,11 @@ class Reading:
         found = topics[topic % len(topics)]
         return found.queue_id(queue % found.queues)
 
+    def topic_of(self, queue_id: int) -> tuple[Topic, int]:
+        """The topic that has this queue, and the queue's number in it."""
+        return next((topic, number) for topic in self._simulation.hub.kernel.topics()
+                    for number, one in enumerate(topic.queue_ids()) if one == queue_id)
+
     # ---- live
 
     def subscribe(self, _: int, which: int, *__: int) -> None:
@@ -48,6 +54,7 @@ class Reading:
         """A new attempt is on its way: whoever listens now will hear it."""
         for listener in self._listeners:
             listener.owed.append(attempt)
+        self._simulation.doors.sent(attempt)
 
     def check(self) -> None:
         """At rest."""

@@ -18,6 +18,7 @@ from tests.simulation.checker import Broken, Ledger, difference
 from tests.simulation.clients import Client, Producer
 from tests.simulation.definitions import GROUPS, Definitions
 from tests.simulation.disk import BROKEN, FULL, Crash, CrashAt, CrashKind
+from tests.simulation.doors import Doors
 from tests.simulation.hub import SimHub
 from tests.simulation.plan import Plan, Step
 from tests.simulation.reading import Reading
@@ -44,10 +45,13 @@ class Simulation:
         self.traffic = Traffic(self)
         self.reading = Reading(self)
         self.definitions = Definitions(self)
+        self.doors = Doors(self)
+        self.hub.network = self.doors.step
+        self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._random = Random(f"start {plan.seed}")
-        self._parts = (self, self.definitions, self.reading, self.traffic)
+        self._parts = (self, self.definitions, self.reading, self.traffic, self.doors)
 
     # ---- the run
 
@@ -100,8 +104,10 @@ class Simulation:
         self.hub.start()
         self.clients = [Client(self.ledger, self.definitions.found) for _ in range(3)]
         self.reading.begin()
+        self.doors.begin()
 
     def _crashed(self, kind: CrashKind) -> None:
+        self.doors.end()
         self.ledger.crashed()
         self.hub.crash(kind)
 
@@ -127,6 +133,7 @@ class Simulation:
     def settle(self, *_: int) -> None:
         self.hub.settle(self._random)
         self.reading.check()
+        self.doors.check()
 
     def advance(self, which: int, steps: int, *_: int) -> None:
         """Time goes on; what was under way has ended long before, as nothing takes the hub seconds."""
@@ -138,6 +145,7 @@ class Simulation:
 
     def stop(self, *_: int) -> None:
         self.settle()
+        self.doors.end()
         self.hub.stop(self._random)
         self._restart()
 

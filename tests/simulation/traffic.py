@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kernel.batch import read_header
 from kernel.errors import IdempotencyConflict, MessageTooLarge
 from kernel.message import TRANSIENT, Message, Stored
 from kernel.record import encode_headers
@@ -184,6 +185,13 @@ class Traffic:
     def _send(self, queue_id: int, attempt: Attempt) -> None:
         owner = self._simulation.clients[attempt.number % 3]
         first = attempt.calls == 0
+        producer_id = read_header(attempt.batch).producer_id
+        if producer_id % 2:                                  # every second producer comes by the Kafka door
+            topic, partition = self._simulation.reading.topic_of(queue_id)
+            self._simulation.doors.kafka_peer(producer_id).produce(topic.name, partition, queue_id, attempt)
+            if first:
+                self._simulation.reading.sent(attempt)
+            return
         try:
             self._simulation.hub.kernel.append_batch(queue_id, attempt.batch, owner, owner.ask(attempt))
         except MessageTooLarge:

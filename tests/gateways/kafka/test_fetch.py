@@ -1,6 +1,7 @@
 """Fetch: what is read, when it waits and for how long, and each refusal in Kafka's number."""
 from __future__ import annotations
 
+import gc
 import uuid
 from typing import Any
 
@@ -9,6 +10,8 @@ from kafka.protocol.consumer import FetchResponse
 
 from gateways.admission.decision import Operation
 from gateways.kafka.api import APIS
+from gateways.kafka.api.fetch import Fetch
+from gateways.kafka.request import Request
 from kernel.batch import read_header, records_of
 from kernel.errors import StorageFailed
 from kernel.message import Fetched, Piece
@@ -237,3 +240,14 @@ def test_a_topic_of_several_queue_ranges() -> None:
     parts = send(peer, 11, {("plant", 1): 0, ("plant", 4): 0, ("plant", 5): 0})
     assert [(index, part.error_code, part.high_watermark) for index, part in parts.items()] == [
         (1, 0, 0), (4, 0, 1), (5, 3, -1)]
+
+
+def test_an_answered_fetch_lets_go_of_its_records_at_once() -> None:
+    peer = peer_with_records(batch(b"a"))
+    gc.collect()
+    gc.disable()
+    try:
+        assert send(peer, 11, {("plant", 0): 0})[0].error_code == 0
+        assert not [one for one in gc.get_objects() if isinstance(one, (Request, Fetch))]
+    finally:
+        gc.enable()
