@@ -23,6 +23,8 @@ from kernel.ports import Worker
 from kernel.tail import Tail
 
 MAX_ENTRIES: Final = 4_096         # of one queue in one fetch
+COLD_BYTES: Final = 1 << 20
+"""What one fetch reads from the disk at most: a replay comes in steps, between which live traffic is served."""
 
 
 class Recent:
@@ -80,7 +82,7 @@ class Reader:
         """See `Kernel.fetch`."""
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
-        left = max_bytes
+        left, cold_left = max_bytes, COLD_BYTES
         for queue_id, offset, queue_max_bytes in wants:
             start, high = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
             answer = Fetched(queue_id, None, start, high, [])
@@ -94,10 +96,12 @@ class Reader:
                 continue
             want = Want(queue_id, offset, min(queue_max_bytes, left))
             pieces = self._from_memory(want)
-            if pieces is None:
+            if pieces is None and cold_left > 0:
+                want = want._replace(max_bytes=min(want.max_bytes, cold_left))
                 cold.append((answer, want))
                 left -= want.max_bytes
-            else:
+                cold_left -= want.max_bytes
+            elif pieces is not None:
                 answer.pieces = pieces
                 left -= sum([len(one.data) for one in pieces])
         if cold:
