@@ -23,7 +23,7 @@ from kernel.ports import Worker
 from kernel.tail import Tail
 
 MAX_ENTRIES: Final = 4_096         # of one queue in one fetch
-COLD_BYTES: Final = 1 << 20
+COLD_BYTES: Final = 4 << 20
 """What one fetch reads from the disk at most: a replay comes in steps, between which live traffic is served."""
 
 
