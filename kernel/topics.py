@@ -94,6 +94,10 @@ class Topics:
     """All topics of the hub by name and by id."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Know nothing: at first, and before building anew from the log."""
         self._by_name: dict[tuple[str, str], Topic] = {}
         self._by_uuid: dict[bytes, Topic] = {}
         self._by_id: dict[int, Topic] = {}
@@ -103,10 +107,6 @@ class Topics:
         self.next_queue_id = 1
         self.next_producer_id = 1
         self._undo: list[tuple[Topic | None, Topic | None]] = []        # (before, after) of changes not yet durable
-
-    def clear(self) -> None:
-        """Forget everything, for building anew from the log."""
-        self.__init__()  # type: ignore[misc]
 
     # ---- looking up
 
