@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kernel.errors import InvalidAddress
+from kernel.errors import InvalidAddress, KernelError
 
 MAX_ADDRESS_BYTES: Final = 65535      # UTF-8; an MQTT string has a 16-bit length
 MAX_LEVELS: Final = 512               # holds every 255-byte AMQP routing key; bounds the work of one match
@@ -43,18 +43,23 @@ TOPIC_NAME: Final = re.compile(rf"(?!\.{{1,2}}\Z)(?!__)[A-Za-z0-9._-]{{1,{MAX_TO
 
 def check_address(address: str) -> None:
     """Raises InvalidAddress if this text is no address: empty, too long, with a wildcard, NUL or a lone surrogate."""
-    if not address:
-        raise InvalidAddress("an address has at least one character")
     if "\0" in address or "+" in address or "#" in address:
         raise InvalidAddress("an address holds no NUL, '+' or '#'")
+    check_size(address, "an address", InvalidAddress)
+
+
+def check_size(text: str, what: str, refusal: type[KernelError]) -> None:
+    """Raises `refusal` if this text, `what` it is meant to be, is empty, not UTF-8, too long or of too many levels."""
+    if not text:
+        raise refusal(f"{what} has at least one character")
     try:
-        size_bytes = len(address.encode())
+        size_bytes = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidAddress("an address is valid UTF-8") from None
+        raise refusal(f"{what} is valid UTF-8") from None
     if size_bytes > MAX_ADDRESS_BYTES:
-        raise InvalidAddress(f"an address has at most {MAX_ADDRESS_BYTES} bytes, this one has {size_bytes}")
-    if address.count("/") >= MAX_LEVELS:
-        raise InvalidAddress(f"an address has at most {MAX_LEVELS} levels")
+        raise refusal(f"{what} has at most {MAX_ADDRESS_BYTES} bytes, this one has {size_bytes}")
+    if text.count("/") >= MAX_LEVELS:
+        raise refusal(f"{what} has at most {MAX_LEVELS} levels")
 
 
 def is_address(address: str) -> bool:

@@ -90,10 +90,6 @@ class Committer:
                 self._loop.call_soon(self._flush)
         return gathering
 
-    @property
-    def gathered(self) -> Gathering | None:
-        return self._gathering
-
     def note_size(self) -> None:
         """Call after adding to the gathering: too much of it, and publishers are to be left unread."""
         if not self.congested and self._gathering is not None \

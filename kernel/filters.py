@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from kernel.address import MAX_ADDRESS_BYTES, MAX_LEVELS
+from kernel.address import check_size
 from kernel.errors import InvalidFilter as InvalidFilter  # doors find it here, beside `parse_filter`
 
 ONE: Final = "+"
@@ -31,18 +31,9 @@ def parse_filter(text: str) -> tuple[str, ...]:
     `+` and `#` must be a whole level; `#` may stand anywhere. Empty, over 65535 bytes of UTF-8, over MAX_LEVELS levels,
     NUL and lone surrogates are refused.
     """
-    if not text:
-        raise InvalidFilter("a filter has at least one character")
     if "\0" in text:
         raise InvalidFilter("a filter holds no NUL")
-    try:
-        size_bytes = len(text.encode())
-    except UnicodeEncodeError:
-        raise InvalidFilter("a filter is valid UTF-8") from None
-    if size_bytes > MAX_ADDRESS_BYTES:
-        raise InvalidFilter(f"a filter has at most {MAX_ADDRESS_BYTES} bytes, this one has {size_bytes}")
-    if text.count("/") >= MAX_LEVELS:
-        raise InvalidFilter(f"a filter has at most {MAX_LEVELS} levels")
+    check_size(text, "a filter", InvalidFilter)
     levels = tuple(text.split("/"))
     for level in levels:
         if len(level) > 1 and (ONE in level or MANY in level):

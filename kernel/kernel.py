@@ -215,10 +215,6 @@ class Kernel:
             found.extend(self._heads.bounds_of(first, count))
         return found
 
-    def high_watermarks(self, queue_ids: list[int]) -> list[int]:
-        """The high watermarks of many queues at once."""
-        return self._heads.next_offsets(queue_ids)
-
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None]) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.

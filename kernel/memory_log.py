@@ -10,7 +10,6 @@ from kernel.log import KEPT_BASE, Damage, Frame, Segment
 
 class MemoryChain:
     def __init__(self, base: int, frames_per_segment: int) -> None:
-        self._base = base
         self._frames_per_segment = frames_per_segment
         self._frames: list[tuple[int, bytes, bytes]] = []        # position, head, body
         self._bases: list[int] = [base]

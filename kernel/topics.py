@@ -215,10 +215,6 @@ class Topics:
         """The first `changes` changes made since the last call are durable."""
         del self._undo[:changes]
 
-    @property
-    def unsettled(self) -> int:
-        return len(self._undo)
-
     def undo(self) -> list[Topic]:
         """Take back every change that is not durable; returns the topics whose definition is another one now."""
         touched: list[Topic] = []
