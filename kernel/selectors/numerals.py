@@ -6,7 +6,6 @@ A number is written in decimal digits, with a sign, a point and an exponent wher
 """
 from __future__ import annotations
 
-import re
 from typing import Final
 
 MAX_NUMERAL_CHARS: Final = 40
@@ -14,7 +13,8 @@ MAX_NUMERAL_CHARS: Final = 40
 
 LARGEST: Final = 1.7976931348623157e308        # of a 64-bit float; beyond it lie only infinities
 
-_NUMERAL: Final = re.compile(rb"[+-]?(?:[0-9]+(\.?)[0-9]*|(\.)[0-9]+)([eE][+-]?[0-9]+)?")
+_CHARACTERS: Final = b"0123456789+-.eE"
+"""What a number is made of: without them, `float` would read blanks, underscores, `nan` and `inf` too."""
 
 Number = int | float
 
@@ -25,13 +25,15 @@ def number_of(value: bytes | None) -> Number | None:
         return None
     if value.isdigit():
         return int(value)
-    found = _NUMERAL.fullmatch(value)
-    if found is None:
+    if value.translate(None, _CHARACTERS):
         return None
-    if not (found[1] or found[2] or found[3]):
-        return int(value)
-    number = float(value)
-    return number if -LARGEST <= number <= LARGEST else None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    if b"." in value or b"e" in value or b"E" in value:
+        return number if -LARGEST <= number <= LARGEST else None
+    return int(value)
 
 
 def boolean_of(value: bytes | None) -> bool | None:

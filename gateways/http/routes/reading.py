@@ -43,7 +43,6 @@ BYTES_PER_MESSAGE: Final = 1_024
 """What a page reads from the log: room for pieces that begin before the reader, and for messages of common size. A page
 of larger messages has fewer of them."""
 
-
 SEARCH_S: Final = 1.0
 """How long a call that does not wait looks for the first message that its filter wants, before it says how far it
 got."""
@@ -67,8 +66,10 @@ async def get_messages(door: Door, call: Call) -> web.StreamResponse:
         if left_s <= 0:
             break
         cursor = cursor._replace(positions=page.positions)
-        await asyncio.sleep(0)                                # a search gives way to everybody else at every step
-        await door.wait_for_append({topic.queue_id(queue): at for queue, at in page.positions.items()}, left_s)
+        if page.skipped:
+            await asyncio.sleep(0)                            # a search gives way to everybody else at every step
+        else:
+            await door.wait_for_append({topic.queue_id(queue): at for queue, at in page.positions.items()}, left_s)
         if door.kernel.topic_by_uuid(topic.uuid) is None:
             raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
         page = await _read(door, topic, cursor, max_messages, selector)

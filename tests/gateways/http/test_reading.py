@@ -200,6 +200,16 @@ def test_a_selector_across_pages() -> None:
     run_door(test, kernel=filled())
 
 
+def test_a_selector_that_wants_nothing_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SEARCH_S", 3600.0)
+
+    async def test(client: Client) -> None:
+        document = await select(client, "missing = 1")
+        assert (document["messages"], document["skipped"]) == ([], 10)
+        assert "skipped" not in await select(client, "missing = 1", f"&cursor={document['cursor']}")
+    run_door(test, kernel=filled())
+
+
 def test_a_selector_that_cannot_be_read() -> None:
     async def test(client: Client) -> None:
         answer = await client.ask("GET", MESSAGES + "?filter=" + quote("temp > 'x'"))
