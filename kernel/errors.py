@@ -50,6 +50,12 @@ class InvalidSelector(KernelError):
         self.expected = expected
 
 
+class InvalidSchedule(KernelError):
+    """A text that is no schedule of repeated deliveries, or one that never falls due."""
+
+    code = "invalid_schedule"
+
+
 class UnknownQueue(KernelError):
     """The topic exists; that queue number of it does not."""
 
