@@ -165,10 +165,8 @@ def _refuse_group(group: str | None) -> None:
 
 def _read(url: str, topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
           json_wanted: bool) -> None:
-    try:
-        parse_selector("tags:*" if pattern is None else pattern)
-    except InvalidSelector as error:
-        raise click.UsageError(f"{pattern!r} is no filter: {error}") from None
+    if pattern is not None:
+        _check_filter(pattern)
     query = {"from": start, "queue": "" if queue is None else str(queue), "filter": pattern or ""}
     printed = 0
     with HubClient(url) as hub:
@@ -179,6 +177,14 @@ def _read(url: str, topic: str, start: str, queue: int | None, limit: int | None
                 if printed == limit:
                     return
             sys.stdout.flush()
+
+
+def _check_filter(pattern: str) -> None:
+    """A filter that cannot be read is refused before anybody is asked."""
+    try:
+        parse_selector(pattern)
+    except InvalidSelector as error:
+        raise click.UsageError(f"{pattern!r} is no filter: {error}") from None
 
 
 def line_of(message: dict[str, Any]) -> str:
