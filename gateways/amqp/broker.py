@@ -1,8 +1,4 @@
-"""What all sessions of this door share: the virtual hosts, the queues' life, and what of both is durable.
-
-Durable definitions are the kernel's keyed records: `exchange NAME`, `binding SOURCE KIND NAME KEY ARGUMENTS`. A queue's
-is the kernel's own record of it, with its arguments.
-"""
+"""What all sessions of this door share: the virtual hosts, the life of queues and consumers, and what is durable."""
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
@@ -13,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gateways.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
 from gateways.amqp import mapping, records
 from gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
+from gateways.amqp.queues import KernelQueues
 from gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 
 if TYPE_CHECKING:
@@ -33,17 +30,38 @@ class Broker:
         self.vhosts: dict[str, VirtualHost] = {}
         self._kernel = services.kernel
         self._now_ms = services.now_ms
-        self._stored: set[bytes] = set()       # keys of the definitions that are durable
+        self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
         self._names = 0
+        self._load()
 
-    # ---- virtual hosts
+    @classmethod
+    def of(cls, services: Services) -> Broker:
+        broker = services.shared.get(DOOR_NAME)
+        if not isinstance(broker, cls):
+            broker = services.shared[DOOR_NAME] = cls(services, KernelQueues(services.kernel))
+        return broker
 
     def vhost(self, tenant: str) -> VirtualHost:
         """The tenant's; as it was when the hub last ran."""
         vhost = self.vhosts.get(tenant)
         if vhost is None:
             vhost = self.vhosts[tenant] = VirtualHost(tenant)
+            for queue in self.queues.reopen(vhost):
+                vhost.restore_queue(queue)
         return vhost
+
+    def _load(self) -> None:
+        bindings = []
+        for tenant, name, value in self.queues.stored():
+            self._stored.setdefault(tenant, set()).add(name)
+            vhost = self.vhost(tenant)
+            if name.startswith(records.EXCHANGE_MARK):
+                vhost.restore_exchange(records.decode_exchange(value))
+            else:
+                bindings.append((vhost, *records.decode_binding(value)))
+        for vhost, binding, arguments in bindings:
+            if vhost.restore_binding(binding, arguments):
+                self._hear(vhost, binding)
 
     def new_name(self, prefix: str) -> str:
         """A name that nobody has been given before, by this start of the hub or another."""
@@ -54,31 +72,41 @@ class Broker:
 
     # ---- definitions
 
-    def _records_of(self, vhost: VirtualHost, changes: Iterable[Change]) -> dict[bytes, bytes | None]:
-        """What must be written for these changes: value by key, None where it is to be deleted."""
-        found: dict[bytes, bytes | None] = {}
-        for change in changes:
-            if isinstance(change, AmqpQueue) or isinstance(change, Destination) and change.kind == QUEUE:
-                continue                       # the kernel writes its queues itself
-            if isinstance(change, Exchange):
-                key, value = records.exchange_key(vhost.name, change.name), records.encode_exchange(change)
-                is_there = change.durable
-            elif isinstance(change, Destination):
-                key, value, is_there = records.exchange_key(vhost.name, change.name), b"", False
-            else:
-                key, value = records.binding_key(vhost.name, change), records.encode_binding(change)
-                is_there = vhost.is_bound(change) and vhost.is_durable(change)
-            if is_there:
-                self._stored.add(key)
-                found[key] = value
-            elif key in self._stored:
-                self._stored.discard(key)
-                found[key] = None
-        return found
-
     def store(self, vhost: VirtualHost, changes: Iterable[Change], owner: Owner | None, token: object) -> None:
         """Make changes durable; `owner` is told."""
-        self.queues.store(self._records_of(vhost, changes), owner, token)
+        found: dict[str, bytes | None] = {}
+        for change in changes:
+            if isinstance(change, Binding):
+                self._note_binding(vhost, change, found)
+            elif isinstance(change, Exchange) and change.durable:
+                self._keep(vhost, records.exchange_record(change.name), records.encode_exchange(change), found)
+            elif isinstance(change, Destination) and change.kind != QUEUE:
+                self._forget(vhost, records.exchange_record(change.name), found)
+        self.queues.store(vhost, found, owner, token)      # the kernel itself writes its queues
+
+    def _note_binding(self, vhost: VirtualHost, binding: Binding, found: dict[str, bytes | None]) -> None:
+        """A binding that is new, or one that is gone."""
+        if not vhost.is_bound(binding):
+            self._forget(vhost, records.binding_record(binding), found)
+            self.queues.unhear(vhost, binding)
+            return
+        if vhost.is_durable(binding):
+            self._keep(vhost, records.binding_record(binding), records.encode_binding(binding), found)
+        self._hear(vhost, binding)
+
+    def _hear(self, vhost: VirtualHost, binding: Binding) -> None:
+        queue = vhost.queues.get(binding.destination.name)
+        if binding.destination.kind == QUEUE and queue is not None:
+            self.queues.hear(binding, vhost.exchanges[binding.source].type, queue)
+
+    def _keep(self, vhost: VirtualHost, name: str, value: bytes, found: dict[str, bytes | None]) -> None:
+        self._stored.setdefault(vhost.name, set()).add(name)
+        found[name] = value
+
+    def _forget(self, vhost: VirtualHost, name: str, found: dict[str, bytes | None]) -> None:
+        if name in self._stored.get(vhost.name, ()):
+            self._stored[vhost.name].discard(name)
+            found[name] = None
 
     # ---- queues
 
@@ -92,6 +120,12 @@ class Broker:
         self.queues.drop(queue)
         return gone
 
+    def drop_exclusive(self, vhost: VirtualHost, connection: object) -> None:
+        """The connection has ended: what was its alone goes with it."""
+        mine = [queue for queue in vhost.queues.values() if queue.owner is connection]
+        for queue in mine:
+            self.store(vhost, self.drop_queue(queue), None, None)
+
     def foreign_side(self, queue: AmqpQueue, leased: Leased) -> bytes:
         """The AMQP side of a message of another door.
 
@@ -100,6 +134,8 @@ class Broker:
         address = self.queues.address_of(leased)
         name = None if queue.vhost.hears(queue, TOPIC_EXCHANGE) else amqp_by_exchange(address)
         return mapping.foreign_side(name or amqp_whole(address), leased[7], leased[8], leased[4], self._now_ms())
+
+    # ---- consumers
 
     def add_consumer(self, consumer: Consumer) -> None:
         consumer.queue.consumers.append(consumer)
@@ -115,15 +151,3 @@ class Broker:
         vhost = queue.vhost
         if queue.auto_delete and not queue.consumers and vhost.queues.get(queue.name) is queue:
             self.store(vhost, self.drop_queue(queue), None, None)
-
-    def drop_exclusive(self, vhost: VirtualHost, connection: object) -> None:
-        """The connection has ended: what was its alone goes with it."""
-        mine = [queue for queue in vhost.queues.values() if queue.owner is connection]
-        for queue in mine:
-            self.store(vhost, self.drop_queue(queue), None, None)
-
-    @classmethod
-    def of(cls, services: Services) -> Broker:
-        broker = services.shared.get(DOOR_NAME)
-        assert isinstance(broker, cls)
-        return broker

@@ -17,6 +17,7 @@ from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, preco
 from gateways.amqp.methods import Arguments, encode_method
 from gateways.amqp.publishing import Publishing
 from gateways.amqp.unacked import Unacked
+from kernel.leasing.members import Budget
 
 if TYPE_CHECKING:
     from gateways.amqp.session import AmqpSession
@@ -37,6 +38,7 @@ class Channel:
         self.publishing = Publishing(self)
         self.consumers: dict[str, Consumer] = {}
         self.unacked: Unacked[Source] = Unacked()
+        self.budget = Budget(UNACKNOWLEDGED_MAX)           # what its consumers may be given together
         self.closing = False                   # refused; only channel.close and channel.close-ok are listened to
         self._limit = 0                        # of the whole channel; 0: none
         self._consumer_limit = 0               # of consumers to come
@@ -151,17 +153,14 @@ class Channel:
 
     def wake(self) -> None:
         """Its consumers may have room again."""
+        self.budget.left = (self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count
         for consumer in self.consumers.values():
-            self.connection.broker.queues.wake(consumer)
+            self.connection.broker.queues.top_up(consumer)
 
     # ---- consuming
 
     def may_deliver(self) -> bool:
         return not self.closing and self.connection.may_deliver()
-
-    def room(self) -> int:
-        """Deliveries that the channel as a whole may still have without acknowledgement."""
-        return (self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count
 
     def _flow(self, arguments: Arguments) -> None:
         if not arguments["active"]:
@@ -188,9 +187,8 @@ class Channel:
             raise refused(f"{queue.where} in exclusive use")
         if len(self.consumers) >= CONSUMERS_MAX:
             raise ConnectionFault(NOT_ALLOWED, f"more than {CONSUMERS_MAX} consumers on a channel")
-        priority = arguments["arguments"].get("x-priority")
         consumer = Consumer(self, queue, tag, no_ack=arguments["no_ack"], exclusive=arguments["exclusive"],
-                            limit=self._consumer_limit, priority=priority.value if priority is not None else 0)
+                            limit=self._consumer_limit)
         self.consumers[tag] = consumer
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
@@ -207,24 +205,26 @@ class Channel:
     def _get(self, arguments: Arguments) -> None:
         queue = self.queue(arguments["queue"])
         no_ack = arguments["no_ack"]
+        queues = self.connection.broker.queues
         waiting: Any = self.reply_when_stored(b"")
         source = Source(self, queue)
 
-        def answer(leased: Leased | None, left: int) -> None:
+        def answer(leased: Leased | None) -> None:
             if leased is None:
                 waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
             else:
                 if no_ack:
                     tag = self.unacked.next_tag
                     self.unacked.next_tag += 1
-                    self.connection.broker.queues.ack(queue, [leased[:3]])
+                    queues.ack(queue, [leased[:3]])
                 else:
                     tag = self.unacked.add(source, [leased[:3]])
                     source.out += 1
-                waiting[0] = encode_get_ok(source, tag, leased, left)
+                    self.wake()
+                waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
             self.release_replies(waiting)
 
-        self.connection.broker.queues.take_one(queue, self, answer)
+        queues.take_one(queue, answer)
 
     def release_replies(self, waiting: list[Any]) -> None:
         waiting[1] = True

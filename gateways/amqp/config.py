@@ -18,6 +18,6 @@ class AmqpConfig:
     handshake_timeout_ms: int = field(default=10_000, metadata={
         "help": "a connection that is not open after this time is closed", "min": 100})
     max_unsent_bytes: int = field(default=1 << 20, metadata={
-        "help": "bytes sent to one client and not yet taken by it; beyond, its consumers wait", "min": 1 << 16})
+        "help": "bytes sent to one client and not yet taken by it; beyond, its consumers wait", "min": 1 << 20})
     blocked_after_ms: int = field(default=1_000, metadata={
         "help": "a publisher that is not read for so long is told so by connection.blocked", "min": 1})

@@ -1,11 +1,11 @@
 """Who gets messages of a queue on one channel: consumers with their prefetch, and basic.get.
 
-The kernel asks a consumer how many it has `room` for and hands them over once per flush; they become one write. A
+A consumer says how many messages it has `room` for and is handed them once per flush; they become one write. A
 delivery that needs an acknowledgement stays with the channel until it is settled: acknowledged, given back, refused.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateways.amqp import codec, mapping
 from gateways.amqp.methods import encode_method
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 UNACKNOWLEDGED_MAX: Final = 1 << 16
 """Deliveries of one channel that may await acknowledgement where the client set no prefetch: more wait in the queue."""
 
-ROUND_MAX: Final = 4096                # deliveries of one flush to one consumer without acknowledgement
+ROUND_MIN: Final = 16                  # deliveries of the first flush to a consumer, before their size is known
+ROUND_MAX: Final = 8192                # and of any later one
 
 
 class Source:
@@ -38,10 +39,10 @@ class Source:
 
 
 class Consumer(Source):
-    """One basic.consume."""
+    """One basic.consume; a member of its queue's group."""
 
-    def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, *, no_ack: bool, exclusive: bool, limit: int,
-                 priority: int) -> None:
+    def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, *, no_ack: bool, exclusive: bool,
+                 limit: int) -> None:
         super().__init__(channel, queue)
         self.tag = tag
         raw = tag.encode()
@@ -49,37 +50,34 @@ class Consumer(Source):
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.limit = limit                     # deliveries without acknowledgement; 0: no limit of its own
-        self.priority = priority
+        self.membership: Any = None            # the queues' side of it, while it is attached
+        self._round = ROUND_MIN                # messages of one flush: as many as fit the bytes that may wait unsent
 
     def room(self) -> int:
-        """How many messages it may be given now."""
-        channel = self.channel
-        if not channel.may_deliver():
+        """How many messages it may be given now; the channel's own limit is its budget."""
+        if not self.channel.may_deliver():
             return 0
-        if self.no_ack:
-            return ROUND_MAX
-        room = channel.room()
-        return room if self.limit == 0 else min(room, self.limit - self.out)
+        return self._round if self.no_ack or self.limit == 0 else min(self._round, self.limit - self.out)
 
-    def on_leased(self, leased: list[Leased]) -> None:
+    def on_leased(self, messages: list[Leased]) -> None:
         """Messages for this consumer, in order. Called once per flush at most."""
         channel = self.channel
         connection = channel.connection
-        handles = [one[:3] for one in leased]
         if self.no_ack:
             first = channel.unacked.next_tag
-            channel.unacked.next_tag += len(leased)
+            channel.unacked.next_tag += len(messages)
         else:
-            first = channel.unacked.add(self, handles)
-            self.out += len(handles)
-        connection.write(codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, leased,
-                                                 self.side_of))
-        if self.no_ack:
-            connection.broker.queues.ack(self.queue, handles)
+            first = channel.unacked.add(self, [one[:3] for one in messages])
+            self.out += len(messages)
+        frames = codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, messages, self.side_of)
+        connection.write(frames)
+        self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
+        connection.broker.queues.top_up(self)
 
     def on_gone(self) -> None:
         """Its queue is no more (RabbitMQ's extension consumer_cancel_notify)."""
         channel = self.channel
+        self.membership = None
         channel.consumers.pop(self.tag, None)
         if channel.connection.wants_cancels:
             channel.reply(encode_method("basic.cancel", consumer_tag=self.tag, no_wait=True))

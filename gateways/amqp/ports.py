@@ -1,13 +1,14 @@
 """What this door asks of the kernel's light queues, in one place. `gateways.amqp.queues` implements it."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from kernel.message import Handle, Leased, Owner, Placement
 
 if TYPE_CHECKING:
     from gateways.amqp.consuming import Consumer
+    from gateways.amqp.exchanges import Binding
     from gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 
@@ -29,17 +30,23 @@ class Queues(Protocol):
     def ready(self, queue: AmqpQueue) -> int:
         """Messages that nobody holds."""
 
+    def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
+        """Messages of other doors that fit the binding enter the queue too."""
+
+    def unhear(self, vhost: VirtualHost, binding: Binding) -> None:
+        """Undo `hear`."""
+
     def attach(self, consumer: Consumer) -> None:
         """Hand it messages, as many as it has room for, once per flush."""
 
     def detach(self, consumer: Consumer) -> None:
         """No more; what it holds stays with its channel."""
 
-    def wake(self, consumer: Consumer) -> None:
-        """It has room again."""
+    def top_up(self, consumer: Consumer) -> None:
+        """Its room has changed."""
 
-    def take_one(self, queue: AmqpQueue, holder: object, on_done: Callable[[Leased | None, int], None]) -> None:
-        """One message, or None; and how many are ready after it. Answered now or later."""
+    def take_one(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
+        """One message, or None. Answered now or later."""
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
               may_create: bool) -> Placement:
@@ -49,8 +56,14 @@ class Queues(Protocol):
     def address_of(self, leased: Leased) -> str:
         """Of a message that came by another door."""
 
-    def store(self, records: dict[bytes, bytes | None], owner: Owner | None, token: object) -> None:
-        """Definitions by key, None: deleted. Answered when these and all changes before are durable."""
+    def store(self, vhost: VirtualHost, records: dict[str, bytes | None], owner: Owner | None, token: object) -> None:
+        """Definitions by name, None: deleted. Answered when these and all changes before are durable."""
+
+    def stored(self) -> Iterable[tuple[str, str, bytes]]:
+        """(virtual host, name, value) of the definitions that are durable."""
+
+    def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
+        """The queues of a virtual host that outlived the hub."""
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None: ...
 

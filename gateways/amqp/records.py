@@ -1,7 +1,7 @@
-"""A virtual host's durable definitions as the keys and values of records. Pure.
+"""A virtual host's durable definitions as the names and values of records. Pure.
 
-    exchange   key  vhost NUL "x" NUL name                                            value  type and flags, arguments
-    binding    key  vhost NUL "b" NUL hash of all                                     value  all of it
+    exchange   x NAME               type, flags, arguments
+    binding    b HASH OF ALL OF IT  all of it
 """
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 from gateways.amqp.exchanges import Binding, Destination, Exchange
 from gateways.amqp.tables import Field, Table, decode_table, encode_table, text
 
-EXCHANGE_MARK: Final = "x"
-BINDING_MARK: Final = "b"
+EXCHANGE_MARK: Final = "x "
+BINDING_MARK: Final = "b "
 HASH_BYTES: Final = 20
 
 
-def exchange_key(vhost: str, name: str) -> bytes:
-    return "\0".join((vhost, EXCHANGE_MARK, name)).encode()
+def exchange_record(name: str) -> str:
+    return EXCHANGE_MARK + name
 
 
 def encode_exchange(exchange: Exchange) -> bytes:
@@ -32,10 +32,9 @@ def decode_exchange(value: bytes) -> Exchange:
                     internal=table["internal"].value, arguments=table["arguments"].value)
 
 
-def binding_key(vhost: str, binding: Binding) -> bytes:
+def binding_record(binding: Binding) -> str:
     """Short, whatever the arguments are."""
-    mark = "\0".join((vhost, BINDING_MARK, "")).encode()
-    return mark + blake2b(encode_binding(binding), digest_size=HASH_BYTES).digest()
+    return BINDING_MARK + blake2b(encode_binding(binding), digest_size=HASH_BYTES).hexdigest()
 
 
 def encode_binding(binding: Binding) -> bytes:
@@ -49,11 +48,6 @@ def decode_binding(value: bytes) -> tuple[Binding, Table]:
     arguments, _ = decode_table(value, at)
     destination = Destination(_text(table, "kind"), _text(table, "name"))
     return Binding(_text(table, "source"), destination, _text(table, "key"), value[at:]), arguments
-
-
-def vhost_and_mark(key: bytes) -> tuple[str, str]:
-    vhost, mark, _ = key.split(b"\0", 2)
-    return vhost.decode(), mark.decode()
 
 
 def _text(table: Table, name: str) -> str:

@@ -118,6 +118,7 @@ class AmqpSession:
         while self._state is not State.ENDED:
             channel = self._by_raw.get(data[pos + 1:pos + 3])
             if channel is not None and channel.publishing.content is None:
+                self.sender.refresh()
                 before = pos
                 pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, self.sender.routes,
                                                           channel.publishing.pending)
@@ -339,6 +340,11 @@ class AmqpSession:
             self._congested_ms = self._heard_ms
             self._kernel.on_relief(self._on_relief)
             self._wake()
+
+    @property
+    def unsent_max(self) -> int:
+        """Bytes that may wait for the client to take them."""
+        return self._config.max_unsent_bytes
 
     def may_deliver(self) -> bool:
         return self._state is State.OPEN and self._link.unsent_bytes < self._config.max_unsent_bytes

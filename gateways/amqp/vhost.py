@@ -197,6 +197,26 @@ class VirtualHost:
         target = self.queues.get(name) if kind == QUEUE else self.exchanges.get(name)
         return source is not None and source.durable and target is not None and target.durable
 
+    def restore_exchange(self, exchange: Exchange) -> None:
+        """One that outlived the hub."""
+        self.exchanges[exchange.name] = exchange
+        self.version += 1
+
+    def restore_queue(self, queue: AmqpQueue) -> None:
+        """The same for a queue."""
+        self.queues[queue.name] = queue
+        self.version += 1
+
+    def restore_binding(self, binding: Binding, arguments: Table) -> bool:
+        """The same for a binding, after both its ends; False where one of them is gone."""
+        kind, name = binding.destination
+        if binding.source not in self.exchanges or name not in (self.queues if kind == QUEUE else self.exchanges):
+            return False
+        self.exchanges[binding.source].bind(binding, arguments)
+        self._bound.setdefault(binding.destination, {})[binding] = None
+        self.version += 1
+        return True
+
     def hears(self, queue: AmqpQueue, source: str) -> bool:
         """Whether a queue is bound to this exchange."""
         return any(binding.source == source for binding in self._bound.get(Destination(QUEUE, queue.name), ()))
