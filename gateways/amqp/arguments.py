@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateways.amqp.errors import ChannelFault, precondition
-from gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, described, same
+from gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, described, plain, type_class
 
 NUMBERS: Final = ("x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority")
 TEXTS: Final = ("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-queue-type", "x-queue-mode",
@@ -41,15 +41,15 @@ def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
     for name in NUMBERS:
         _check_number(name, arguments.get(name), where)
     for name in TEXTS:
-        _check_type(name, arguments.get(name), "S", where)
+        check_type(name, arguments.get(name), "S", where)
     for name in FLAGS:
-        _check_type(name, arguments.get(name), "t", where)
+        check_type(name, arguments.get(name), "t", where)
     overflow = _text(arguments, "x-overflow") or OVERFLOWS[0]
     kind = _text(arguments, "x-queue-type") or QUEUE_TYPES[0]
     if overflow not in OVERFLOWS:
-        raise _invalid("x-overflow", where, f"{{invalid_overflow,<<\"{overflow}\">>}}")
+        raise _invalid("x-overflow", where, "invalid_overflow")
     if kind not in QUEUE_TYPES:
-        raise _invalid("x-queue-type", where, f"unsupported queue type '{kind}'")
+        raise _invalid("x-queue-type", where, f"\"unsupported queue type '{kind}'\"")
     exchange, key = _text(arguments, "x-dead-letter-exchange"), _text(arguments, "x-dead-letter-routing-key")
     if key is not None and exchange is None:
         raise _invalid("x-dead-letter-routing-key", where, "routing_key_but_no_dlx_defined")
@@ -67,7 +67,9 @@ def check_same(names: Iterable[str], current: Table, received: Table, where: str
         ours, theirs = current.get(name), received.get(name)
         if ours is None and theirs is None:
             continue
-        if ours is None or theirs is None or not same(ours, theirs):
+        if ours is not None and theirs is not None and type_class(ours) == type_class(theirs):
+            check_field(name, plain(ours), plain(theirs), where)
+        else:
             raise precondition(f"inequivalent arg '{name}' for {where}: received {described(theirs)} but current is "
                                f"{described(ours)}")
 
@@ -83,7 +85,7 @@ def _check_number(name: str, field: Field | None, where: str) -> None:
     if field is None:
         return
     if field.type not in INTEGERS:
-        raise _invalid(name, where, f"{{unacceptable_type,{TYPE_NAMES[field.type]}}}")
+        raise _invalid(name, where, f'"expected integer, got {TYPE_NAMES[field.type]}"')
     value = field.value
     if value < 0:
         raise _invalid(name, where, f"{{value_negative,{value}}}")
@@ -95,9 +97,10 @@ def _check_number(name: str, field: Field | None, where: str) -> None:
         raise _invalid(name, where, f"{{value_too_large,{value}}}")
 
 
-def _check_type(name: str, field: Field | None, kind: str, where: str) -> None:
+def check_type(name: str, field: Field | None, kind: str, where: str) -> None:
+    """Raises ChannelFault 406 for an argument of another type."""
     if field is not None and field.type != kind:
-        raise _invalid(name, where, f"{{unacceptable_type,{TYPE_NAMES[field.type]}}}")
+        raise precondition(f"invalid type '{TYPE_NAMES[field.type]}' for arg '{name}' in {where}")
 
 
 def _invalid(name: str, where: str, why: str) -> ChannelFault:

@@ -55,7 +55,6 @@ class Definitions:
 
     def _unbind_exchange(self, arguments: Arguments) -> None:
         vhost = self._channel.connection.vhost
-        vhost.check_exchange(arguments["destination"])
         gone = vhost.unbind(arguments["source"], Destination(EXCHANGE, arguments["destination"]),
                             arguments["routing_key"], arguments["arguments"])
         self._answer(gone, "exchange.unbind-ok", arguments["no_wait"])
@@ -114,8 +113,11 @@ class Definitions:
         self._answer([] if made is None else [made], "queue.bind-ok", arguments["no_wait"])
 
     def _unbind_queue(self, arguments: Arguments) -> None:
-        queue = self._channel.queue(arguments["queue"])
-        gone = self._channel.connection.vhost.unbind(arguments["exchange"], Destination(QUEUE, queue.name),
+        channel = self._channel
+        name = arguments["queue"] or channel.last_queue
+        if not name or name in channel.connection.vhost.queues:
+            name = channel.queue(name).name
+        gone = channel.connection.vhost.unbind(arguments["exchange"], Destination(QUEUE, name),
                                                      arguments["routing_key"], arguments["arguments"])
         self._answer(gone, "queue.unbind-ok", False)
 

@@ -112,11 +112,9 @@ def plain(field: Field) -> Any:
     return value
 
 
-def same(one: Field, other: Field) -> bool:
-    """Whether two arguments say the same: integers of any width are one type."""
-    if one.type in INTEGERS and other.type in INTEGERS:
-        return bool(one.value == other.value)
-    return one == other
+def type_class(field: Field) -> str:
+    """Arguments are compared by this: integers of any width are one type."""
+    return "l" if field.type in INTEGERS else field.type
 
 
 def described(field: Field | None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.amqp.arguments import COMPARED, check_field, check_same, read_queue_arguments
+from gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
 from gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, refused
 from gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Binding, Destination, Exchange, binding_of
 from gateways.amqp.tables import Table
@@ -71,7 +71,7 @@ class VirtualHost:
                          arguments: Table) -> Exchange | None:
         """The exchange if it is new; None if it was there just so. Raises AmqpError."""
         if kind not in ROUTERS:
-            raise ConnectionFault(503, f"unknown exchange type '{kind}'")
+            raise ConnectionFault(503, f"invalid exchange type '{kind}'")
         _not_default(name)
         exchange = self.exchanges.get(name)
         if exchange is not None:
@@ -83,6 +83,8 @@ class VirtualHost:
             check_same(("alternate-exchange",), exchange.arguments, arguments, where)
             return None
         _not_reserved("exchange", name)
+        check_type("alternate-exchange", arguments.get("alternate-exchange"), "S",
+                   f"exchange '{name}' in vhost '{self.name}'")
         exchange = Exchange(name, kind, durable=durable, auto_delete=auto_delete, internal=internal,
                             arguments=arguments)
         self.exchanges[name] = exchange
@@ -169,9 +171,9 @@ class VirtualHost:
                arguments: Table) -> list[Binding | Destination]:
         """What is gone; nothing if it was not bound so. An exchange that deletes itself may go too."""
         _not_default(source)
-        exchange = self.require_exchange(source)
+        exchange = self.exchanges.get(source)
         binding = binding_of(source, destination, routing_key, arguments)
-        if not exchange.unbind(binding):
+        if exchange is None or not exchange.unbind(binding):
             return []
         self._bound[destination].pop(binding, None)
         self.version += 1

@@ -169,12 +169,12 @@ class Client:
         return self.got()
 
     def login(self, capabilities: tuple[str, ...] = ("consumer_cancel_notify", "connection.blocked"), *,
-              frame_max: int = 0, heartbeat: int = 0, channels: int = 1) -> Client:
+              frame_max: int = 131_072, heartbeat: int = 0, channels: int = 1) -> Client:
         self.send(b"AMQP\0\0\x09\x01")
         properties = {"capabilities": typed(dict.fromkeys(capabilities, True))}
         self.ask("connection.start-ok", 0, client_properties=properties, mechanism="PLAIN",
                  response=b"\0guest\0guest", locale="en_US")
-        self.ask("connection.tune-ok", 0, frame_max=frame_max, heartbeat=heartbeat)
+        self.ask("connection.tune-ok", 0, frame_max=frame_max, channel_max=2047, heartbeat=heartbeat)
         assert self.ask("connection.open", 0, virtual_host="/")[-1][1] == "connection.open-ok"
         for number in range(1, channels + 1):
             assert self.ask("channel.open", number)[0][1] == "channel.open-ok"
