@@ -48,6 +48,7 @@ class Answered:
 
     def __init__(self) -> None:
         self.answers = 0
+        self.sent = 0                  # what the measurement has asked for, where it counts that here
         self._wanted = 0
         self._reached = asyncio.Event()
 
