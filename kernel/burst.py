@@ -34,6 +34,7 @@ class Run:
         self.more: list[bytes] | None = None
         self.max_ms: int = now_ms
         self.flags: int = 0
+        self.own_id: int = -1                        # >= 0: its messages keep the ids they have, from this on
         # known once sealed:
         self.first_offset: int = -1
         self.first_id: int = -1
@@ -59,10 +60,11 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None
 class Sealed:
     """A burst as it goes to the log."""
 
-    def __init__(self, entries: Entries, body: bytes, record_count: int) -> None:
+    def __init__(self, entries: Entries, body: bytes, record_count: int, id_count: int) -> None:
         self.entries: Entries = entries
         self.body: bytes = body
         self.record_count: int = record_count
+        self.id_count: int = id_count                # message ids used up; copies use none
 
 
 class Burst:
@@ -146,6 +148,23 @@ class Burst:
         self.size_bytes += len(batch)
         return run
 
+    def add_copies(self, messages: list[Message], ids: list[int], places: list[tuple[Run, int]] | None) -> None:
+        """As `add`, for messages that keep the ids they have. What follows on each other lies in one run."""
+        start = 0
+        while start < len(messages):
+            queue_id = messages[start][0].queue_id
+            stop = start + 1
+            while stop < len(messages) and stop - start < RUN_LIMIT and messages[stop][0].queue_id == queue_id \
+                    and ids[stop] == ids[start] + stop - start:
+                stop += 1
+            run = Run(queue_id, self.now_ms)
+            run.own_id = ids[start]
+            self._open[queue_id] = run
+            self.runs.append(run)
+            self.add(messages[start:stop], places)
+            del self._open[queue_id]
+            start = stop
+
     def seal(self, next_offsets: list[int], first_id: int, epoch: int) -> Sealed:
         """Give every run its place; `next_offsets` holds, per run, the next offset of its queue before this frame.
 
@@ -153,13 +172,15 @@ class Burst:
         """
         runs = self.runs
         first_offsets: list[int] = []
+        first_ids: list[int] = []
         counts: list[int] = []
         lengths: list[int] = []
         crcs: list[int] = []
         bodies: list[bytes] = []
         moved: dict[int, int] = {}
         several = len(self._open) != len(runs)          # some queue may have several runs
-        record = first_id
+        next_id = first_id
+        record_count = 0
         i = 0
         for run in runs:
             count = run.count
@@ -169,14 +190,19 @@ class Burst:
                 offset += moved.get(run.queue_id, 0)
                 moved[run.queue_id] = moved.get(run.queue_id, 0) + count
             run.first_offset = offset
-            run.first_id = record
-            record += count
+            message_id = run.own_id
+            if message_id < 0:
+                message_id = next_id
+                next_id += count
+            run.first_id = message_id
+            record_count += count
             data = run.first
             if run.flags:
                 data = placed(data, offset, epoch)
             elif run.more is not None:
                 data = data + b"".join(run.more)
             first_offsets.append(offset)
+            first_ids.append(message_id)
             counts.append(count)
             lengths.append(len(data))
             crcs.append(crc32c(data))
@@ -185,10 +211,10 @@ class Burst:
         entries.queue_id.fromlist([run.queue_id for run in runs])
         entries.first_offset.fromlist(first_offsets)
         entries.max_ms.fromlist([run.max_ms for run in runs])
+        entries.message_id.fromlist(first_ids)
         entries.count.fromlist(counts)
-        entries.first_record.fromlist([0, *accumulate(counts)][:-1])
         entries.byte_offset.fromlist([0, *accumulate(lengths)][:-1])
         entries.byte_length.fromlist(lengths)
         entries.crc.fromlist(crcs)
         entries.flags.fromlist([run.flags for run in runs])
-        return Sealed(entries, bodies[0] if len(bodies) == 1 else b"".join(bodies), record - first_id)
+        return Sealed(entries, bodies[0] if len(bodies) == 1 else b"".join(bodies), record_count, next_id - first_id)

@@ -30,6 +30,9 @@ class Flushing:
         burst = gathering.burst
         next_offsets = self._heads.next_offsets([run.queue_id for run in burst.runs])
         sealed = burst.seal(next_offsets, first_id, self._parts.epoch)
+        for one in gathering.reserved:
+            gathering.state += one.records(first_id + sealed.id_count)
+            sealed.id_count += one.count
         if gathering.produced:
             self._place_sequences(gathering)
         # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
@@ -70,7 +73,7 @@ class Flushing:
         gathering, sealed, reader = frame.gathering, frame.sealed, self._reader
         entries, now_ms = sealed.entries, gathering.burst.now_ms
         self._heads.apply(entries)
-        reader.tail.absorb(frame.position, frame.end, now_ms, frame.first_id, len(sealed.body), entries)
+        reader.tail.absorb(frame.position, frame.end, now_ms, len(sealed.body), entries)
         reader.recent.add(frame.position, sealed.body)
         if gathering.state:
             self._apply_state(frame)

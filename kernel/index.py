@@ -86,10 +86,9 @@ def block_key(queue_id: int, offset: int) -> bytes:
 def tail_entry(tail: Tail, number: int) -> Entry:
     """One entry of the tail in memory, in the same shape as a row."""
     columns, frame = tail.entries, tail.frame[number]
-    return Entry(columns.first_offset[number], tail.position[frame],
-                 tail.first_id[frame] + columns.first_record[number], tail.append_ms[frame],
-                 columns.max_ms[number], columns.byte_offset[number], columns.byte_length[number],
-                 columns.count[number], columns.crc[number], columns.flags[number])
+    return Entry(columns.first_offset[number], tail.position[frame], columns.message_id[number],
+                 tail.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
+                 columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
 
 
 def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
@@ -105,7 +104,7 @@ def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
         rows[name] = np.array(getattr(columns, name))[order]
     rows["position"] = np.array(tail.position)[frame]
     rows["append_ms"] = np.array(tail.append_ms)[frame]
-    rows["first_id"] = np.array(tail.first_id)[frame] + np.array(columns.first_record)[order]
+    rows["first_id"] = np.array(columns.message_id)[order]
     packed = rows.tobytes()
     sorted_ids = queue_ids[order]
     starts = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[0] - 1)).tolist()

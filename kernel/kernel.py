@@ -123,7 +123,7 @@ class Kernel:
         head = encode_head(parts.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
-        self._reader.tail.absorb(position, self._log.end(), 0, next_id, 0, Entries())
+        self._reader.tail.absorb(position, self._log.end(), 0, 0, Entries())
         parts.state.changes.absorb(position, records)
 
     def _build(self, next_id: int, kept_end: int) -> None:
