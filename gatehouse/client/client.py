@@ -20,8 +20,10 @@ from uuid import uuid4
 import orjson
 
 from gatehouse.client.batching import Batcher, Batching, Result, in_requests
+from gatehouse.client.consumer import Consumer, Handler
 from gatehouse.client.door import HttpDoor, path_of
 from gatehouse.client.errors import HubError, OutcomeUnknown, Unavailable, error_of
+from gatehouse.client.groups import Group
 from gatehouse.client.message import Headers, Message, Properties, Stored, Value, decode, decode_stored, encode
 from gatehouse.client.retry import NO_RETRY, Retry
 
@@ -163,6 +165,16 @@ class Client:
             query["cursor"] = page["cursor"]
             query.pop("from", None)
             query.pop("queue", None)
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    def group(self, name: str, topic: str = "") -> Group:
+        """The leased group `name`, reading `topic`."""
+        return Group(self, name, topic)
+
+    def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> Consumer:
+        """Runs `handler` for every message of a group; `options` are those of `Consumer`."""
+        return Consumer(self.group(group, topic), handler, **options)
 
     # --- topics, and the hub itself ------------------------------------------------------------------------------
 

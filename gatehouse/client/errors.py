@@ -69,7 +69,7 @@ class OutcomeUnknown(HubError):
     idempotency_key: str | None = None
 
 
-LEASE_CODES: Final = frozenset(("unknown_handle", "forged_handle", "expired_handle", "foreign_handle"))
+LEASE_CODES: Final = frozenset(("receipt_expired", "unknown_receipt"))
 BY_STATUS: Final[dict[int, type[HubError]]] = {
     400: InvalidRequest, 401: NotAuthenticated, 403: NotAuthorized, 404: NotFound, 405: InvalidRequest,
     408: Unavailable, 409: Conflict, 410: Conflict, 413: TooLarge, 415: InvalidRequest, 416: InvalidRequest,

@@ -23,12 +23,14 @@ class Requests:
     def __init__(self, hold: bool = False) -> None:
         self.batches: list[list[bytes]] = []
         self.fault: BaseException | None = None
+        self.came = asyncio.Event()
         self.gate = asyncio.Event()
         if not hold:
             self.gate.set()
 
     async def send(self, messages: list[bytes]) -> list[Stored | HubError]:
         self.batches.append(messages)
+        self.came.set()
         await self.gate.wait()
         if self.fault is not None:
             raise self.fault
@@ -56,8 +58,7 @@ def test_what_comes_during_a_request_is_the_next_one_in_order():
         requests = Requests(hold=True)
         batcher = Batcher(requests.send, Batching(max_messages=3, delay_s=0))
         first = await batcher.submit(b"0")
-        while not requests.batches:
-            await asyncio.sleep(0)
+        await requests.came.wait()
         rest = [await batcher.submit(b"%d" % number) for number in range(1, 8)]
         assert (requests.sizes, len(batcher)) == ([1], 8)
         requests.gate.set()
