@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from gatehouse.client.batching import Batching as Batching
     from gatehouse.client.client import Client as Client
+    from gatehouse.client.consumer import Consumer as Consumer
+    from gatehouse.client.consumer import Reject as Reject
+    from gatehouse.client.consumer import RetryLater as RetryLater
     from gatehouse.client.errors import HubError as HubError
     from gatehouse.client.errors import OutcomeUnknown as OutcomeUnknown
     from gatehouse.client.message import Message as Message
@@ -17,8 +20,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Loaded by their first use: a command that does not ask a hub starts without them.
-_OF_THE_CLIENT: Final = {"Batching": "batching", "Client": "client", "HubError": "errors", "OutcomeUnknown": "errors",
-                         "Message": "message", "Stored": "message", "Retry": "retry", "SyncClient": "sync"}
+_OF_THE_CLIENT: Final = {
+    "Batching": "batching", "Client": "client", "Consumer": "consumer", "Reject": "consumer", "RetryLater": "consumer",
+    "HubError": "errors", "OutcomeUnknown": "errors", "Message": "message", "Stored": "message", "Retry": "retry",
+    "SyncClient": "sync"}
 
 
 def __getattr__(name: str) -> Any:

@@ -106,7 +106,7 @@ class Consumer:
         their messages given back; one that runs in a thread cannot be cancelled and runs on."""
         if self._fetcher is not None:
             self._fetcher.cancel()
-            await asyncio.wait([self._fetcher])
+            await asyncio.gather(self._fetcher, return_exceptions=True)      # `wait` tells what it ended in
         if self._running:
             await asyncio.wait(list(self._running), timeout=timeout_s)
         for task in self._running:

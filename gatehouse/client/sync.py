@@ -12,6 +12,9 @@ from typing import Any, Self, TypeVar, Unpack
 
 from gatehouse.client.batching import Result
 from gatehouse.client.client import Client
+from gatehouse.client.consumer import STOP_TIMEOUT_S, Consumer, Handler
+from gatehouse.client.errors import HubError
+from gatehouse.client.groups import POP_MAX, Group, Leases
 from gatehouse.client.message import Headers, Message, Properties, Stored, Value
 
 T = TypeVar("T")
@@ -99,6 +102,14 @@ class SyncClient:
         """See `Client.pages`."""
         return self._iterate(self.client.pages(topic, start, follow))
 
+    def group(self, name: str, topic: str = "") -> SyncGroup:
+        """See `Client.group`."""
+        return SyncGroup(self, self.client.group(name, topic))
+
+    def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> SyncConsumer:
+        """See `Client.consumer`; the handler is a plain function, run in threads. Use it as `with`."""
+        return SyncConsumer(self, self.client.consumer(group, topic, handler, **options))
+
     def topics(self) -> list[dict[str, Any]]:
         """See `Client.topics`."""
         return self.wait(self.client.topics())
@@ -133,6 +144,94 @@ class SyncClient:
 
         while found := self.wait(following()):
             yield found[0]
+
+
+class SyncGroup:
+    """See `Group`: the same calls."""
+
+    def __init__(self, client: SyncClient, group: Group) -> None:
+        self._wait = client.wait
+        self.group = group
+
+    def pop(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0) -> list[Message]:
+        """See `Group.pop`."""
+        return self._wait(self.group.pop(max, invisible_s=invisible_s, wait_s=wait_s))
+
+    def ack(self, leases: Leases) -> list[HubError | None]:
+        """See `Group.ack`."""
+        return self._wait(self.group.ack(leases))
+
+    def extend(self, leases: Leases, invisible_s: float) -> list[HubError | None]:
+        """See `Group.extend`."""
+        return self._wait(self.group.extend(leases, invisible_s))
+
+    def release(self, leases: Leases, delay_s: float | None = None) -> list[HubError | None]:
+        """See `Group.release`."""
+        return self._wait(self.group.release(leases, delay_s))
+
+    def reject(self, leases: Leases) -> list[HubError | None]:
+        """See `Group.reject`."""
+        return self._wait(self.group.reject(leases))
+
+    def define(self, **settings: Any) -> dict[str, Any]:
+        """See `Group.define`."""
+        return self._wait(self.group.define(**settings))
+
+    def describe(self) -> dict[str, Any]:
+        """See `Group.describe`."""
+        return self._wait(self.group.describe())
+
+    def delete(self) -> None:
+        """See `Group.delete`."""
+        self._wait(self.group.delete())
+
+    def offsets(self) -> list[dict[str, Any]]:
+        """See `Group.offsets`."""
+        return self._wait(self.group.offsets())
+
+    def rewind(self, to: str, *, queue: int | None = None) -> list[dict[str, Any]]:
+        """See `Group.rewind`."""
+        return self._wait(self.group.rewind(to, queue=queue))
+
+    def dead_letters(self, max: int = 100) -> list[dict[str, Any]]:
+        """See `Group.dead_letters`."""
+        return self._wait(self.group.dead_letters(max))
+
+    def redrive(self, ids: Sequence[str] | None = None) -> int:
+        """See `Group.redrive`."""
+        return self._wait(self.group.redrive(ids))
+
+
+class SyncConsumer:
+    """See `Consumer`. Runs from `start` to `stop`, beside the caller."""
+
+    def __init__(self, client: SyncClient, consumer: Consumer) -> None:
+        self._wait = client.wait
+        self.consumer = consumer
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """See `Consumer.counts`."""
+        return self.consumer.counts
+
+    def start(self) -> None:
+        """See `Consumer.start`."""
+        self._wait(self.consumer.start())
+
+    def wait(self) -> None:
+        """See `Consumer.wait`."""
+        self._wait(self.consumer.wait())
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """See `Consumer.stop`."""
+        self._wait(self.consumer.stop(timeout_s))
 
 
 async def _first(source: AsyncIterator[T]) -> AsyncIterator[T]:
