@@ -147,7 +147,8 @@ class Client:
     async def pages(self, topic: str, start: Mapping[str, str], follow: bool) -> AsyncIterator[list[dict[str, Any]]]:
         """The hub's JSON messages page by page, from `start` (the query's `from`, `queue`, `cursor`, ...).
 
-        Ends at the first empty page, or never where `follow`: then an empty page has waited for `LONG_POLL_S`.
+        Ends at the first page that is empty and skipped nothing, or never where `follow`: then an empty page has
+        waited for `LONG_POLL_S`.
         """
         query = {name: value for name, value in start.items() if value}
         wait_s = LONG_POLL_S if follow else 0.0
@@ -158,7 +159,7 @@ class Client:
             messages = page.get("messages")
             if messages:
                 yield messages
-            elif not follow:
+            elif not follow and not page.get("skipped"):
                 return
             if not page.get("cursor"):
                 raise HubError("the hub sent a page without a cursor; is it of this version?")
