@@ -37,7 +37,7 @@ class Appending:
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        check(messages, self._refresh)
+        check(messages, self.refresh)
         places: MessagePlaces | None = [] if positions else None
         gathering.burst.add(messages, places)
         if owner is not None:
@@ -61,7 +61,7 @@ class Appending:
             if owner is not None:
                 gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
             return
-        check(messages, self._refresh)
+        check(messages, self.refresh)
         places: MessagePlaces = []
         gathering.burst.add(messages, places)
         gathering.repeatable[key] = Repeatable(mine, places)
@@ -74,7 +74,7 @@ class Appending:
         if first != second:
             raise IdempotencyConflict("this idempotency key came with another message before")
 
-    def _refresh(self, placement: Placement) -> None:
+    def refresh(self, placement: Placement) -> None:
         if placement.topics_version != self._topics.version:
             self._places.renew(placement)
         self._subscriptions.refresh(placement)

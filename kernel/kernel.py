@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kernel.address import is_topic_name
@@ -18,7 +18,7 @@ from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic
+from kernel.errors import InvalidTopic, KernelError
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
@@ -27,6 +27,8 @@ from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
+from kernel.leasing.redriving import Redriving
+from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import (
     GroupSettings,
     LightQueue,
@@ -39,7 +41,7 @@ from kernel.leasing.settings import (
 )
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscriber
+from kernel.message import Fetched, Headers, Message, Owner, Placement, Record, Subscriber
 from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
@@ -158,6 +160,8 @@ class Kernel:
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
+        self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._expiry = ProducerExpiry(parts, self._appending)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
 
@@ -322,6 +326,36 @@ class Kernel:
         self._appending.put_state([record], owner, token)
         self.leasing.configure(tenant, name, settings)
 
+    def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
+        """None where nobody has defined or used a group of this name."""
+        return self._rewinding.settings(tenant, name)
+
+    def groups(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]:
+        """Every group, leased or assigned, sorted by name."""
+        return self._rewinding.all(tenant)
+
+    def group_topics(self, name: str, tenant: str = "/") -> list[Topic]:
+        """What a group has progress in, sorted by name."""
+        return self._rewinding.topics(tenant, name)
+
+    def group_offsets(self, name: str, topic: Topic) -> dict[int, int]:
+        """Per queue id that the group has met, the first offset that is not settled."""
+        return self._rewinding.offsets(topic.tenant, name, topic)
+
+    def rewind_group(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
+                     token: object = None) -> None:
+        """Go on from these offsets, by queue id; leases that run there are void.
+
+        Raises UnknownQueue, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
+        """
+        self._rewinding.rewind(self.leasing.of_topic(name, topic), topic, offsets)
+        self.leasing.answer(owner, token)
+
+    def delete_group(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, Stopping."""
+        self._rewinding.delete(tenant, name)
+        self.leasing.answer(owner, token)
+
     # ---- light queues
 
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
@@ -350,6 +384,14 @@ class Kernel:
     def queue_group(self, queue: LightQueue) -> LeasedGroup:
         """The group that a light queue is of itself: who takes from the queue takes from it."""
         return self.leasing.of_queue(queue)
+
+    def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None
+                ) -> list[KernelError | None]:
+        """Send records of a dead-letter queue back to where they died. Answers for each why it stays; `owner` is told
+        when the rest is durable. Raises Stopping."""
+        results = self._redriving.redrive(queue, letters)
+        self.leasing.answer(owner, token)
+        return results
 
     def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
              token: object = None) -> None:
