@@ -38,6 +38,24 @@ class InvalidFilter(KernelError):
     code = "invalid_filter"
 
 
+class InvalidSelector(KernelError):
+    """A text that is no selector of messages. `position` counts characters from 0; `expected` says what may stand
+    there."""
+
+    code = "invalid_selector"
+
+    def __init__(self, position: int, expected: str, found: str = "") -> None:
+        super().__init__(f"at character {position + 1}: expected {expected}{f', found {found}' if found else ''}")
+        self.position = position
+        self.expected = expected
+
+
+class InvalidSchedule(KernelError):
+    """A text that is no schedule of repeated deliveries, or one that never falls due."""
+
+    code = "invalid_schedule"
+
+
 class UnknownQueue(KernelError):
     """The topic exists; that queue number of it does not."""
 

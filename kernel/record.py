@@ -10,6 +10,7 @@ Source: https://kafka.apache.org/documentation/#record
 """
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from kernel.errors import CorruptBatch
@@ -105,6 +106,23 @@ def read_headers(data: bytes, at: int) -> tuple[Headers, int]:
         value, at = _read_bytes(data, at)
         found.append((name, value))
     return tuple(found), at
+
+
+def named_headers(data: bytes, wanted: Container[bytes]) -> Headers:
+    """Those of a record's encoded headers whose names are wanted, in order. Raises CorruptBatch."""
+    count, at = read_varint(data, 0)
+    if count < 0 or count > MAX_HEADERS:
+        raise CorruptBatch(f"a record claims {count} headers")
+    found: list[tuple[bytes, bytes | None]] = []
+    for _ in range(count):
+        name, at = _read_bytes(data, at)
+        length, start = read_varint(data, at)
+        at = start if length < 0 else start + length
+        if name is None or at > len(data):
+            raise CorruptBatch("a header has no name, or a length points beyond the end of its record")
+        if name in wanted:
+            found.append((name, data[start:at] if length >= 0 else None))
+    return tuple(found)
 
 
 def decode_records(data: bytes, at: int, count: int, base_offset: int, base_ms: int, first_id: int,

@@ -33,6 +33,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "invalid_body": Problem(400, "Invalid body", "The body is not the JSON document that the call takes."),
     "invalid_cursor": Problem(400, "Invalid cursor", "The cursor was not made by this hub for this topic."),
     "invalid_address": Problem(400, "Invalid address", "The address cannot be decoded, or is none to publish to."),
+    "invalid_schedule": Problem(400, "Invalid schedule", "No interval and no cron expression, or one that never is."),
+    "invalid_selector": Problem(400, "Invalid selector", "The `filter` cannot be read; `position` says where."),
     "invalid_topic": Problem(400, "Invalid topic", "No legal topic name, or settings that cannot be."),
     "not_found": Problem(404, "Not found", "No call has this path."),
     "unknown_topic": Problem(404, "Unknown topic", "The topic does not exist and is not created by this call."),
