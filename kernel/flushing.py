@@ -77,6 +77,8 @@ class Flushing:
         reader.recent.add(frame.position, sealed.body)
         if gathering.state:
             self._apply_state(frame)
+        for one in gathering.reserved:
+            one.applied()
         self.messages += sealed.record_count
         self.answer(gathering)
         if gathering.burst.heard:
@@ -120,4 +122,6 @@ class Flushing:
         if parts.topics.undo():
             parts.subscriptions.touch()
         for gathering in gatherings:
+            for one in gathering.reserved:
+                one.failed()
             self._tell(gathering, error)

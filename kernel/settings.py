@@ -7,7 +7,7 @@ from typing import Final
 FSYNC_POLICIES: Final = ("commit", "interval", "never")
 
 LIVE: Final = frozenset(("auto_create_topics", "max_auto_topics", "default_queues", "retention_ms", "retention_bytes",
-                         "kept_bytes", "max_message_bytes"))
+                         "kept_bytes", "max_message_bytes", "max_scheduled"))
 """What may change while the kernel runs; everything else takes effect at its next start."""
 
 
@@ -23,6 +23,9 @@ class KernelSettings:
     retention_bytes: int = 10 << 30
     kept_bytes: int = 10 << 30
     max_message_bytes: int = 4 << 20
+
+    max_scheduled: int = 10_000_000
+    """Messages that wait for their time."""
 
     segment_bytes: int = 256 << 20
     """Of one file of the log; retention deletes whole files."""

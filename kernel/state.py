@@ -107,10 +107,17 @@ class StateTable:
                     self.changes.newest.setdefault((kind, key), newer)
         self.changes.absorb(position, records)
 
-    def get(self, kind: int, key: bytes) -> bytes | None:
+    def recent(self, kind: int, key: bytes) -> tuple[bytes | None] | None:
+        """The newest value of a key (None: it is deleted) where that is in memory; else the store knows, or nobody."""
         for changes in (self.changes, self.frozen):
             if changes is not None and (kind, key) in changes.newest:
-                return changes.newest[kind, key][2]
+                return changes.newest[kind, key][2:]
+        return None
+
+    def get(self, kind: int, key: bytes) -> bytes | None:
+        recent = self.recent(kind, key)
+        if recent is not None:
+            return recent[0]
         stored = self._store.get(store_key(kind, key))
         return None if stored is None else decode_held(stored).value
 

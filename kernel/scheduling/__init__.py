@@ -1,9 +1,12 @@
 """Messages to be delivered later: kept as state, appended to where they go when they fall due.
 
-    records    the state records of a schedule, as bytes
-    timers     what falls due before a horizon, in memory; the rest is in the store
-    plan       what one frame does to schedules
-    scheduler  takes messages in, appends what is due, tries again what the disk refused
-    queries    list, show, recall
-    sweeper    forgets what became of schedules after a day
+    records      the state records of a schedule, as bytes
+    timers       what falls due before a horizon, in memory; the rest is in the store
+    plan         what one frame does to schedules
+    book         what all below share: timers, counts, what is settled and not yet durable
+    accepting    messages come in
+    delivering   what falls due is appended; what the disk refused is tried again
+    queries      list, show, recall
+    sweeping     what became of schedules is forgotten after a day
+    scheduling   all of it, as the kernel sees it
 """

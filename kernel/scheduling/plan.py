@@ -105,7 +105,7 @@ class Plan:
         """As they are with this frame."""
         pending, settled = self._counts()
         return Counts(pending + len(self._accepted) - len(self._settled),
-                      settled + len(self._settled) - self._forgotten)
+                      max(0, settled + len(self._settled) - self._forgotten))
 
     def applied(self) -> None:
         self._on_end(self, True)

@@ -17,8 +17,9 @@ A message that waits:
     12  lengths       u32 each: tenant, address, topic, key, repeat, headers
     36  due_ms        i64
     44  accepted_ms   i64
-    52  timestamp_ms  i64    0: the time of delivery
-    60  tenant, address, topic, key, repeat, headers, value
+    52  start_ms      i64    of the repetitions
+    60  timestamp_ms  i64    0: the time of delivery
+    68  tenant, address, topic, key, repeat, headers, value
 
 What became of it:
 
@@ -54,7 +55,7 @@ COUNTS_KEY: Final = b""
 _ID = struct.Struct(">Q")
 _TIMER = struct.Struct(">QQ")
 _COUNTS = struct.Struct(">QQ")
-_PENDING = struct.Struct(">BBBxIIIIIIIIqqq")
+_PENDING = struct.Struct(">BBBxIIIIIIIIqqqq")
 _SETTLED = struct.Struct(">BxxxIqq")
 
 
@@ -69,6 +70,7 @@ class Pending(NamedTuple):
 
     due_ms: int
     accepted_ms: int
+    start_ms: int                # of the repetitions
     timestamp_ms: int            # 0: the time of delivery
     times: int                   # delivered so far
     attributes: int
@@ -126,13 +128,18 @@ def bound(due_ms: int) -> bytes:
     return _TIMER.pack(due_ms + 1, 0)
 
 
+def forget_bound(when_ms: int) -> bytes:
+    """Behind every TIMER key of what is forgotten by then."""
+    return _TIMER.pack(FORGET | when_ms + 1, 0)
+
+
 def encode_pending(one: Pending) -> bytes:
     flags = (FIXED_TOPIC if one.fixed_topic else 0) | (FIXED_QUEUE if one.queue >= 0 else 0) \
         | (NULL_KEY if one.key is None else 0) | (NULL_VALUE if one.value is None else 0)
     parts = (one.tenant.encode(), one.address.encode(), one.topic.encode(), one.key or b"", one.repeat.encode(),
              one.headers)
     head = _PENDING.pack(Fate.PENDING, one.attributes, flags, max(one.queue, 0), one.times, *map(len, parts),
-                         one.due_ms, one.accepted_ms, one.timestamp_ms)
+                         one.due_ms, one.accepted_ms, one.start_ms, one.timestamp_ms)
     return b"".join((head, *parts, one.value or b""))
 
 
@@ -145,13 +152,14 @@ def decode(value: bytes) -> Pending | Settled:
     if value[0] != Fate.PENDING:
         fate, times, due_ms, settled_ms = _SETTLED.unpack_from(value)
         return Settled(Fate(fate), times, due_ms, settled_ms, value[_SETTLED.size:].decode())
-    _, attributes, flags, queue, times, *lengths, due_ms, accepted_ms, timestamp_ms = _PENDING.unpack_from(value)
+    _, attributes, flags, queue, times, *rest = _PENDING.unpack_from(value)
+    lengths, (due_ms, accepted_ms, start_ms, timestamp_ms) = rest[:6], rest[6:]
     parts, at = [], _PENDING.size
     for length in lengths:
         parts.append(value[at:at + length])
         at += length
     tenant, address, topic, key, repeat, headers = parts
-    return Pending(due_ms, accepted_ms, timestamp_ms, times, attributes, tenant.decode(), address.decode(),
+    return Pending(due_ms, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant.decode(), address.decode(),
                    topic.decode(), bool(flags & FIXED_TOPIC), queue if flags & FIXED_QUEUE else -1,
                    None if flags & NULL_KEY else key, repeat.decode(), headers,
                    None if flags & NULL_VALUE else value[at:])

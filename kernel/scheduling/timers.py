@@ -3,8 +3,8 @@
     due .................................... horizon .......................................... years
     in memory, every one                     in the store, but for those a checkpoint still owes it
 
-Keys are those of TIMER records: 16 bytes that sort by time. When few are left, the next are read from the store, from the
-horizon on: `begin_extension`, a scan on another thread, `extend`. What came in beyond the horizon since the last
+Keys are those of TIMER records: 16 bytes that sort by time. When few are left, the next are read from the store, from
+the horizon on: `begin_extension`, a scan on another thread, `extend`. What came in beyond the horizon since the last
 checkpoint is remembered here, as the scan may not see it.
 """
 from __future__ import annotations
