@@ -7,7 +7,7 @@ from typing import Final
 FSYNC_POLICIES: Final = ("commit", "interval", "never")
 
 LIVE: Final = frozenset(("auto_create_topics", "max_auto_topics", "default_queues", "retention_ms", "retention_bytes",
-                         "kept_bytes", "max_message_bytes", "max_scheduled"))
+                         "kept_bytes", "max_message_bytes"))
 """What may change while the kernel runs; everything else takes effect at its next start."""
 
 

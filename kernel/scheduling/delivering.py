@@ -19,15 +19,12 @@ from kernel.message import Message, Placement
 from kernel.parts import Parts
 from kernel.ports import Timer
 from kernel.schedule import parse_schedule
+from kernel.scheduling.at_hand import AtHand
 from kernel.scheduling.book import Book
 from kernel.scheduling.plan import Plan
-from kernel.scheduling.records import FIRST_FORGET, Fate, Pending, due_of, id_of, number_of
+from kernel.scheduling.records import FIRST_FORGET, Fate, Pending, id_of, number_of
 from kernel.state import Kind
 
-AHEAD_MS: Final = 1_000                   # messages are read from the store before they fall due
-WINDOW: Final = 2_048                     # of the next timers' messages are kept at hand,
-AT_HAND_BYTES: Final = 16 << 20           # and only what is due already beyond this
-READ_BYTES: Final = 4 << 20               # by one job
 BATCH: Final = 1_000                      # messages appended at once,
 BATCH_BYTES: Final = 1 << 20              # and not much more than this
 PLACES: Final = 10_000                    # placements remembered
@@ -42,9 +39,7 @@ class Delivering:
         self._appending = appending
         self._book = book
         self._timers = book.timers
-        self._at_hand: dict[bytes, bytes] = {}           # what waits, by timer
-        self._at_hand_bytes = 0
-        self._reading = False
+        self.at_hand = AtHand(parts, book.timers, self.turn)
         self._appended = False                           # a batch is on its way to the disk
         self._relief = False                             # asked to be told when the kernel is no longer congested
         self._alarm: tuple[int, Timer] | None = None
@@ -60,18 +55,20 @@ class Delivering:
     def _ended(self, plan: Plan, _: bool) -> None:
         """Some frame with schedules in it is durable or was refused."""
         for key in plan.recalled:
-            self._at_hand_bytes -= len(self._at_hand.pop(key, b""))
+            self.at_hand.pop(key)
         if plan.taken:
             self._appended = False
+        self.at_hand.added(plan.begun)
         self.turn()
 
     def turn(self) -> None:
         """Do what can be done now, and be woken for the rest."""
         if self._stopped:
             return
+        now_ms = self._parts.loop.now_ms()
         self._extend()
-        self._read()
-        self._deliver()
+        self.at_hand.fill(now_ms)
+        self._deliver(now_ms)
         self._arm()
 
     # ---- timers from the store
@@ -94,55 +91,10 @@ class Delivering:
         self._timers.extend(found)
         self.turn()
 
-    # ---- messages from the store
-
-    def _read(self) -> None:
-        now_ms = self._parts.loop.now_ms()
-        ahead_ms = AHEAD_MS if self._at_hand_bytes < AT_HAND_BYTES else 0
-        state, missing = self._parts.state, []
-        for key in self._timers.due(now_ms + ahead_ms, WINDOW):
-            if key not in self._at_hand:
-                recent = state.recent(Kind.SCHEDULED, id_of(key))
-                if recent is None:
-                    missing.append(key)
-                else:
-                    self._keep(key, recent[0] or b"")
-        if missing and not self._reading:
-            self._reading = True
-            self._parts.reader_worker.submit(partial(self._get, missing), self._got)
-
-    def _get(self, keys: list[bytes]) -> list[tuple[bytes, bytes]]:
-        """On the reading thread: what waits by timer; empty where nothing does any more."""
-        found: list[tuple[bytes, bytes]] = []
-        total = 0
-        for key in keys:
-            held = self._parts.index.held(Kind.SCHEDULED, id_of(key))
-            value = b"" if held is None or held.value is None else held.value
-            found.append((key, value))
-            total += len(value)
-            if total > READ_BYTES:
-                break
-        return found
-
-    def _got(self, found: list[tuple[bytes, bytes]] | None, error: BaseException | None) -> None:
-        self._reading = False
-        if found is None:
-            self._parts.fatal(f"the index cannot be read: {error}")
-            return
-        for key, value in found:
-            if key in self._timers and key not in self._at_hand:
-                self._keep(key, value)
-        self.turn()
-
-    def _keep(self, key: bytes, value: bytes) -> None:
-        self._at_hand[key] = value
-        self._at_hand_bytes += len(value)
-
     # ---- appending
 
-    def _deliver(self) -> None:
+    def _deliver(self, now_ms: int) -> None:
         """The next batch, unless one is on its way: pacing, and a disk that is full refuses one batch at a time."""
-        now_ms = self._parts.loop.now_ms()
         if self._appended or self._relief or now_ms < self._book.retry_at_ms:
             return
         if self._committer.congested:
@@ -152,7 +104,7 @@ class Delivering:
         while taken := self._take(now_ms):
             batch = [(key, one) for key, value in taken if (one := self._waiting(key, value)) is not None]
             if batch:
-                self._append(batch)
+                self._append(batch, now_ms)
                 break
 
     def _relieved(self) -> None:
@@ -164,12 +116,11 @@ class Delivering:
         taken: list[tuple[bytes, bytes]] = []
         total = 0
         for key in self._timers.due(now_ms, BATCH):
-            if key not in self._at_hand or total > BATCH_BYTES:
+            if key not in self.at_hand.values or total > BATCH_BYTES:
                 break
-            value = self._at_hand.pop(key)
+            value = self.at_hand.pop(key)
             total += len(value)
             taken.append((key, value))
-        self._at_hand_bytes -= total
         del self._timers.keys[:len(taken)]
         return taken
 
@@ -177,13 +128,13 @@ class Delivering:
         """None where nothing waits behind this timer any more, or soon nothing will."""
         return None if id_of(key) in self._book.settling else self._book.waiting(key, value or None)
 
-    def _append(self, batch: list[tuple[bytes, Pending]]) -> None:
+    def _append(self, batch: list[tuple[bytes, Pending]], now_ms: int) -> None:
         try:
             gathering = self._committer.gather()
         except Stopping:                         # all of it is still due at the next start
             self.stop()
             return
-        plan, burst, now_ms = self._book.plan_of(gathering), gathering.burst, self._parts.loop.now_ms()
+        plan, burst = self._book.plan_of(gathering), gathering.burst
         messages: list[Message] = []
         ids: list[int] = []
         for key, one in batch:
@@ -234,13 +185,11 @@ class Delivering:
 
     def _arm(self) -> None:
         """For the next that is due, or whose message has to be read by then."""
-        first = self._timers.keys[0] if self._timers.keys else b""
-        if self._stopped or not first or self._appended or self._relief or self._reading and first not in self._at_hand:
+        idle = self._timers.keys and not (self._stopped or self._appended or self._relief)
+        when_ms = self.at_hand.wake_ms() if idle else None
+        if when_ms is None:
             self._disarm()                       # woken by what is under way
             return
-        when_ms = due_of(first)
-        if first not in self._at_hand and when_ms - AHEAD_MS > self._parts.loop.now_ms():
-            when_ms -= AHEAD_MS
         when_ms = max(when_ms, self._book.retry_at_ms)
         if self._alarm is None or self._alarm[0] != when_ms:
             self._disarm()

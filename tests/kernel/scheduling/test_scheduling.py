@@ -263,4 +263,5 @@ def test_memory_is_let_go_of(rig: ScheduleRig) -> None:
         rig.recall(message_id)
     rig.advance(2_000)
     delivering, book = rig.kernel._scheduling._delivering, rig.kernel._scheduling._book
-    assert (delivering._at_hand, delivering._at_hand_bytes, book.settling, book.timers.keys) == ({}, 0, {}, [])
+    at_hand = delivering.at_hand
+    assert (at_hand.values, at_hand.size_bytes, book.settling, book.timers.keys) == ({}, 0, {}, [])
