@@ -51,7 +51,8 @@ class Checkpoints:
 
     def note(self) -> None:
         """Something was applied: take a checkpoint in time."""
-        if self._reader.tail.size_bytes() >= self._settings.checkpoint_bytes and not self._busy:
+        size_bytes = self._reader.tail.size_bytes() + self._state.changes.size_bytes
+        if size_bytes >= self._settings.checkpoint_bytes and not self._busy:
             self._start(sync=False, on_done=None)
         elif not self._timer_set:
             self._timer_set = True

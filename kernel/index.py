@@ -194,9 +194,10 @@ class Index:
         held = self.held(kind, key)
         return -1 if held is None else held.order
 
-    def scan_state(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
-        """Every live key of a kind and its value, as of the last checkpoint."""
-        for stored_key, stored in self._store.scan(store_key(kind, b""), store_key(kind + 1, b"")):
+    def scan_state(self, kind: int, lowest: bytes = b"", below: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind (lowest <= key < below) and its value, in order, as of the last checkpoint."""
+        end = store_key(kind + 1, b"") if below is None else store_key(kind, below)
+        for stored_key, stored in self._store.scan(store_key(kind, lowest), end):
             value = decode_held(stored).value
             if value is not None:
                 yield stored_key[2:], value

@@ -18,7 +18,7 @@ from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic, KernelError
+from kernel.errors import InvalidTopic, KernelError, StorageFailed
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
@@ -51,6 +51,9 @@ from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retention import Retention
 from kernel.routes import Routes
+from kernel.scheduling.accepting import When
+from kernel.scheduling.queries import Page, Scheduled
+from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
@@ -130,6 +133,7 @@ class Kernel:
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
+        self._scheduling.start()
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -163,6 +167,7 @@ class Kernel:
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._expiry = ProducerExpiry(parts, self._appending)
+        self._scheduling = Scheduling(parts, self._committer, self._appending)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
 
     def close(self, on_done: Callable[[], None]) -> None:
@@ -171,6 +176,7 @@ class Kernel:
         self._retention.stop()
         self._expiry.stop()
         self.leasing.stop()
+        self._scheduling.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -229,6 +235,34 @@ class Kernel:
         FencedProducer, Stopping. A batch that is remembered is answered with its first position.
         """
         self._appending.append_batch(queue_id, batch, owner, token)
+
+    # ---- for later
+
+    def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
+                 idempotency_key: str | None = None) -> None:
+        """Append each message when it falls due; at once where that is over. All are taken in one frame, or none.
+
+        Answered with (0, -1, id) of each that waits, as `append` says for the others. What is delivered once keeps its
+        id; each repetition is a message of its own. Repetitions that fall due while the hub is down are delivered once.
+        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises.
+        """
+        self._scheduling.accepting.schedule(messages, whens, owner, token, idempotency_key)
+
+    def scheduled(self, tenant: str, start: bytes, limit: int,
+                  on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """What waits, by due time, from b"" or the end of the page before on; a page may be short of its limit."""
+        self._scheduling.queries.page(tenant, start, limit, on_done)
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """What waits under an id, or what became of it within the last day; None where nothing is known."""
+        self._scheduling.queries.show(message_id, tenant, on_done)
+
+    def recall(self, message_id: int, tenant: str, owner: Owner, token: object = None) -> None:
+        """Take back what waits. Answered when that is durable, or with AlreadyDelivered, UnknownScheduled, Stopping.
+
+        What has been recalled already is answered alike. Answers may come in another order than the calls.
+        """
+        self._scheduling.queries.recall(message_id, tenant, owner, token)
 
     # ---- reading
 
@@ -461,5 +495,6 @@ class Kernel:
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
+            **self._scheduling.statistics(),
             "epoch": self.epoch,
         }

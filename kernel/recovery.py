@@ -80,7 +80,7 @@ class Recovery:
                 self._replay_kept(frame)
             else:
                 self._replay_main(frame)
-                if self._reader.tail.size_bytes() > self._settings.checkpoint_bytes:
+                if self._reader.tail.size_bytes() + self._state.changes.size_bytes > self._settings.checkpoint_bytes:
                     self._checkpoint()
 
     def _replay_main(self, frame: Frame) -> None:
