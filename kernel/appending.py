@@ -1,20 +1,26 @@
 """Everything that enters the frame being gathered: messages, producers' batches, definitions, offsets."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch
-from kernel.burst import Run, check
+from kernel.burst import COMPACT, Run, check
 from kernel.committer import Committer
-from kernel.errors import IdempotencyConflict, MessageTooLarge, UnknownQueue, UnsupportedBatch
+from kernel.errors import IdempotencyConflict, KeptFull, MessageTooLarge, Stopping, UnknownQueue, UnsupportedBatch
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Repeatable, Submission
+from kernel.gathering import Gathering, Noted, Repeatable, Submission
 from kernel.gathering import Places as MessagePlaces
 from kernel.idempotency import fingerprint
-from kernel.message import Message, Owner, Placement
+from kernel.message import RETAIN, Message, Owner, Placement
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
+from kernel.retained import check_retained
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
+
+NOTED = RETAIN | COMPACT
+"""What `check` says of messages that change state of their own."""
 
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
@@ -30,15 +36,19 @@ class Appending:
         self._window = parts.window
         self._deliveries = parts.deliveries
         self._now_ms = parts.loop.now_ms
+        self.kept_full: Callable[[], bool] = bool        # whether nothing more can be kept; set by who knows
 
     # ---- messages
 
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        check(messages, self._refresh)
+        seen = check(messages, self._refresh)
         places: MessagePlaces | None = [] if positions else None
-        gathering.burst.add(messages, places)
+        if seen & NOTED:
+            places = self._add_noted(gathering, messages, seen)
+        else:
+            gathering.burst.add(messages, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
@@ -60,9 +70,7 @@ class Appending:
             if owner is not None:
                 gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
             return
-        check(messages, self._refresh)
-        places: MessagePlaces = []
-        gathering.burst.add(messages, places)
+        places = self._add_noted(gathering, messages, check(messages, self._refresh))
         gathering.repeatable[key] = Repeatable(mine, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
@@ -72,6 +80,23 @@ class Appending:
     def _same(first: bytes, second: bytes) -> None:
         if first != second:
             raise IdempotencyConflict("this idempotency key came with another message before")
+
+    def _add_noted(self, gathering: Gathering, messages: list[Message], seen: int) -> MessagePlaces:
+        """Add messages some of which may change state. Raises InvalidAddress, KeptFull."""
+        if seen & RETAIN and check_retained(messages):
+            self.refuse_when_kept_full("retained value")
+        places: MessagePlaces = []
+        gathering.burst.add(messages, places)
+        if seen & NOTED:
+            gathering.noted += [Noted(message, run, index) for message, (run, index)
+                                in zip(messages, places, strict=True)
+                                if message[3] & RETAIN or message[0].compact]
+        return places
+
+    def refuse_when_kept_full(self, what: str) -> None:
+        """Called before anything is taken that would have to outlive retention. Raises KeptFull."""
+        if self.kept_full():
+            raise KeptFull(f"what is kept beyond retention has reached kept_bytes: no new {what} is taken")
 
     def _refresh(self, placement: Placement) -> None:
         if placement.topics_version != self._topics.version:
@@ -185,6 +210,17 @@ class Appending:
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object) -> None:
         self.put_state([offset_record(group, queue_id, offset) for queue_id, offset in offsets.items()], owner, token)
+
+    def delete_state(self, records: list[StateRecord]) -> None:
+        """Delete keys whose records were looked at, unless a newer one is on its way already, or the hub stops."""
+        flight = self._committer.flight
+        newer = set() if flight is None else {(record.kind, record.key) for record in flight.state}
+        gone = [record for record in records if (record.kind, record.key) not in newer]
+        try:
+            if gone:
+                self.put_state(gone, None, None)
+        except Stopping:
+            pass                                     # whoever looks the next time deletes them
 
     def put_state(self, records: list[StateRecord], owner: Owner | None, token: object) -> None:
         gathering = self._committer.gather()

@@ -10,6 +10,7 @@ from kernel.gathering import Gathering, answers
 from kernel.idempotency import Answer, encode_answer
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, encode_state, producer_key
+from kernel.retained import retained_records
 from kernel.state import Kind
 
 
@@ -41,6 +42,8 @@ class Flushing:
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:
             self._remember(gathering)
+        if gathering.noted:
+            gathering.state += retained_records(gathering.noted, burst.now_ms)
         return sealed
 
     def _place_sequences(self, gathering: Gathering) -> None:

@@ -7,10 +7,18 @@ from kernel.batch import BatchHeader
 from kernel.burst import Burst, Run
 from kernel.frame import StateRecord
 from kernel.idempotency import Answer
-from kernel.message import Owner, Stored
+from kernel.message import Message, Owner, Stored
 
 Places = list[tuple[Run, int]]
 """Where each message of a submission went: its run and its index in it."""
+
+
+class Noted(NamedTuple):
+    """A message that changes state of its own: the value of its address, the newest record of its key."""
+
+    message: Message
+    run: Run
+    index: int                           # in the run
 
 
 class Submission(NamedTuple):
@@ -45,6 +53,7 @@ class Gathering:
         self.burst = Burst(now_ms)
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
+        self.noted: list[Noted] = []
         self.reserved: list[Reserved] = []
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id
         self.repeatable: dict[str, Repeatable] = {}

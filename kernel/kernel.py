@@ -27,7 +27,7 @@ from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscriber
+from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
 from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
@@ -35,6 +35,7 @@ from kernel.producers import Producers
 from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
+from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
 from kernel.settings import LIVE, KernelSettings
@@ -78,6 +79,7 @@ class Kernel:
         self._heads = heads
         self._topics = topics
         self._subscriptions = subscriptions
+        self._store = store
         self._watches = self.parts.watches
         self._views = self.parts.views
 
@@ -135,6 +137,7 @@ class Kernel:
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
 
@@ -225,6 +228,17 @@ class Kernel:
         stand in the answers: OffsetOutOfRange, StorageFailed.
         """
         self._reader.fetch(wants, max_bytes, on_done)
+
+    def retained(self, filter: str, tenant: str,
+                 on_done: Callable[[list[Retained], bytes | None, Exception | None], None], *, max_values: int = 100,
+                 start: bytes = b"") -> None:
+        """The values that addresses matching a filter retain, by address, a page at a time.
+
+        `on_done(values, next, error)`: another call with `start=next` gives the next page, None says that there is
+        none; error is StorageFailed. A page may hold fewer values than asked for, and holds none only at the end. It is
+        true when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
+        """
+        self._retained.look_up(filter, tenant, max_values, start, on_done)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer

@@ -3,12 +3,13 @@
     Placement   where one address is stored; made by `Kernel.place`, shared by every message to that address
     Message     one message to append, a plain tuple (hot: no class)
     Record      one message as read back, a plain tuple
+    Retained    a record that is the value of its address
     Delivery    a run of messages of one placement, handed to a live subscriber after they are durable
     Piece       consecutive records of one queue as they lie in the log, undecoded
 """
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 # A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
 DOOR_MASK: Final = 0x0F      # low four bits: the door's number (0 is Kafka, whose clients write 0)
@@ -25,6 +26,15 @@ time)"""
 
 Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
+
+
+class Retained(NamedTuple):
+    """The value that an address retains: the last message to it with the mark RETAIN."""
+
+    address: str
+    topic: str
+    queue_id: int
+    record: Record
 
 
 class Subscriber(Protocol):
@@ -51,7 +61,7 @@ class Placement:
     """
 
     __slots__ = ("tenant", "address", "topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
-                 "max_message_bytes", "fixed_queue", "targets", "first_level", "version", "topics_version")
+                 "max_message_bytes", "compact", "fixed_queue", "targets", "first_level", "version", "topics_version")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, queue: int, queue_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
@@ -66,6 +76,7 @@ class Placement:
         self.key_part = key_part                     # the key as it stands in a record: varint length, bytes
         self.address_header = address_header         # encoded header to add, or b"" where topic and key say it all
         self.max_message_bytes = max_message_bytes
+        self.compact = False                         # the topic keeps the newest record of every key
         self.fixed_queue = False                     # the queue was asked for by number, not found by key
         self.targets: tuple[tuple[Subscriber, int], ...] = ()
         self.first_level = first_level

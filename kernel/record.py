@@ -57,6 +57,13 @@ def encode_headers(headers: Headers | list[tuple[bytes, bytes | None]]) -> bytes
     return b"".join(parts)
 
 
+def encode_record(attributes: int, delta_ms: int, key_part: bytes, value: bytes | None, headers: bytes) -> bytes:
+    """One record with the offset delta 0; key and headers as `encode_key` and `encode_headers` made them."""
+    body = b"".join((bytes((attributes,)), varint(delta_ms), b"\0", key_part,
+                     NULL if value is None else varint(len(value)) + value, headers))
+    return varint(len(body)) + body
+
+
 def add_header(headers: bytes, extra: bytes) -> bytes:
     """Encoded headers with one more encoded header (name length, name, value length, value) at the end."""
     count, at = read_varint(headers, 0)

@@ -108,7 +108,7 @@ class Recovery:
             if held is None or held.order <= record.order:
                 self._apply(record)
             else:
-                self._state.changes.newest.setdefault((record.kind, record.key), (held.order, held.home, held.value))
+                self._state.changes.put((record.kind, record.key), (held.order, held.home, held.value))
         self._state.changes.absorb(frame.position, records)
 
     def _checkpoint(self) -> None:
