@@ -1,9 +1,12 @@
 """What one flush does to the kernel: offsets before it, memory, answers, deliveries and woken readers after it."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kernel.burst import Sealed
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Durable
+from kernel.compaction import latest_records
 from kernel.errors import KernelError
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, answers
@@ -22,6 +25,7 @@ class Flushing:
         self._checkpoints = checkpoints
         self._heads = parts.heads
         self._reader = parts.reader
+        self.on_deleted: Callable[[tuple[tuple[int, int], ...]], None] = lambda ranges: None
         self.messages = 0
         self.refused = 0
 
@@ -44,6 +48,7 @@ class Flushing:
             self._remember(gathering)
         if gathering.noted:
             gathering.state += retained_records(gathering.noted, burst.now_ms)
+            gathering.state += latest_records(gathering.noted, burst.now_ms)
         return sealed
 
     def _place_sequences(self, gathering: Gathering) -> None:
@@ -100,6 +105,7 @@ class Flushing:
         if gathering.deleted:
             deleted = gathering.deleted
             parts.checkpoint_worker.submit(lambda: parts.index.forget_queues(deleted), self._forgotten)
+            self.on_deleted(deleted)
 
     def _forgotten(self, _: None, error: BaseException | None) -> None:
         if error is not None:

@@ -18,7 +18,7 @@ class Noted(NamedTuple):
 
     message: Message
     run: Run
-    index: int                           # in the run
+    at: int                              # index in the run
 
 
 class Submission(NamedTuple):

@@ -10,13 +10,14 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from kernel.address import is_topic_name
 from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
+from kernel.compaction import Compaction
 from kernel.deliveries import Deliveries
 from kernel.errors import InvalidTopic
 from kernel.expiry import ProducerExpiry
@@ -25,9 +26,11 @@ from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
+from kernel.keeping import Keeping
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
 from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
+from kernel.owed import Owed
 from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
@@ -42,6 +45,7 @@ from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
 from kernel.subscriptions import Subscriptions
+from kernel.survey import Surveyor
 from kernel.topics import Topic, Topics, TopicSettings
 from kernel.views import Views
 from kernel.watches import Watch, Watches
@@ -65,7 +69,7 @@ class Kernel:
         self._loop = loop
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use)
-        self._reader = Reader(heads, index, log, reader_worker, settings.recent_bytes, on_damage)
+        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
@@ -110,9 +114,11 @@ class Kernel:
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
         self._build(next_id, recovered.kept_end)
+        self._keeping.on_superseded(recovered.superseded)
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
+        self._compaction.start()
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -139,13 +145,21 @@ class Kernel:
         self._appending = Appending(parts, self._committer)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
-        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
+        surveyor = Surveyor(parts)
+        self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
+        self._checkpoints.on_superseded = self._keeping.on_superseded
+        self._flushing.on_deleted = self._keeping.forget_queues
+        self._compaction = Compaction(parts, self._appending.delete_state)
+        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints), surveyor,
+                                    self._keeping)
+        self._appending.kept_full = lambda: self._retention.kept_full
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
         self._expiry.stop()
+        self._compaction.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -209,25 +223,30 @@ class Kernel:
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
-        return self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+        return self._reader.start_of(queue_id), self._heads.next_offset(queue_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every queue of a topic, one after the other."""
         found: array[int] = array("q")
         for first, count in topic.ranges:
             found.extend(self._heads.bounds_of(first, count))
+        if topic.settings.compact:
+            found[::2] = array("q", bytes(8 * topic.queues))
         return found
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, kept: bool = False) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
         `on_done` is called before this returns where everything is in memory, else later; what must be read from the
         disk is at most `reader.COLD_BYTES` a fetch, and queues beyond that stay empty this time. Each queue's first
         piece is given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors
         stand in the answers: OffsetOutOfRange, StorageFailed.
+
+        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted
+        queue is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, on_done)
+        self._reader.fetch(wants, max_bytes, on_done, kept)
 
     def retained(self, filter: str, tenant: str,
                  on_done: Callable[[list[Retained], bytes | None, Exception | None], None], *, max_values: int = 100,
@@ -239,6 +258,14 @@ class Kernel:
         true when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
         """
         self._retained.look_up(filter, tenant, max_values, start, on_done)
+
+    def keep_for(self, owed: Owed) -> None:
+        """Ask `owed`, before records go with their segment, which of them must be kept."""
+        self.parts.owed.append(owed)
+
+    def forget_kept(self, queue_id: int, offsets: Iterable[int]) -> None:
+        """These records are settled: what is kept of them goes, unless somebody else wants it. Any offsets will do."""
+        self._keeping.forget(queue_id, offsets)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer

@@ -128,7 +128,7 @@ class Piece:
 class Fetched:
     """The answer for one queue of a fetch."""
 
-    __slots__ = ("queue_id", "error", "log_start_offset", "high_watermark", "pieces")
+    __slots__ = ("queue_id", "error", "log_start_offset", "high_watermark", "pieces", "next_offset")
 
     def __init__(self, queue_id: int, error: Exception | None, log_start_offset: int, high_watermark: int,
                  pieces: list[Piece]) -> None:
@@ -137,3 +137,4 @@ class Fetched:
         self.log_start_offset = log_start_offset
         self.high_watermark = high_watermark
         self.pieces = pieces              # the first may begin before the offset that was asked for, as in Kafka
+        self.next_offset = -1             # >= 0: nothing is left before this one, pieces or not (a compacted queue)

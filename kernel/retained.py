@@ -3,10 +3,10 @@
     key     tenant NUL address, its levels joined by NUL: addresses sort by level, see `kernel.skip_scan`
     value   queue id u64, offset i64, topic length u16, topic, record (`kernel.inline`)
 
-A look-up reads pages: on the reading thread a scan of the store that skips what cannot match, laid over by what changed
-since the last checkpoint; then, back on the kernel's thread, what changed meanwhile. So a page is true when it is given,
-and a subscriber that was entered before it was asked for misses nothing. Expired values are not given, and are deleted
-when a look-up comes across them.
+A look-up reads pages: on the reading thread a scan of the store that skips what cannot match, laid over by what
+changed since the last checkpoint; then, back on the kernel's thread, what changed meanwhile. So a page is true when it
+is given, and a subscriber that was entered before it was asked for misses nothing. Expired values are not given, and
+are deleted when a look-up comes across them.
 """
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def check_retained(messages: list[Message]) -> bool:
 def retained_records(noted: list[Noted], append_ms: int) -> list[StateRecord]:
     """What the messages of a sealed frame change: the last of each address; an empty value ends it."""
     newest: dict[bytes, bytes | None] = {}
-    for message, run, index in noted:
+    for message, run, at in noted:
         placement, value, _, attributes, _ = message
         if attributes & RETAIN:
             topic = placement.topic.encode()
             newest[retained_key(placement.tenant, placement.address)] = None if not value else (
-                _PLACE.pack(run.queue_id, run.first_offset + index, len(topic)) + topic
-                + inline.of_message(message, append_ms, run.first_id + index))
+                _PLACE.pack(run.queue_id, run.first_offset + at, len(topic)) + topic
+                + inline.of_message(message, append_ms, run.first_id + at))
     return [StateRecord(Kind.RETAINED, key, stored) for key, stored in newest.items()]
 
 

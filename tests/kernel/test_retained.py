@@ -1,8 +1,10 @@
 """Retained values: the last of each address, by filter, over restarts and retention."""
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,13 +20,19 @@ from tests.simulation.disk import SimDisk
 MARK = RETAIN | 2
 
 
+Answer = tuple[list[Retained], "bytes | None", "Exception | None"]
+
+
+def tell(answers: list[Answer], *answer: Any) -> None:
+    answers.append(answer)  # type: ignore[arg-type]
+
+
 def pages(rig: Rig, filter_text: str, max_values: int = 100) -> list[list[Retained]]:
     found: list[list[Retained]] = []
     start: bytes | None = b""
     while start is not None:
-        answers: list[tuple[list[Retained], bytes | None, Exception | None]] = []
-        rig.kernel.retained(filter_text, "/", lambda *answer: answers.append(answer), max_values=max_values,
-                            start=start)
+        answers: list[Answer] = []
+        rig.kernel.retained(filter_text, "/", partial(tell, answers), max_values=max_values, start=start)
         rig.run()
         (values, start, error), = answers
         assert error is None
