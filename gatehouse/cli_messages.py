@@ -16,10 +16,14 @@ from gatehouse.client import HubClient, HubError
 from gatehouse.exits import Refused
 from gatehouse.hub_option import hub_options
 from gatehouse.tables import as_json, cell, show
-from kernel.filters import InvalidFilter, matches, parse_filter
+from kernel.errors import InvalidSelector
+from kernel.selectors.selector import parse_selector
 
 # A line without an end would otherwise be read into memory whole; the hub refuses larger messages anyway.
 MAX_LINE_BYTES: Final = 64 << 20
+
+FILTER_HELP: Final = ("Only messages that match: addresses like plant/+/temp or plant/#, tags like \"tags:a || b\", a "
+                      "condition like \"unit = 'C' AND temp > 20\".")
 
 
 @click.command()
@@ -129,7 +133,7 @@ def _tell_stored(answer: dict[str, Any], json_wanted: bool) -> None:
 @click.option("--queue", type=int, help="Only this queue of the topic.")
 @click.option("--max", "limit", type=click.IntRange(min=1), help="Stop after so many messages.")
 @click.option("--follow", is_flag=True, help="At the end wait for more instead of stopping.")
-@click.option("--filter", "pattern", metavar="FILTER", help="Only addresses that match, like plant/+/temp or plant/#.")
+@click.option("--filter", "pattern", metavar="FILTER", help=FILTER_HELP)
 @click.option("--group", help="Read as a member of a group. Not built yet.")
 @hub_options
 def consume(topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
@@ -143,7 +147,7 @@ def consume(topic: str, start: str, queue: int | None, limit: int | None, follow
 @click.argument("topic")
 @click.option("--from", "start", default="latest", show_default=True, metavar="START",
               help="latest, earliest, or a time (RFC 3339).")
-@click.option("--filter", "pattern", metavar="FILTER", help="Only addresses that match, like plant/+/temp or plant/#.")
+@click.option("--filter", "pattern", metavar="FILTER", help=FILTER_HELP)
 @click.option("--max", "limit", type=click.IntRange(min=1), help="Stop after so many messages.")
 @click.option("--group", help="Read as a member of a group. Not built yet.")
 @hub_options
@@ -161,22 +165,26 @@ def _refuse_group(group: str | None) -> None:
 
 def _read(url: str, topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
           json_wanted: bool) -> None:
-    try:
-        levels = None if pattern is None else parse_filter(pattern)
-    except InvalidFilter as error:
-        raise click.UsageError(f"{pattern!r} is no filter: {error}") from None
-    query = {"from": start, "queue": "" if queue is None else str(queue)}
+    if pattern is not None:
+        _check_filter(pattern)
+    query = {"from": start, "queue": "" if queue is None else str(queue), "filter": pattern or ""}
     printed = 0
     with HubClient(url) as hub:
         for page in hub.pages(topic, query, follow):
             for message in page:
-                if levels is not None and not matches(levels, tuple(str(message.get("address", "")).split("/"))):
-                    continue
                 click.echo(as_json(message) if json_wanted else line_of(message))
                 printed += 1
                 if printed == limit:
                     return
             sys.stdout.flush()
+
+
+def _check_filter(pattern: str) -> None:
+    """A filter that cannot be read is refused before anybody is asked."""
+    try:
+        parse_selector(pattern)
+    except InvalidSelector as error:
+        raise click.UsageError(f"{pattern!r} is no filter: {error}") from None
 
 
 def line_of(message: dict[str, Any]) -> str:

@@ -67,7 +67,8 @@ class HubClient:
     def pages(self, topic: str, start: Mapping[str, str], follow: bool) -> Iterator[list[dict[str, Any]]]:
         """Messages page by page from `start` (the query's `from`, `queue`, `cursor`, ...).
 
-        Ends at the first empty page, or never where `follow`: then an empty page has waited for `LONG_POLL_S`.
+        Ends at the first page that is empty and skipped nothing, or never where `follow`: then an empty page has
+        waited for `LONG_POLL_S`.
         """
         query = {name: value for name, value in start.items() if value}
         if follow:
@@ -78,7 +79,7 @@ class HubClient:
             messages = page.get("messages", [])
             if messages:
                 yield messages
-            elif not follow:
+            elif not follow and not page.get("skipped"):
                 return
             cursor = page.get("cursor")
             if not cursor:

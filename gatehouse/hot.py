@@ -26,5 +26,9 @@ HOT_MODULES: Final = (
     "kernel.message",
     "kernel.murmur2",
     "kernel.record",
+    "kernel.selectors.conditions",
+    "kernel.selectors.like",
+    "kernel.selectors.numerals",
+    "kernel.selectors.selector",
     "kernel.tail",
 )

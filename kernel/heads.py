@@ -87,6 +87,15 @@ class Heads:
             if page[at] < end:
                 page[at] = end
 
+    def advance(self, queue_id: int, start: int) -> None:
+        """The queue begins at `start`, if it began before that."""
+        number = queue_id >> _SHIFT
+        page = self._page(number)
+        at = (queue_id & _MASK) * 2
+        if page[at] < start:
+            page[at] = start
+            self.dirty.add(number)
+
     def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
         """The pages of these queues as they are once the records before these offsets are gone; nothing changes
         here."""

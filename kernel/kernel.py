@@ -27,6 +27,18 @@ from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
 from kernel.keeping import Keeping
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.leasing import Leasing
+from kernel.leasing.settings import (
+    GroupSettings,
+    LightQueue,
+    QueueSettings,
+    binding_key,
+    check_name,
+    decode_binding,
+    decode_definition,
+    definition_key,
+)
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
 from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
@@ -64,11 +76,12 @@ class Kernel:
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
                  on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
-                 projection: Projection | None = None, new_hub: bytes = bytes(16)) -> None:
+                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32)
+                 ) -> None:
         self.recovered_frames = 0
         self._loop = loop
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
-        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use)
+        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
         self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
@@ -78,7 +91,7 @@ class Kernel:
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys), views=Views(topics, heads),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
-            hub=new_hub)
+            hub=new_hub, secret=new_secret)
         self._log = log
         self._heads = heads
         self._topics = topics
@@ -115,6 +128,10 @@ class Kernel:
         parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
         self._build(next_id, recovered.kept_end)
         self._keeping.on_superseded(recovered.superseded)
+        self.leasing.open()
+        for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
+            queue_id, chosen, filter_text = decode_binding(key)
+            parts.subscriptions.bind(filter_text, queue_id, chosen)
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
@@ -128,6 +145,11 @@ class Kernel:
             records.append(StateRecord(Kind.HUB, b"", parts.hub))
         else:
             parts.hub = known
+        secret = parts.state.get(Kind.SECRET, b"")
+        if secret is None:
+            records.append(StateRecord(Kind.SECRET, b"", parts.secret))
+        else:
+            parts.secret = secret
         head = encode_head(parts.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
@@ -138,7 +160,8 @@ class Kernel:
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self._flushing = Flushing(parts, self._checkpoints)
+        self.leasing = Leasing(parts, lambda: self._committer.gather())
+        self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
@@ -160,6 +183,7 @@ class Kernel:
         self._retention.stop()
         self._expiry.stop()
         self._compaction.stop()
+        self.leasing.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -322,6 +346,91 @@ class Kernel:
     def committed(self, group: str) -> dict[int, tuple[int, bytes]]:
         """The group's durable offsets by queue id."""
         return dict(self._views.offsets.get(group, {}))
+
+    def group(self, name: str, topic: str, tenant: str = "/") -> LeasedGroup:
+        """The leased group of this name over a topic; made where it is missing.
+
+        Raises UnknownTopic, InvalidGroup, AssignedGroup, Stopping.
+        """
+        return self.leasing.of_topic(name, self._topics.require(topic, tenant))
+
+    def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
+                     token: object = None) -> None:
+        """Make a group, or change its settings. Raises InvalidGroup, Stopping."""
+        check_name(name, "group")
+        settings.check()
+        record = self.leasing.groups.put(tenant, name, settings)
+        self._appending.put_state([record], owner, token)
+        self.leasing.configure(tenant, name, settings)
+
+    # ---- light queues
+
+    def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
+                      owner: Owner | None = None, token: object = None) -> LightQueue:
+        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
+        queue = self.leasing.declare(name, settings or QueueSettings(), tenant)
+        self.leasing.answer(owner, token)
+        return queue
+
+    def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
+        """The queue with everything in it, and its bindings. Raises Stopping."""
+        self.leasing.delete(queue)
+        bound = [key for key, _ in self.parts.state.scan(Kind.BINDING)
+                 if decode_binding(key)[0] in queue.queue_ids()]
+        for queue_id, chosen, filter_text in map(decode_binding, bound):
+            self._subscriptions.unbind(filter_text, queue_id, chosen)
+        self._appending.put_state([StateRecord(Kind.BINDING, key, None) for key in bound], owner, token)
+
+    def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
+        return self.leasing.queues.get(tenant, name)
+
+    def queues(self, tenant: str = "/") -> list[LightQueue]:
+        """Sorted by name."""
+        return [queue for _, queue in self.leasing.queues.all(tenant)]
+
+    def queue_group(self, queue: LightQueue) -> LeasedGroup:
+        """The group that a light queue is of itself: who takes from the queue takes from it."""
+        return self.leasing.of_queue(queue)
+
+    def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
+             token: object = None) -> None:
+        """Messages to matching addresses enter the queue too, by reference, from this frame on.
+
+        `chosen` bindings do not count for messages whose door chose their queues. Raises InvalidFilter, Stopping.
+        """
+        self._subscriptions.bind(filter, queue.first_queue_id, chosen)
+        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), b"")
+        self._appending.put_state([record], owner, token)
+
+    def unbind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
+               token: object = None) -> None:
+        """Undo `bind`. Raises InvalidFilter, Stopping."""
+        self._subscriptions.unbind(filter, queue.first_queue_id, chosen)
+        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), None)
+        self._appending.put_state([record], owner, token)
+
+    def place_queue(self, queue: LightQueue, priority: int = 0, key: bytes | None = None) -> Placement:
+        """Into a light queue alone."""
+        return self._places.place_light(queue, priority, key)
+
+    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True
+                     ) -> Placement:
+        """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
+        `chosen`. Raises as `place`."""
+        return self._places.place_routed(address, queue_ids, tenant, may_create)
+
+    # ---- definitions of the doors' own
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
+        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
+        self._appending.put_state([record], owner, token)
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+        found = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
+        return [(tenant, name, value) for of, tenant, name, value in found if of == space]
 
     # ---- live subscribers
 

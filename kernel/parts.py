@@ -59,5 +59,8 @@ class Parts:
     owed: list[Owed] = field(default_factory=list)
     """Who is asked before records of queues go with their segment."""
 
+    secret: bytes = b""
+    """What signs receipt handles, 32 bytes, given once."""
+
     epoch: int = 0
     """Which start of the hub this is."""

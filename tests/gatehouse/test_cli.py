@@ -59,7 +59,11 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(200, {"name": "plant", "queues": 4})
             case "/v1/topics/plant/messages":
                 start = int(query.get("cursor", "0"))
-                self.answer(200, {"messages": MESSAGES[start:start + 2], "cursor": str(start + 2)})
+                if self.server.skipping and start == 0:
+                    self.answer(200, {"messages": [], "skipped": 9, "cursor": "00"})
+                    self.server.skipping = False
+                else:
+                    self.answer(200, {"messages": MESSAGES[start:start + 2], "cursor": str(start + 2)})
             case "/readyz":
                 self.answer(200 if self.server.ready else 503, "")
             case "/metrics":
@@ -71,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.asked, server.refusals, server.ready = [], {}, True
+    server.asked, server.refusals, server.ready, server.skipping = [], {}, True, False
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     monkeypatch.setenv("GATEHOUSE_URL", f"http://127.0.0.1:{server.server_port}")
@@ -159,7 +163,13 @@ def test_consume_from_an_offset_for_programs_and_no_more_than_asked(hub, call):
 def test_tail_waits_and_filters(hub, call):
     code, out, _ = call("tail", "plant", "--from", "2024-01-01T00:00:00Z", "--filter", "plant/+/temp", "--max", "2")
     assert (code, out) == (0, "0/0  plant/a/temp  21\n0/1  plant/b/temp  22\n")
-    assert hub.asked[0][1] == {"from": "2024-01-01T00:00:00Z", "wait": "20"}
+    assert hub.asked[0][1] == {"from": "2024-01-01T00:00:00Z", "wait": "20", "filter": "plant/+/temp"}
+
+
+def test_consume_goes_on_behind_pages_on_which_nothing_matched(hub, call):
+    hub.skipping = True
+    code, out, _ = call("consume", "plant", "--filter", "temp > 20")
+    assert (code, out.count("\n")) == (0, len(MESSAGES))
 
 
 def test_a_filter_that_is_none(call):
