@@ -1,9 +1,7 @@
 """Everything that enters the frame being gathered: messages, producers' batches, definitions, offsets."""
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch
+from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch, records_of
 from kernel.burst import COMPACT, Run, check
 from kernel.committer import Committer
 from kernel.errors import IdempotencyConflict, KeptFull, MessageTooLarge, Stopping, UnknownQueue, UnsupportedBatch
@@ -11,11 +9,11 @@ from kernel.frame import StateRecord
 from kernel.gathering import Gathering, Noted, Repeatable, Submission
 from kernel.gathering import Places as MessagePlaces
 from kernel.idempotency import fingerprint
-from kernel.message import RETAIN, Message, Owner, Placement
+from kernel.message import RETAIN, Message, Owner, Piece, Placement
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
 from kernel.record import encode_headers
-from kernel.retained import check_retained
+from kernel.retained import asks_to_retain, check_retained
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
@@ -23,12 +21,15 @@ from kernel.views import decode_offset_key, offset_record
 NOTED = RETAIN | COMPACT
 """What `check` says of messages that change state of their own."""
 
+KEPT_FULL = "what is kept beyond retention has reached kept_bytes: nothing that would have to be kept is taken"
+
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
 
 
 class Appending:
     def __init__(self, parts: Parts, committer: Committer) -> None:
+        self._parts = parts
         self._committer = committer
         self._topics = parts.topics
         self._places = parts.places
@@ -37,7 +38,6 @@ class Appending:
         self._window = parts.window
         self._deliveries = parts.deliveries
         self._now_ms = parts.loop.now_ms
-        self.kept_full: Callable[[], bool] = bool        # whether nothing more can be kept; set by who knows
 
     # ---- messages
 
@@ -45,6 +45,8 @@ class Appending:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
         seen = check(messages, self._refresh)
+        if self._parts.kept_full:
+            self._refuse_owed(messages)
         places: MessagePlaces | None = [] if positions else None
         if seen & NOTED:
             places = self._add_noted(gathering, messages, seen)
@@ -71,7 +73,10 @@ class Appending:
             if owner is not None:
                 gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
             return
-        places = self._add_noted(gathering, messages, check(messages, self._refresh))
+        seen = check(messages, self._refresh)
+        if self._parts.kept_full:
+            self._refuse_owed(messages)
+        places = self._add_noted(gathering, messages, seen)
         gathering.repeatable[key] = Repeatable(mine, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
@@ -84,8 +89,8 @@ class Appending:
 
     def _add_noted(self, gathering: Gathering, messages: list[Message], seen: int) -> MessagePlaces:
         """Add messages some of which may change state. Raises InvalidAddress, KeptFull."""
-        if seen & RETAIN and check_retained(messages):
-            self.refuse_when_kept_full("retained value")
+        if seen & RETAIN:
+            check_retained(messages)
         places: MessagePlaces = []
         gathering.burst.add(messages, places)
         if seen & NOTED:
@@ -94,10 +99,11 @@ class Appending:
                                 if message[3] & RETAIN or message[0].compact]
         return places
 
-    def refuse_when_kept_full(self, what: str) -> None:
-        """Called before anything is taken that would have to outlive retention. Raises KeptFull."""
-        if self.kept_full():
-            raise KeptFull(f"what is kept beyond retention has reached kept_bytes: no new {what} is taken")
+    def _refuse_owed(self, messages: list[Message]) -> None:
+        """Nothing new is taken that would have to outlive retention. Raises KeptFull, with nothing done."""
+        for placement, value, _, attributes, _ in messages:
+            if placement.light is not None or placement.also or value and (placement.compact or attributes & RETAIN):
+                raise KeptFull(KEPT_FULL)
 
     def _refresh(self, placement: Placement) -> None:
         if placement.topics_version != self._topics.version:
@@ -120,7 +126,9 @@ class Appending:
         gathering = self._committer.gather()
         if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
             return
+        noted = self._look_inside(found, batch, header)
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
+        gathering.noted += [Noted(message, run, at) for at, message in noted]
         if self._deliveries.listens(found[0]):
             gathering.burst.heard.append((None, [], run, 0))
             if self._subscriptions.binds:
@@ -130,6 +138,28 @@ class Appending:
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
         self._committer.note_size()
+
+    def _look_inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[tuple[int, Message]]:
+        """The records of a batch that change state, with their index: where its topic is compacted, or says that
+        headers count. Raises CorruptBatch, InvalidAddress, KeptFull."""
+        topic, queue = of
+        settings = topic.settings
+        if not settings.compact and not settings.interpret_headers:
+            return []
+        found: list[tuple[int, Message]] = []
+        piece = Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)
+        for at, timestamp_ms, key, value, headers, attributes, _ in records_of(piece):
+            attributes &= ~RETAIN
+            if settings.interpret_headers and asks_to_retain(headers):
+                attributes |= RETAIN
+            if settings.compact or attributes & RETAIN:
+                placement = self._places.for_record(topic, queue, key, headers)
+                found.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
+        messages = [message for _, message in found]
+        check_retained(messages)
+        if self._parts.kept_full:
+            self._refuse_owed(messages)
+        return found
 
     def _copy_to_queues(self, gathering: Gathering, of: tuple[Topic, int], run: Run) -> None:
         """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""

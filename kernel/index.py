@@ -215,6 +215,20 @@ class Index:
         for stored_key, stored in self._store.scan(store_key(kind, lowest), store_key(kind, below)):
             yield stored_key[2:], decode_held(stored).value
 
+    def last_kept_keys(self) -> list[bytes]:
+        """The last KEPT record of every queue that has one."""
+        base, below = store_key(Kind.KEPT, b""), store_key(Kind.KEPT + 1, b"")
+        found: list[bytes] = []
+        cursor = self._store.cursor()
+        key = cursor.seek(base)
+        while key is not None and key < below:
+            queue_id = _U64.unpack_from(key, len(base))[0]
+            last = self._store.floor(base + _U64.pack(queue_id) + b"\xff" * 8, key)
+            assert last is not None, "there is this one"
+            found.append(last[0][len(base):])
+            key = cursor.seek(base + _U64.pack(queue_id + 1))
+        return found
+
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
         """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""
         puts, gone = [], []

@@ -6,12 +6,13 @@ from functools import partial
 from typing import Final
 
 from kernel.frame import StateRecord
-from kernel.owed import kept_key, split_kept_key
+from kernel.owed import NONE_NEEDED, Stretch, joined, kept_key, split_kept_key, within
 from kernel.parts import Parts
 from kernel.state import Kind, Newest
 from kernel.survey import Name, Surveyor, Wanted
 
 DELETIONS_PER_FRAME: Final = 10_000
+SETTLED_AT_ONCE: Final = 1_000             # offsets of a queue that are settled before what is kept of them is deleted
 
 
 class Keeping:
@@ -21,34 +22,66 @@ class Keeping:
         self._parts = parts
         self._surveyor = surveyor
         self._delete = delete
+        self._below: dict[int, int] = {}           # queues of which something is kept: the offset behind the last of it
+        self._done: dict[int, int] = {}            # up to where what was settled of them has been looked for
 
-    def wanted(self, spans: dict[int, tuple[int, int]]) -> Wanted:
-        """Which offsets of these spans, (first, behind the last) by queue id, somebody needs."""
+    def open(self) -> None:
+        """Find out which queues have something kept. Blocks."""
+        parts = self._parts
+        self.note([(Kind.KEPT, key) for key in parts.state.changed(Kind.KEPT).keys()])
+        self.note([(Kind.KEPT, key) for key in parts.index.last_kept_keys()])
+
+    def note(self, names: Iterable[Name]) -> None:
+        """These are kept."""
+        for _, key in names:
+            queue_id, offset = split_kept_key(key)
+            self._below[queue_id] = max(self._below.get(queue_id, 0), offset + 1)
+
+    def wanted(self, spans: dict[int, Stretch]) -> Wanted:
+        """Which offsets of these spans somebody needs."""
         found: Wanted = {}
-        for queue_id, (first, end) in spans.items():
-            needed: set[int] = set()
-            for owed in self._parts.owed:
-                needed.update(owed.wanted(queue_id, first, end - first))
+        for queue_id, (start, stop) in spans.items():
+            needed = joined([one for owed in self._parts.owed for one in owed.wanted(queue_id, start, stop)])
             if needed:
-                found[queue_id] = sorted(needed)
+                found[queue_id] = needed
         return found
 
     def unwanted(self, names: Iterable[Name]) -> list[Name]:
         """Those of these KEPT records that nobody needs."""
-        by_queue: Wanted = {}
+        by_queue: dict[int, list[int]] = {}
         for _, key in names:
             queue_id, offset = split_kept_key(key)
             by_queue.setdefault(queue_id, []).append(offset)
         needed = self.wanted({queue_id: (min(offsets), max(offsets) + 1) for queue_id, offsets in by_queue.items()})
         return [(Kind.KEPT, kept_key(queue_id, offset)) for queue_id, offsets in by_queue.items()
-                for offset in sorted(set(offsets).difference(needed.get(queue_id, ())))]
+                for offset in offsets if not within(needed.get(queue_id, []), offset, offset + 1)]
 
     # ---- letting go
 
-    def forget(self, queue_id: int, offsets: Iterable[int]) -> None:
-        """See `Kernel.forget_kept`."""
-        start = self._parts.heads.log_start(queue_id)
-        names = [(int(Kind.KEPT), kept_key(queue_id, offset)) for offset in offsets if offset < start]
+    def on_settled(self, queue_id: int) -> None:
+        """See `Kernel.forget_kept`. Some of it goes at a time, and all when nothing is left."""
+        below = self._below.get(queue_id)
+        if below is None:
+            return
+        done = self._done.get(queue_id, 0)
+        offset = min([owed.first_needed(queue_id) for owed in self._parts.owed], default=NONE_NEEDED)
+        if offset < below and offset - done < SETTLED_AT_ONCE:
+            return
+        self._done[queue_id] = offset
+        self._forget_span((kept_key(queue_id, done), kept_key(queue_id, min(offset, below))))
+        if offset >= below:
+            del self._below[queue_id], self._done[queue_id]
+
+    def _forget_span(self, span: tuple[bytes, bytes]) -> None:
+        changed = self._parts.state.changed(Kind.KEPT)
+        recent = [(int(Kind.KEPT), key) for key in changed.keys() if span[0] <= key < span[1] and changed.has(key)]
+        self.forget_unwanted(recent)
+        self._parts.checkpoint_worker.submit(partial(self._all_of, [span]), self._found_settled)
+
+    def _found_settled(self, names: list[Name] | None, error: BaseException | None) -> None:
+        if names is None:
+            self._parts.fatal(f"the index cannot be read: {error}")
+            return
         self.forget_unwanted(names)
 
     def forget_unwanted(self, names: list[Name]) -> None:
@@ -75,7 +108,8 @@ class Keeping:
         """These queues, as (first queue id, count), are gone: nothing of theirs is kept."""
         changed = self._parts.state.changed(Kind.KEPT)
         spans = [(kept_key(first, 0), kept_key(first + count, 0)) for first, count in ranges]
-        recent = [(int(Kind.KEPT), key) for key in changed.keys() if any(low <= key < below for low, below in spans)]
+        recent = [(int(Kind.KEPT), key) for key in changed.keys()
+                  if changed.has(key) and any(low <= key < below for low, below in spans)]
         self._delete_all(recent)
         self._parts.checkpoint_worker.submit(partial(self._all_of, spans), self._found)
 

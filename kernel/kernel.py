@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from kernel.address import is_topic_name
@@ -127,8 +127,10 @@ class Kernel:
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
         self._build(next_id, recovered.kept_end)
-        self._keeping.on_superseded(recovered.superseded)
+        self._keeping.open()
         self.leasing.open()
+        parts.owed.append(self.leasing)
+        self._keeping.on_superseded(recovered.superseded)
         for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
@@ -172,10 +174,10 @@ class Kernel:
         self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
         self._checkpoints.on_superseded = self._keeping.on_superseded
         self._flushing.on_deleted = self._keeping.forget_queues
+        self.leasing.on_floor = self._keeping.on_settled
         self._compaction = Compaction(parts, self._appending.delete_state)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints), surveyor,
                                     self._keeping)
-        self._appending.kept_full = lambda: self._retention.kept_full
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
@@ -287,9 +289,9 @@ class Kernel:
         """Ask `owed`, before records go with their segment, which of them must be kept."""
         self.parts.owed.append(owed)
 
-    def forget_kept(self, queue_id: int, offsets: Iterable[int]) -> None:
-        """These records are settled: what is kept of them goes, unless somebody else wants it. Any offsets will do."""
-        self._keeping.forget(queue_id, offsets)
+    def forget_kept(self, queue_id: int) -> None:
+        """Something of this queue was settled: what is kept of it and needed by nobody goes."""
+        self._keeping.on_settled(queue_id)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer

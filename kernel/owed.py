@@ -11,8 +11,10 @@ topics with every record, and says where the newest of its key is.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from bisect import bisect_right
+from collections.abc import Iterable
 from hashlib import sha256
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 RAW, HASHED, NO_KEY = b"\0", b"\1", b"\2"
@@ -24,11 +26,45 @@ _KEPT = struct.Struct(">QQ")
 _LATEST = struct.Struct(">qqB")
 
 
+Stretch = tuple[int, int]
+"""Consecutive offsets: the first, and the one behind the last."""
+
+
+NONE_NEEDED: Final = 1 << 62
+
+
 class Owed(Protocol):
     """Whoever needs records beyond retention."""
 
-    def wanted(self, queue_id: int, first_offset: int, count: int) -> Collection[int]:
-        """Which of these offsets are still needed; asked on the kernel's thread, once per queue of a segment."""
+    def wanted(self, queue_id: int, start: int, stop: int) -> Iterable[Stretch]:
+        """Which offsets from `start` until before `stop` are still needed, in any order.
+
+        Asked on the kernel's thread, once per queue of a segment that is about to go.
+        """
+
+    def first_needed(self, queue_id: int) -> int:
+        """No offset before this one is needed of what was kept of a queue; NONE_NEEDED where none at all is."""
+
+
+def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """The same offsets as sorted stretches that do not touch."""
+    found: list[Stretch] = []
+    for start, stop in sorted(stretches):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        elif start < stop:
+            found.append((start, stop))
+    return found
+
+
+def within(stretches: list[Stretch], start: int, stop: int) -> list[Stretch]:
+    """What of joined stretches lies from `start` until before `stop`."""
+    i = bisect_right(stretches, start, key=itemgetter(1))
+    found: list[Stretch] = []
+    while i < len(stretches) and stretches[i][0] < stop:
+        found.append((max(start, stretches[i][0]), min(stop, stretches[i][1])))
+        i += 1
+    return found
 
 
 class Latest(NamedTuple):

@@ -59,6 +59,9 @@ class Parts:
     owed: list[Owed] = field(default_factory=list)
     """Who is asked before records of queues go with their segment."""
 
+    kept_full: bool = False
+    """What is kept beyond retention has reached `kept_bytes`, and nothing of it is dead."""
+
     secret: bytes = b""
     """What signs receipt handles, 32 bytes, given once."""
 

@@ -98,7 +98,7 @@ class Reader:
         return 0 if start and self._topics.is_compacted(queue_id) else start
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None], kept: bool) -> None:
+              on_done: Callable[[list[Fetched]], None], kept: bool = False) -> None:
         """See `Kernel.fetch`."""
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
@@ -130,6 +130,11 @@ class Reader:
             self._submit_cold(answers, cold, on_done)
         else:
             on_done(answers)
+
+    def fetch_kept(self, wants: list[tuple[int, int, int]], max_bytes: int,
+                   on_done: Callable[[list[Fetched]], None]) -> None:
+        """As `fetch`, with what is kept below the start of a queue."""
+        self.fetch(wants, max_bytes, on_done, kept=True)
 
     def _submit_cold(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
                      on_done: Callable[[list[Fetched]], None]) -> None:

@@ -22,12 +22,15 @@ from kernel.errors import InvalidAddress, StorageFailed
 from kernel.filters import parse_filter
 from kernel.frame import StateRecord
 from kernel.gathering import Noted
-from kernel.message import RETAIN, Message, Retained
+from kernel.message import RETAIN, Headers, Message, Retained
 from kernel.message_expiry import expires_at
 from kernel.parts import Parts
 from kernel.skip_scan import NUL, SkipScan, address_of, join_levels
 from kernel.state import Changed, Kind, decode_held, store_key
 from kernel.store import IndexStore, SortedCursor
+
+RETAIN_HEADER: Final = b"retain"
+TRUE: Final = (b"true", b"1")
 
 MAX_KEY_BYTES: Final = (1 << 16) - 1           # of a state record
 MAX_PAGE: Final = 1_000
@@ -45,14 +48,19 @@ def retained_key(tenant: str, address: str) -> bytes:
     return key
 
 
-def check_retained(messages: list[Message]) -> bool:
-    """Whether one of them sets a value. Raises InvalidAddress where an address is too long for one."""
-    sets = False
-    for placement, value, _, attributes, _ in messages:
+def asks_to_retain(headers: Headers) -> bool:
+    """Whether a producer's record asks that its value be kept as its address's last."""
+    for name, value in headers:
+        if name == RETAIN_HEADER:
+            return value is not None and value.lower() in TRUE
+    return False
+
+
+def check_retained(messages: list[Message]) -> None:
+    """Raises InvalidAddress where the address of one that is marked is too long for a value."""
+    for placement, _, _, attributes, _ in messages:
         if attributes & RETAIN:
             retained_key(placement.tenant, placement.address)
-            sets = sets or bool(value)
-    return sets
 
 
 def retained_records(noted: list[Noted], append_ms: int) -> list[StateRecord]:

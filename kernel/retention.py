@@ -27,6 +27,7 @@ from typing import Final, NamedTuple, Protocol
 from kernel.frame import Entries, StateRecord, decode_head, encode_head
 from kernel.keeping import Keeping
 from kernel.log import KEPT_BASE, LogFull, Segment
+from kernel.owed import joined
 from kernel.parts import Parts
 from kernel.state import Kind
 from kernel.survey import Name, Survey, Surveyor, Wanted
@@ -88,11 +89,12 @@ def _frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
 
 
 def merged(one: Wanted, other: Wanted) -> Wanted:
-    return {queue_id: sorted({*one.get(queue_id, ()), *other.get(queue_id, ())}) for queue_id in {*one, *other}}
+    return {queue_id: joined([*one.get(queue_id, ()), *other.get(queue_id, ())]) for queue_id in {*one, *other}}
 
 
 class Retention:
     def __init__(self, parts: Parts, ledger: Ledger, surveyor: Surveyor, keeping: Keeping) -> None:
+        self._parts = parts
         self._loop = parts.loop
         self._worker = parts.checkpoint_worker
         self._log = parts.log
@@ -109,7 +111,6 @@ class Retention:
         self._stopped = False
         self.dropped_segments = 0
         self.kept_over_limit = False
-        self.kept_full = False                # and there is nothing dead in it
 
     def start(self) -> None:
         self._loop.call_at(self._loop.now_ms() + CHECK_MS, self._on_timer)
@@ -163,7 +164,7 @@ class Retention:
                 survey = self._surveyor.survey(segment, now_ms)
                 if len(survey.newest) - len(survey.outlived) < len(survey.names):    # else nothing is gained, ever
                     return survey
-        self.kept_full = self.kept_over_limit
+        self._parts.kept_full = self.kept_over_limit
         return None
 
     def _topic_starts(self, now_ms: int) -> Starts:
@@ -237,8 +238,10 @@ class Retention:
             self._fatal(f"what is owed cannot be moved: {error}")
             return
         self._ledger.absorb_kept(kept)
-        departure.moved.extend((record.kind, record.key) for _, records in kept.frames for record in records
-                               if record.kind == Kind.KEPT)
+        moved = [(record.kind, record.key) for _, records in kept.frames for record in records
+                 if record.kind == Kind.KEPT]
+        self._keeping.note(moved)
+        departure.moved.extend(moved)
         if kept.full is not None:
             self._pass_over()            # tried again at the next check; the segment stays until then
         elif kept.more:

@@ -128,6 +128,11 @@ class Changed:
                 return newest
         return None
 
+    def has(self, key: bytes) -> bool:
+        """Whether it is in here, and no deletion."""
+        newest = self.get(key)
+        return newest is not None and newest[2] is not None
+
     def is_current(self, state: StateTable) -> bool:
         """Whether every change since is in memory still: no checkpoint has begun and ended meanwhile."""
         known = [changes for changes, _ in self._parts]

@@ -8,7 +8,6 @@ between the two.
 """
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,15 +17,25 @@ from kernel import inline
 from kernel.batch import records_of
 from kernel.compaction import outlived
 from kernel.errors import CorruptBatch
-from kernel.frame import Entries, StateRecord, decode_head
+from kernel.frame import WHOLE, Entries, StateRecord, decode_head
 from kernel.log import KEPT_BASE, Damage, Segment
 from kernel.message import Piece, Record
-from kernel.owed import Latest, decode_latest, kept_key, latest_key, queue_of, split_kept_key
+from kernel.owed import (
+    Latest,
+    Stretch,
+    decode_latest,
+    joined,
+    kept_key,
+    latest_key,
+    queue_of,
+    split_kept_key,
+    within,
+)
 from kernel.parts import Parts
 from kernel.state import Kind
 
-Wanted = dict[int, list[int]]
-"""Sorted offsets by queue id."""
+Wanted = dict[int, list[Stretch]]
+"""By queue id, joined."""
 
 Name = tuple[int, bytes]
 """Kind and key of a state record."""
@@ -37,7 +46,7 @@ class Survey(NamedTuple):
 
     segment: Segment
     starts: dict[int, int | None]          # where its queues go on behind it; None: only memory can say
-    spans: dict[int, tuple[int, int]]      # by queue, the first offset in it and how many behind it
+    spans: dict[int, Stretch]              # by queue, what lies between its first and its last record in it
     newest: dict[Name, int]                # state records that are the newest of their key, with their order
     kept: list[Name]                       # those of them that are KEPT: somebody has to say that he needs them still
     outlived: list[Name]                   # those of them that nobody needs, whatever anybody says
@@ -70,8 +79,8 @@ class Surveyor:
                         self._note_owed(found, name, held.value, now_ms)
         for queue_id in found.spans:
             found.starts[queue_id] = self._index.first_from_position(queue_id, segment.end)
-        for offsets in found.latest.values():
-            offsets.sort()
+        for queue_id, stretches in found.latest.items():
+            found.latest[queue_id] = joined(stretches)
         return found
 
     def _note_owed(self, found: Survey, name: Name, value: bytes, now_ms: int) -> None:
@@ -83,7 +92,7 @@ class Surveyor:
             if outlived(self._topics, key, latest, self._heads.next_offset(queue_id), now_ms):
                 found.outlived.append(name)
             elif found.segment.base < KEPT_BASE:
-                found.latest.setdefault(queue_id, []).append(latest.offset)
+                found.latest.setdefault(queue_id, []).append((latest.offset, latest.offset + 1))
         elif kind == Kind.KEPT and self.latest_of_kept(key, value) is None:
             found.kept.append(name)
 
@@ -113,16 +122,12 @@ class Surveyor:
 
     def _cut_entries(self, position: int, append_ms: int, entries: Entries, wanted: Wanted) -> Iterator[StateRecord]:
         for i, queue_id in enumerate(entries.queue_id):
-            offsets = wanted.get(queue_id)
-            if offsets is None:
-                continue
+            stretches = wanted.get(queue_id)
             first, count = entries.first_offset[i], entries.count[i]
-            needed = offsets[bisect_left(offsets, first):bisect_left(offsets, first + count)]
-            if not needed:
-                continue
-            for record in self._open(position, append_ms, entries, i):
+            needed = within(stretches, first, first + count) if stretches is not None else []
+            for record in self._open(position, append_ms, entries, i) if needed else ():
                 key = kept_key(queue_id, record[0])
-                if record[0] in needed and self._index.held(Kind.KEPT, key) is None:
+                if within(needed, record[0], record[0] + 1) and self._index.held(Kind.KEPT, key) is None:
                     yield StateRecord(Kind.KEPT, key, inline.of_record(record, append_ms), position)
 
     def _open(self, position: int, append_ms: int, entries: Entries, i: int) -> list[Record]:
@@ -131,7 +136,7 @@ class Surveyor:
         data, = self._log.read([(position, at, size)])
         try:
             if crc32c(data) == entries.crc[i]:
-                return records_of(Piece(entries.first_offset[i], entries.count[i], bool(entries.flags[i]), data,
+                return records_of(Piece(entries.first_offset[i], entries.count[i], bool(entries.flags[i] & WHOLE), data,
                                         append_ms, entries.max_ms[i], entries.message_id[i]))
             reason = "does not match its checksum"
         except CorruptBatch as error:
@@ -141,7 +146,7 @@ class Surveyor:
         return []
 
 
-def _note_spans(spans: dict[int, tuple[int, int]], entries: Entries) -> None:
+def _note_spans(spans: dict[int, Stretch], entries: Entries) -> None:
     for queue_id, first, count in zip(entries.queue_id, entries.first_offset, entries.count, strict=True):
         known = spans.get(queue_id)
         spans[queue_id] = (first, first + count) if known is None else (
