@@ -7,7 +7,8 @@
     b"m" name                     positions up to which all of this is complete, and the next message id
 
 Everything here follows from the log. A checkpoint carries the log position it is complete to, written last; replay from
-there repeats the same writes, because blocks are cut from a fixed start in the order of the log.
+there repeats the same writes, because blocks are cut from a fixed start in the order of the log. Of a light queue's
+entries only those are written that nobody has consumed by then; blocks that are consumed whole are deleted.
 """
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ import numpy.typing as npt
 
 from kernel.frame import WHOLE
 from kernel.log import Segment
-from kernel.state import Held, StateChanges, decode_held, encode_held, store_key
+from kernel.owed import kept_key_of
+from kernel.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
 from kernel.store import IndexStore
 from kernel.tail import Tail
 
@@ -77,6 +79,7 @@ class Checkpoint(NamedTuple):
     changes: StateChanges
     pages: dict[int, bytes]
     positions: Positions
+    consumed: dict[int, int]           # queues of which nothing before this offset is needed any more
 
 
 def block_key(queue_id: int, offset: int) -> bytes:
@@ -91,8 +94,8 @@ def tail_entry(tail: Tail, number: int) -> Entry:
                  columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
 
 
-def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
-    """The tail's entries as blocks, queue by queue."""
+def pack_blocks(tail: Tail, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:
+    """The tail's entries as blocks, queue by queue, without those that were consumed since."""
     columns = tail.entries
     queue_ids: npt.NDArray[np.int64] = np.array(columns.queue_id, dtype=np.int64)
     if not len(queue_ids):
@@ -111,6 +114,9 @@ def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
     blocks = []
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
         queue_id = int(sorted_ids[start])
+        if queue_id in consumed:
+            ends = rows["first_offset"][start:stop] + rows["count"][start:stop]
+            start += int(np.searchsorted(ends, consumed[queue_id], side="right"))
         for at in range(start, stop, BLOCK_ENTRIES):
             data = packed[at * ROW.itemsize:min(stop, at + BLOCK_ENTRIES) * ROW.itemsize]
             blocks.append((block_key(queue_id, int(rows[at]["first_offset"])), data))
@@ -132,14 +138,33 @@ class Index:
     def head_pages(self) -> list[tuple[int, bytes]]:
         return [(_U64.unpack(key[1:])[0], page) for key, page in self._store.scan(b"h", b"i")]
 
-    def write(self, checkpoint: Checkpoint, segments: list[Segment], *, sync: bool = False) -> None:
-        """Write a checkpoint. The log must be durable up to its positions."""
-        puts = pack_blocks(checkpoint.tail)
+    def write(self, checkpoint: Checkpoint, segments: list[Segment], *, sync: bool = False) -> list[bytes]:
+        """Write a checkpoint. The log must be durable up to its positions.
+
+        Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
+        """
+        puts = pack_blocks(checkpoint.tail, checkpoint.consumed)
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
+        superseded = self._superseded(checkpoint.changes)
         states, gone = self._state_puts(checkpoint.changes, segments)
         puts += states
+        for queue_id, start in checkpoint.consumed.items():
+            below = self._first_block_needed(queue_id, start)
+            gone += [key for key, _ in self._store.scan(block_key(queue_id, 0), below)]
         puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
         self._store.write(puts, gone, sync=sync)
+        return superseded
+
+    def _superseded(self, changes: StateChanges) -> list[bytes]:
+        found: list[bytes] = []
+        for kind, key in changes.newest:
+            held = self.held(kind, key) if kind == Kind.LATEST else None
+            if held is not None and held.value is not None:
+                kept = kept_key_of(key, held.value)
+                before = self.held(Kind.KEPT, kept)
+                if before is not None and before.value is not None or (Kind.KEPT, kept) in changes.newest:
+                    found.append(kept)
+        return found
 
     def _state_puts(self, changes: StateChanges, segments: list[Segment]
                     ) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
@@ -186,12 +211,32 @@ class Index:
         held = self.held(kind, key)
         return -1 if held is None else held.order
 
-    def scan_state(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
-        """Every live key of a kind and its value, as of the last checkpoint."""
-        for stored_key, stored in self._store.scan(store_key(kind, b""), store_key(kind + 1, b"")):
+    def scan_state(self, kind: int, lowest: bytes = b"", below: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind (lowest <= key < below) and its value, in order, as of the last checkpoint."""
+        end = store_key(kind + 1, b"") if below is None else store_key(kind, below)
+        for stored_key, stored in self._store.scan(store_key(kind, lowest), end):
             value = decode_held(stored).value
             if value is not None:
                 yield stored_key[2:], value
+
+    def state_range(self, kind: int, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+        """Keys of a kind in a range, in order, with their values; None where a deletion is remembered."""
+        for stored_key, stored in self._store.scan(store_key(kind, lowest), store_key(kind, below)):
+            yield stored_key[2:], decode_held(stored).value
+
+    def last_kept_keys(self) -> list[bytes]:
+        """The last KEPT record of every queue that has one."""
+        base, below = store_key(Kind.KEPT, b""), store_key(Kind.KEPT + 1, b"")
+        found: list[bytes] = []
+        cursor = self._store.cursor()
+        key = cursor.seek(base)
+        while key is not None and key < below:
+            queue_id = _U64.unpack_from(key, len(base))[0]
+            last = self._store.floor(base + _U64.pack(queue_id) + b"\xff" * 8, key)
+            assert last is not None, "there is this one"
+            found.append(last[0][len(base):])
+            key = cursor.seek(base + _U64.pack(queue_id + 1))
+        return found
 
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
         """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""
@@ -251,6 +296,7 @@ class Index:
                     return found
                 found.append(entry)
                 total += entry.byte_length
+                offset = entry.end_offset      # a checkpoint that a crash cut off may have left the same entries twice
         return found
 
     def first_at_or_after(self, queue_id: int, timestamp_ms: int, start_offset: int) -> Entry | None:
