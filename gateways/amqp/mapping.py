@@ -21,7 +21,6 @@ from kernel.record import encode_headers, read_headers, read_varint
 EXPIRES_AT: Final = b"expires-at"      # `gateways.envelope`
 ADDRESS: Final = "x-address"           # `gateways.addresses`
 CARBON_COPIES: Final = ("CC", "BCC")
-DEATHS: Final = "x-death"
 
 Pairs = list[tuple[bytes, "bytes | None"]]
 
@@ -93,6 +92,13 @@ def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: 
     if table:
         fields["headers"] = table
     return names_of(name.exchange, name.routing_key) + properties.write(fields)
+
+
+def read_names(side: bytes) -> tuple[str, str]:
+    """Exchange and routing key of an AMQP side."""
+    key_at = 1 + side[0]
+    return (side[1:key_at].decode(errors="replace"),
+            side[key_at + 1:key_at + 1 + side[key_at]].decode(errors="replace"))
 
 
 @lru_cache(4096)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gateways.addresses import address_of_amqp, filter_of_binding
+from gateways.amqp.dead_letters import encode_target
 from gateways.amqp.exchanges import Binding
 from gateways.amqp.tables import decode_table, encode_table
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
@@ -19,12 +20,13 @@ from kernel.errors import InvalidFilter
 from kernel.filters import MANY
 from kernel.leasing.members import Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.message import Handle, Leased, Owner, Placement
+from kernel.message import Handle, Leased, Message, Owner, Placement
 from kernel.record import named_headers
 
 if TYPE_CHECKING:
     from gateways.amqp.arguments import QueueArguments
     from gateways.amqp.consuming import Consumer
+    from gateways.amqp.ports import Bury
     from kernel.kernel import Kernel
     from kernel.leasing.group import LeasedGroup
 
@@ -148,6 +150,18 @@ class KernelQueues:
         if queue.light is not None:
             self._group(queue).reject(handles)
 
+    def bury_by(self, bury: Bury) -> None:
+        burial = self._kernel.leasing.burial
+        before = burial.route
+
+        def route(light: LightQueue, leased: Leased, reason: str) -> list[Message]:
+            if _door_settings(light) is None:
+                return [] if before is None else before(light, leased, reason)
+            target = light.settings.dead_letter
+            return bury(light.tenant, light.name, target, leased, reason) if target else []
+
+        burial.route = route
+
     # ---- publishing
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
@@ -196,8 +210,7 @@ def filter_of(binding: Binding, exchange_type: str) -> str:
 
 def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
     of: QueueArguments = queue.settings
-    dead_letter = "" if of.dead_letter_exchange is None else json.dumps(
-        {"exchange": of.dead_letter_exchange, "key": of.dead_letter_key})
+    dead_letter = encode_target(of.dead_letter_exchange, of.dead_letter_key)
     door = json.dumps({"amqp": 1, "durable": queue.durable, "auto_delete": queue.auto_delete,
                        "arguments": b64encode(encode_table(queue.arguments)).decode()})
     return QueueSettings(
