@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from gateways.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
+from gateways.addresses import QUEUE_LEVEL, TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
 from gateways.amqp import codec, mapping, records
 from gateways.amqp.dead_letters import dead_letter
 from gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
@@ -154,8 +154,9 @@ class Broker:
 
         It is seen on `amq.topic` where the queue is bound to that, else on the exchange that the first level names.
         """
-        address = self.queues.address_of(leased)
-        name = None if queue.vhost.hears(queue, TOPIC_EXCHANGE) else amqp_by_exchange(address)
+        address = self.queues.address_of(queue, leased)
+        is_on_topic = queue.vhost.hears(queue, TOPIC_EXCHANGE) and not address.startswith(QUEUE_LEVEL)
+        name = None if is_on_topic else amqp_by_exchange(address)
         return mapping.foreign_side(name or amqp_whole(address), leased[7], leased[8], leased[4], self._now_ms())
 
     # ---- consumers

@@ -15,6 +15,7 @@ from gateways.amqp.properties import Traits
 from gateways.amqp.tables import Table, plain, text, typed
 from gateways.dressing import Dressed, Envelope, dress
 from gateways.undressing import undress
+from kernel.address import ADDRESS_HEADER
 from kernel.message import RETAIN, TRANSIENT
 from kernel.record import encode_headers, read_headers, read_varint
 
@@ -82,7 +83,7 @@ def is_own(headers: bytes) -> bool:
 
 def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:
     """The AMQP side of a record of another door, found at this exchange and routing key."""
-    pairs = list(read_headers(headers, 0)[0])
+    pairs = [pair for pair in read_headers(headers, 0)[0] if pair[0] != ADDRESS_HEADER]
     envelope = Envelope(pairs, None, timestamp_ms, durable=not attributes & TRANSIENT, retain=bool(attributes & RETAIN))
     dressed = dress("amqp", envelope, now_ms)
     table: Table = {key: typed(value) for key, value in dressed.headers}

@@ -57,7 +57,7 @@ class Queues(Protocol):
         """Where a message goes that enters these queues and, `in_topic`, the topic of its address. At least one of
         both. Raises KernelError."""
 
-    def address_of(self, leased: Leased) -> str:
+    def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         """Of a message that came by another door."""
 
     def bury_by(self, bury: Bury) -> None:

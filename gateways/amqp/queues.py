@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.addresses import address_of_amqp, filter_of_binding
+from gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding
 from gateways.amqp.dead_letters import encode_target
 from gateways.amqp.exchanges import Binding
 from gateways.amqp.tables import decode_table, encode_table
@@ -110,11 +110,11 @@ class KernelQueues:
         if still is not None and still.first_queue_id == light.first_queue_id:
             self._kernel.unbind(text, light, chosen=True)
 
-    def address_of(self, leased: Leased) -> str:
+    def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         for _, value in named_headers(leased[7], (ADDRESS_HEADER,)):
             if value is not None:
                 return value.decode(errors="replace")
-        return SPACE                           # of a message that was put into the light queue itself
+        return f"{QUEUE_LEVEL}/{escape(queue.name, LEVEL_ESCAPES)}"          # put into the queue itself
 
     # ---- consuming
 
