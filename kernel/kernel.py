@@ -34,6 +34,7 @@ from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import (
     decode_binding,
 )
+from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
 from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
@@ -167,6 +168,7 @@ class Kernel(Consuming):
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
@@ -335,9 +337,6 @@ class Kernel(Consuming):
 
     # ---- topics
 
-    def topic(self, name: str, tenant: str = "/") -> Topic | None:
-        return self._topics.get(name, tenant)
-
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
         return self._topics.by_uuid(uuid)
 
@@ -350,8 +349,8 @@ class Kernel(Consuming):
         """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
         if not is_topic_name(name):
             raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
-        return self._appending.create_topic(name, tenant, self.settings.default_queues if queues is None else queues,
-                                            settings or TopicSettings(), owner, token)
+        return self._create(name, tenant, self.settings.default_queues if queues is None else queues,
+                            settings or TopicSettings(), owner, token)
 
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
@@ -363,7 +362,13 @@ class Kernel(Consuming):
         self._appending.delete_topic(self._topics.require(name, tenant), self._views.offsets, owner, token)
 
     def _create_by_use(self, name: str, tenant: str) -> Topic:
-        return self._appending.create_topic(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+
+    def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
+                token: object) -> Topic:
+        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token)
+        self._sharing.on_topic(topic)
+        return topic
 
     # ---- producers and groups
 
