@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gatehouse import SyncClient
+from kernel.leasing.handles import Handles
 from tests.running_hub import RunningHub, running_hub
 
 WAIT_S = 20
@@ -117,15 +118,16 @@ def test_bad_handles_are_refused_one_by_one_and_nothing_changes(hub: RunningHub)
     held = pop(hub, "g", "bad")
     handle = held[0]["receipt_handle"]
     other = pop(hub, "other", "bad")[0]["receipt_handle"]
+    without_secret = Handles(bytes(32), "/", "g").encode(1, 0, 1)
     forged = handle[:-4] + ("AAAA" if handle[-4:] != "AAAA" else "BBBB")
-    bad = ["", "garbage", forged, other, "x" * 5000, held[1]["receipt_handle"].swapcase()]
+    bad = ["", "garbage", without_secret, forged, other, "x" * 5000, held[1]["receipt_handle"].swapcase()]
     for call, more in (("ack", {}), ("extend", {"invisible": 5}), ("release", {"delay": 0}),
                        ("release", {"dead_letter": True})):
         status, codes = settle(hub, "g", call, bad, **more)
         assert (status, codes) == (207, ["unknown_receipt"] * len(bad)), call
     assert settle(hub, "other", "ack", held) == (207, ["unknown_receipt"] * 3)
     assert pop(hub, "g", "bad") == []
-    assert settle(hub, "g", "ack", [bad[1], *held[:2], bad[2]]) == (207, ["unknown_receipt", None, None,
+    assert settle(hub, "g", "ack", [bad[1], *held[:2], forged]) == (207, ["unknown_receipt", None, None,
                                                                          "unknown_receipt"])
     assert settle(hub, "g", "ack", [held[2], held[2]]) == (200, [None, None])
 
@@ -212,6 +214,18 @@ def test_ordered_groups_give_one_message_of_a_key_at_a_time(hub: RunningHub) -> 
         settle(hub, "line", "ack", held)
     for key in "abc":
         assert [value for value in seen if value[0] == key] == [f"{key}{number}" for number in range(3)]
+
+
+def test_a_selector_keeps_a_group_to_what_it_wants(hub: RunningHub) -> None:
+    assert ask(hub, "PUT", "/v1/groups/picky", {"selector": "temp > 20 AND content_type = 'text/plain'"})[0] == 201
+    messages = [{"address": f"sensors/{number}", "value": str(number), "headers": [["temp", str(number)]],
+                 "content_type": kind} for number in (10, 30) for kind in ("text/plain", "text/html")]
+    ask(hub, "POST", "/v1/publish", {"messages": messages})
+    held = pop(hub, "picky", "sensors", wait=1)
+    assert [(message["value"], message["content_type"]) for message in held] == [("30", "text/plain")]
+    ask(hub, "PUT", "/v1/groups/picky", {"selector": "sensors/10"})
+    ask(hub, "PUT", "/v1/groups/picky/offsets", {"topic": "sensors", "to": "earliest"})
+    assert values(pop(hub, "picky", "sensors", wait=1)) == ["10", "10"]
 
 
 def test_a_group_is_rewound(hub: RunningHub) -> None:
