@@ -59,9 +59,10 @@ class Consuming:
 
     def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
                      token: object = None) -> None:
-        """Make a group, or change its settings. Raises InvalidGroup, Stopping."""
+        """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
         check_name(name, "group")
         settings.check()
+        self.leasing.selecting.check(settings.selector)
         record = self.leasing.groups.put(tenant, name, settings)
         self._appending.put_state([record], owner, token)
         self.leasing.configure(tenant, name, settings)

@@ -9,7 +9,7 @@ start those that have pages are loaded, the others when they are first asked for
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from heapq import heappop, heappush
 from typing import Final
@@ -25,6 +25,7 @@ from kernel.leasing.group import LeasedGroup
 from kernel.leasing.handles import Handles
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.pages import decode_page_key, encode_page, fill_gaps, load_page, page_key
+from kernel.leasing.selecting import Selecting
 from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, check_name
 from kernel.leasing.supply import Supply
 from kernel.message import Handle, Leased, Owner
@@ -42,16 +43,16 @@ _QUEUE = struct.Struct(">Q")
 
 
 class Leasing:
-    """`gather` gives the frame being gathered, and raises Stopping."""
+    """`gather` gives the frame being gathered, and raises Stopping; `names` are those of `Selecting`."""
 
-    def __init__(self, parts: Parts, gather: Callable[[], Gathering]) -> None:
+    def __init__(self, parts: Parts, gather: Callable[[], Gathering], names: Mapping[str, str]) -> None:
+        self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._gather = gather
         self._loop = parts.loop
         self.queues = queue_definitions(parts.state)
         self.groups = group_definitions(parts.state)
         self.burial = Burial(parts, self, gather)
-        self.selector_of: Callable[[str], Callable[[Leased], bool]] | None = None
         self._by_topic: dict[tuple[str, str, int], LeasedGroup] = {}
         self._of_topic: dict[int, list[LeasedGroup]] = {}
         self._of_queue: dict[int, LeasedGroup] = {}                    # light queues, by their first queue id
@@ -163,7 +164,7 @@ class Leasing:
         group = LeasedGroup(self, topic.tenant, name, topic.id, known)
         if known.kind == ASSIGNED:
             return group
-        self._select(group)
+        group.wants = self.selecting.wants(known.selector)
         self._by_topic[topic.tenant, name, topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
@@ -181,16 +182,12 @@ class Leasing:
                     self.touch(supply.line)
         return group
 
-    def _select(self, group: LeasedGroup) -> None:
-        text = group.settings.selector
-        group.wants = self.selector_of(text) if text and self.selector_of is not None else None
-
     def configure(self, tenant: str, name: str, settings: GroupSettings) -> None:
         """A group's settings have changed."""
         for group in self._by_topic.values():
             if (group.tenant, group.name) == (tenant, name):
                 group.configure(settings)
-                self._select(group)
+                group.wants = self.selecting.wants(settings.selector)
 
     def active(self, tenant: str, name: str) -> list[LeasedGroup]:
         """The groups of this name that are in memory, one per topic."""
