@@ -8,10 +8,18 @@ from kernel.burst import Burst, Run
 from kernel.frame import StateRecord
 from kernel.idempotency import Answer
 from kernel.leasing.line import Line
-from kernel.message import Owner, Stored
+from kernel.message import Message, Owner, Stored
 
 Places = list[tuple[Run, int]]
 """Where each message of a submission went: its run and its index in it."""
+
+
+class Noted(NamedTuple):
+    """A message that changes state of its own: the value of its address, the newest record of its key."""
+
+    message: Message
+    run: Run
+    at: int                              # index in the run
 
 
 class Submission(NamedTuple):
@@ -31,12 +39,23 @@ class Repeatable(NamedTuple):
 
 
 class Reserved(Protocol):
-    """Messages that are stored as state and enter no queue yet. They get their ids at seal, after the runs'."""
+    """State that is complete at seal only, and messages that are part of it and enter no queue yet.
 
-    count: int
+    Those get their ids at seal, after the runs'. One of `applied` and `failed` is called afterwards.
+    """
+
+    @property
+    def count(self) -> int:
+        """Message ids that are needed."""
 
     def records(self, first_id: int) -> list[StateRecord]:
         """What to store, now that the ids are known: `first_id` and the `count` - 1 after it."""
+
+    def applied(self) -> None:
+        """It is durable and in the state's memory; nobody has been told yet."""
+
+    def failed(self) -> None:
+        """None of it was stored; nobody has been told yet."""
 
 
 class Gathering:
@@ -46,6 +65,7 @@ class Gathering:
         self.burst = Burst(now_ms)
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
+        self.noted: list[Noted] = []
         self.reserved: list[Reserved] = []
         self.lines: dict[Line, None] = {}                    # of groups, that have changed: sealed into state records
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id

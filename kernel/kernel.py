@@ -17,14 +17,16 @@ from kernel.address import is_topic_name
 from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
+from kernel.compaction import Compaction
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic
+from kernel.errors import InvalidTopic, StorageFailed
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
+from kernel.keeping import Keeping
 from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.redriving import Redriving
@@ -32,7 +34,8 @@ from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import decode_binding, decode_definition, definition_key
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscriber
+from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
+from kernel.owed import Owed
 from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
@@ -40,12 +43,17 @@ from kernel.producers import Producers
 from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
+from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
+from kernel.scheduling.accepting import When
+from kernel.scheduling.queries import Page, Scheduled
+from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
 from kernel.subscriptions import Subscriptions
+from kernel.survey import Surveyor
 from kernel.topics import Topic, Topics, TopicSettings
 from kernel.views import Views
 from kernel.watches import Watch, Watches
@@ -70,7 +78,7 @@ class Kernel(GroupCalls):
         self._loop = loop
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
-        self._reader = Reader(heads, index, log, reader_worker, settings.recent_bytes, on_damage)
+        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
@@ -84,6 +92,7 @@ class Kernel(GroupCalls):
         self._heads = heads
         self._topics = topics
         self._subscriptions = subscriptions
+        self._store = store
         self._watches = self.parts.watches
         self._views = self.parts.views
 
@@ -114,13 +123,18 @@ class Kernel(GroupCalls):
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
         self._build(next_id, recovered.kept_end)
+        self._keeping.open()
         self.leasing.open()
+        parts.owed.append(self.leasing)
+        self._keeping.on_superseded(recovered.superseded)
         for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
+        self._scheduling.start()
+        self._compaction.start()
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -153,15 +167,26 @@ class Kernel(GroupCalls):
         self._appending = Appending(parts, self._committer)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
+        self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
-        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
+        self._scheduling = Scheduling(parts, self._committer, self._appending)
+        surveyor = Surveyor(parts)
+        self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
+        self._checkpoints.on_superseded = self._keeping.on_superseded
+        self._flushing.on_deleted = self._keeping.forget_queues
+        self.leasing.on_floor = self._keeping.on_settled
+        self._compaction = Compaction(parts, self._appending.delete_state)
+        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints), surveyor,
+                                    self._keeping)
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
         self._expiry.stop()
+        self._compaction.stop()
         self.leasing.stop()
+        self._scheduling.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -221,29 +246,81 @@ class Kernel(GroupCalls):
         """
         self._appending.append_batch(queue_id, batch, owner, token)
 
+    # ---- for later
+
+    def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
+                 idempotency_key: str | None = None) -> None:
+        """Append each message when it falls due; at once where that is over. All are taken in one frame, or none.
+
+        Answered with (0, -1, id) of each that waits, as `append` says for the others. What is delivered once keeps its
+        id; each repetition is a message of its own. Repetitions that fall due while the hub is down are delivered once.
+        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises.
+        """
+        self._scheduling.accepting.schedule(messages, whens, owner, token, idempotency_key)
+
+    def scheduled(self, tenant: str, start: bytes, limit: int,
+                  on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """What waits, by due time, from b"" or the end of the page before on; a page may be short of its limit."""
+        self._scheduling.queries.page(tenant, start, limit, on_done)
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """What waits under an id, or what became of it within the last day; None where nothing is known."""
+        self._scheduling.queries.show(message_id, tenant, on_done)
+
+    def recall(self, message_id: int, tenant: str, owner: Owner, token: object = None) -> None:
+        """Take back what waits. Answered when that is durable, or with AlreadyDelivered, UnknownScheduled, Stopping.
+
+        What has been recalled already is answered alike. Answers may come in another order than the calls.
+        """
+        self._scheduling.queries.recall(message_id, tenant, owner, token)
+
     # ---- reading
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
-        return self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+        return self._reader.start_of(queue_id), self._heads.next_offset(queue_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every queue of a topic, one after the other."""
         found: array[int] = array("q")
         for first, count in topic.ranges:
             found.extend(self._heads.bounds_of(first, count))
+        if topic.settings.compact:
+            found[::2] = array("q", bytes(8 * topic.queues))
         return found
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, kept: bool = False) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
         `on_done` is called before this returns where everything is in memory, else later; what must be read from the
         disk is at most `reader.COLD_BYTES` a fetch, and queues beyond that stay empty this time. Each queue's first
         piece is given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors
         stand in the answers: OffsetOutOfRange, StorageFailed.
+
+        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted
+        queue is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, on_done)
+        self._reader.fetch(wants, max_bytes, on_done, kept)
+
+    def retained(self, filter: str, tenant: str,
+                 on_done: Callable[[list[Retained], bytes | None, Exception | None], None], *, max_values: int = 100,
+                 start: bytes = b"") -> None:
+        """The values that addresses matching a filter retain, by address, a page at a time.
+
+        `on_done(values, next, error)`: another call with `start=next` gives the next page, None says that there is
+        none; error is StorageFailed. A page may hold fewer values than asked for, and holds none only at the end. It is
+        true when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
+        """
+        self._retained.look_up(filter, tenant, max_values, start, on_done)
+
+    def keep_for(self, owed: Owed) -> None:
+        """Ask `owed`, before records go with their segment, which of them must be kept."""
+        self.parts.owed.append(owed)
+
+    def forget_kept(self, queue_id: int) -> None:
+        """Something of this queue was settled: what is kept of it and needed by nobody goes."""
+        self._keeping.on_settled(queue_id)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer
@@ -342,5 +419,6 @@ class Kernel(GroupCalls):
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
+            **self._scheduling.statistics(),
             "epoch": self.epoch,
         }
