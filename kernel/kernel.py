@@ -18,7 +18,6 @@ from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.compaction import Compaction
-from kernel.consuming import Consuming
 from kernel.deliveries import Deliveries
 from kernel.errors import InvalidTopic, StorageFailed
 from kernel.expiry import ProducerExpiry
@@ -28,12 +27,11 @@ from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
 from kernel.keeping import Keeping
+from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import (
-    decode_binding,
-)
+from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
@@ -65,7 +63,7 @@ ID_STEP = 1 << 20
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
 
 
-class Kernel(Consuming):
+class Kernel(GroupCalls):
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
