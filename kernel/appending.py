@@ -1,6 +1,8 @@
 """Everything that enters the frame being gathered: messages, producers' batches, definitions, offsets."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch
 from kernel.burst import Run, check
 from kernel.committer import Committer
@@ -16,6 +18,9 @@ from kernel.record import encode_headers
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
+
+Adding = Callable[[Gathering, list[Message], MessagePlaces], None]
+"""Puts messages into a gathering and tells the place of each."""
 
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
@@ -37,15 +42,16 @@ class Appending:
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        check(messages, self._refresh)
+        check(messages, self.refresh)
         places: MessagePlaces | None = [] if positions else None
         gathering.burst.add(messages, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
 
-    def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str) -> None:
-        """Unless the key is known: then its first answer is given again."""
+    def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str,
+                    add: Adding | None = None) -> None:
+        """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in queues."""
         gathering = self._committer.gather()
         mine = fingerprint(messages)
         for pending in (self._committer.flight, gathering):
@@ -61,9 +67,12 @@ class Appending:
             if owner is not None:
                 gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
             return
-        check(messages, self._refresh)
+        check(messages, self.refresh)
         places: MessagePlaces = []
-        gathering.burst.add(messages, places)
+        if add is None:
+            gathering.burst.add(messages, places)
+        else:
+            add(gathering, messages, places)
         gathering.repeatable[key] = Repeatable(mine, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
@@ -74,7 +83,8 @@ class Appending:
         if first != second:
             raise IdempotencyConflict("this idempotency key came with another message before")
 
-    def _refresh(self, placement: Placement) -> None:
+    def refresh(self, placement: Placement) -> None:
+        """Bring a placement up to date. Raises as `Kernel.place`."""
         if placement.topics_version != self._topics.version:
             self._places.renew(placement)
         self._subscriptions.refresh(placement)

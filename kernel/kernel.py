@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kernel.address import is_topic_name
@@ -18,7 +18,7 @@ from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic
+from kernel.errors import InvalidTopic, KernelError, StorageFailed
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
@@ -27,6 +27,8 @@ from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
+from kernel.leasing.redriving import Redriving
+from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import (
     GroupSettings,
     LightQueue,
@@ -39,7 +41,7 @@ from kernel.leasing.settings import (
 )
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscriber
+from kernel.message import Fetched, Headers, Message, Owner, Placement, Record, Subscriber
 from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
@@ -49,6 +51,9 @@ from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retention import Retention
 from kernel.routes import Routes
+from kernel.scheduling.accepting import When
+from kernel.scheduling.queries import Page, Scheduled
+from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
@@ -128,6 +133,7 @@ class Kernel:
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
+        self._scheduling.start()
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -158,7 +164,10 @@ class Kernel:
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
+        self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._expiry = ProducerExpiry(parts, self._appending)
+        self._scheduling = Scheduling(parts, self._committer, self._appending)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
 
     def close(self, on_done: Callable[[], None]) -> None:
@@ -167,6 +176,7 @@ class Kernel:
         self._retention.stop()
         self._expiry.stop()
         self.leasing.stop()
+        self._scheduling.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -225,6 +235,34 @@ class Kernel:
         FencedProducer, Stopping. A batch that is remembered is answered with its first position.
         """
         self._appending.append_batch(queue_id, batch, owner, token)
+
+    # ---- for later
+
+    def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
+                 idempotency_key: str | None = None) -> None:
+        """Append each message when it falls due; at once where that is over. All are taken in one frame, or none.
+
+        Answered with (0, -1, id) of each that waits, as `append` says for the others. What is delivered once keeps its
+        id; each repetition is a message of its own. Repetitions that fall due while the hub is down are delivered once.
+        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises.
+        """
+        self._scheduling.accepting.schedule(messages, whens, owner, token, idempotency_key)
+
+    def scheduled(self, tenant: str, start: bytes, limit: int,
+                  on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """What waits, by due time, from b"" or the end of the page before on; a page may be short of its limit."""
+        self._scheduling.queries.page(tenant, start, limit, on_done)
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """What waits under an id, or what became of it within the last day; None where nothing is known."""
+        self._scheduling.queries.show(message_id, tenant, on_done)
+
+    def recall(self, message_id: int, tenant: str, owner: Owner, token: object = None) -> None:
+        """Take back what waits. Answered when that is durable, or with AlreadyDelivered, UnknownScheduled, Stopping.
+
+        What has been recalled already is answered alike. Answers may come in another order than the calls.
+        """
+        self._scheduling.queries.recall(message_id, tenant, owner, token)
 
     # ---- reading
 
@@ -322,6 +360,36 @@ class Kernel:
         self._appending.put_state([record], owner, token)
         self.leasing.configure(tenant, name, settings)
 
+    def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
+        """None where nobody has defined or used a group of this name."""
+        return self._rewinding.settings(tenant, name)
+
+    def groups(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]:
+        """Every group, leased or assigned, sorted by name."""
+        return self._rewinding.all(tenant)
+
+    def group_topics(self, name: str, tenant: str = "/") -> list[Topic]:
+        """What a group has progress in, sorted by name."""
+        return self._rewinding.topics(tenant, name)
+
+    def group_offsets(self, name: str, topic: Topic) -> dict[int, int]:
+        """Per queue id that the group has met, the first offset that is not settled."""
+        return self._rewinding.offsets(topic.tenant, name, topic)
+
+    def rewind_group(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
+                     token: object = None) -> None:
+        """Go on from these offsets, by queue id; leases that run there are void.
+
+        Raises UnknownQueue, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
+        """
+        self._rewinding.rewind(self.leasing.of_topic(name, topic), topic, offsets)
+        self.leasing.answer(owner, token)
+
+    def delete_group(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, Stopping."""
+        self._rewinding.delete(tenant, name)
+        self.leasing.answer(owner, token)
+
     # ---- light queues
 
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
@@ -350,6 +418,14 @@ class Kernel:
     def queue_group(self, queue: LightQueue) -> LeasedGroup:
         """The group that a light queue is of itself: who takes from the queue takes from it."""
         return self.leasing.of_queue(queue)
+
+    def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None
+                ) -> list[KernelError | None]:
+        """Send records of a dead-letter queue back to where they died. Answers for each why it stays; `owner` is told
+        when the rest is durable. Raises Stopping."""
+        results = self._redriving.redrive(queue, letters)
+        self.leasing.answer(owner, token)
+        return results
 
     def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
              token: object = None) -> None:
@@ -419,5 +495,6 @@ class Kernel:
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
+            **self._scheduling.statistics(),
             "epoch": self.epoch,
         }

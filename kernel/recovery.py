@@ -80,7 +80,7 @@ class Recovery:
                 self._replay_kept(frame)
             else:
                 self._replay_main(frame)
-                if self._reader.tail.size_bytes() > self._settings.checkpoint_bytes:
+                if self._reader.tail.size_bytes() + self._state.changes.size_bytes > self._settings.checkpoint_bytes:
                     self._checkpoint()
 
     def _replay_main(self, frame: Frame) -> None:
@@ -116,7 +116,9 @@ class Recovery:
         self._heads.dirty.clear()
         tail = self._reader.tail
         self._index.write(Checkpoint(tail, self._state.changes, pages,
-                                     Positions(tail.end, self._log.kept_end(), self._next_id)),
+                                     Positions(tail.end, self._log.kept_end(), self._next_id),
+                                     self._heads.consumed),
                           [*self._log.segments(), *self._log.kept_segments()])
+        self._heads.consumed = {}
         self._reader.tail = Tail(tail.end)
         self._state.changes = StateChanges()

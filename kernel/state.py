@@ -20,6 +20,8 @@ from kernel.store import IndexStore
 _STORED = struct.Struct(">QQBB")
 _STORED_DELETED: Final = 1
 
+RECORD_BYTES: Final = 300       # of memory that a change costs beside its value, for the checkpoint's bound
+
 
 class Kind(IntEnum):
     """What a state record is about; numbers are for ever."""
@@ -74,16 +76,21 @@ class StateChanges:
     def __init__(self) -> None:
         self.newest: dict[tuple[int, bytes], tuple[int, int, bytes | None]] = {}      # (order, home, value)
         self.copied: dict[tuple[int, bytes], int] = {}
+        self.size_bytes = 0              # of memory, about; keys that come again are counted again
 
     def absorb(self, position: int, records: list[StateRecord]) -> None:
         """The state records of one durable frame; kept frames carry each record's first position."""
+        size_bytes = len(records) * RECORD_BYTES
         for kind, key, value, order in records:
             name = (kind, key)
+            if value is not None:
+                size_bytes += len(value)
             if order:
                 self.copied[name] = self.copied.get(name, 0) + 1
             known = self.newest.get(name)
             if known is None or known[0] <= (order or position):
                 self.newest[name] = (order or position, position, value)
+        self.size_bytes += size_bytes
 
 
 class StateTable:
@@ -107,10 +114,17 @@ class StateTable:
                     self.changes.newest.setdefault((kind, key), newer)
         self.changes.absorb(position, records)
 
-    def get(self, kind: int, key: bytes) -> bytes | None:
+    def recent(self, kind: int, key: bytes) -> tuple[bytes | None] | None:
+        """The newest value of a key (None: it is deleted) where that is in memory; else the store knows, or nobody."""
         for changes in (self.changes, self.frozen):
             if changes is not None and (kind, key) in changes.newest:
-                return changes.newest[kind, key][2]
+                return changes.newest[kind, key][2:]
+        return None
+
+    def get(self, kind: int, key: bytes) -> bytes | None:
+        recent = self.recent(kind, key)
+        if recent is not None:
+            return recent[0]
         stored = self._store.get(store_key(kind, key))
         return None if stored is None else decode_held(stored).value
 
