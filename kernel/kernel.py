@@ -131,6 +131,8 @@ class Kernel:
         self.leasing.open()
         parts.owed.append(self.leasing)
         self._keeping.on_superseded(recovered.superseded)
+        if recovered.rebuilt:
+            self._checkpoints.take(self._keeping.forget_superseded)
         for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
