@@ -1,6 +1,8 @@
 """Everything that enters the frame being gathered: messages, producers' batches, definitions, offsets."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch, records_of
 from kernel.burst import COMPACT, Run, check
 from kernel.committer import Committer
@@ -17,6 +19,9 @@ from kernel.retained import asks_to_retain, check_retained
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
+
+Adding = Callable[[Gathering, list[Message], MessagePlaces], None]
+"""Puts messages into a gathering and tells the place of each."""
 
 NOTED = RETAIN | COMPACT
 """What `check` says of messages that change state of their own."""
@@ -44,7 +49,7 @@ class Appending:
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        seen = check(messages, self._refresh)
+        seen = check(messages, self.refresh)
         if self._parts.kept_full:
             self._refuse_owed(messages)
         places: MessagePlaces | None = [] if positions else None
@@ -56,8 +61,9 @@ class Appending:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
 
-    def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str) -> None:
-        """Unless the key is known: then its first answer is given again."""
+    def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str,
+                    add: Adding | None = None) -> None:
+        """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in queues."""
         gathering = self._committer.gather()
         mine = fingerprint(messages)
         for pending in (self._committer.flight, gathering):
@@ -73,10 +79,14 @@ class Appending:
             if owner is not None:
                 gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
             return
-        seen = check(messages, self._refresh)
+        seen = check(messages, self.refresh)
         if self._parts.kept_full:
             self._refuse_owed(messages)
-        places = self._add_noted(gathering, messages, seen)
+        places: MessagePlaces = []
+        if add is None:
+            places = self._add_noted(gathering, messages, seen)
+        else:
+            add(gathering, messages, places)
         gathering.repeatable[key] = Repeatable(mine, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
@@ -105,7 +115,8 @@ class Appending:
             if placement.light is not None or placement.also or value and (placement.compact or attributes & RETAIN):
                 raise KeptFull(KEPT_FULL)
 
-    def _refresh(self, placement: Placement) -> None:
+    def refresh(self, placement: Placement) -> None:
+        """Bring a placement up to date. Raises as `Kernel.place`."""
         if placement.topics_version != self._topics.version:
             self._places.renew(placement)
         self._subscriptions.refresh(placement)

@@ -52,7 +52,8 @@ class Checkpoints:
 
     def note(self) -> None:
         """Something was applied: take a checkpoint in time."""
-        if self._reader.tail.size_bytes() >= self._settings.checkpoint_bytes and not self._busy:
+        size_bytes = self._reader.tail.size_bytes() + self._state.changes.size_bytes
+        if size_bytes >= self._settings.checkpoint_bytes and not self._busy:
             self._start(sync=False, on_done=None)
         elif not self._timer_set:
             self._timer_set = True
@@ -111,9 +112,10 @@ class Checkpoints:
         tail, changes = self._reader.tail, self._state.changes
         pages = {number: self._heads.packed(number) for number in self._heads.dirty}
         self._heads.dirty.clear()
+        consumed, self._heads.consumed = self._heads.consumed, {}
         self._reader.frozen, self._reader.tail = tail, Tail(tail.end)
         self._state.frozen, self._state.changes = changes, StateChanges()
-        return Checkpoint(tail, changes, pages, Positions(tail.end, self.kept_end, self._next_id()))
+        return Checkpoint(tail, changes, pages, Positions(tail.end, self.kept_end, self._next_id()), consumed)
 
     def thaw(self) -> None:
         """What was frozen is in the store."""

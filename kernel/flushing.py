@@ -89,6 +89,8 @@ class Flushing:
         reader.recent.add(frame.position, sealed.body)
         if gathering.state:
             self._apply_state(frame)
+        for one in gathering.reserved:
+            one.applied()
         self.messages += sealed.record_count
         self.answer(gathering)
         if gathering.burst.heard:
@@ -138,4 +140,6 @@ class Flushing:
             parts.subscriptions.touch()
         self._leasing.failed(gatherings)
         for gathering in gatherings:
+            for one in gathering.reserved:
+                one.failed()
             self._tell(gathering, error)

@@ -18,8 +18,9 @@ from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.compaction import Compaction
+from kernel.consuming import Consuming
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic
+from kernel.errors import InvalidTopic, StorageFailed
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
@@ -27,17 +28,11 @@ from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
 from kernel.keeping import Keeping
-from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
+from kernel.leasing.redriving import Redriving
+from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import (
-    GroupSettings,
-    LightQueue,
-    QueueSettings,
-    binding_key,
-    check_name,
     decode_binding,
-    decode_definition,
-    definition_key,
 )
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
@@ -53,6 +48,9 @@ from kernel.recovery import Recovery
 from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
+from kernel.scheduling.accepting import When
+from kernel.scheduling.queries import Page, Scheduled
+from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
@@ -66,7 +64,7 @@ ID_STEP = 1 << 20
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
 
 
-class Kernel:
+class Kernel(Consuming):
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
@@ -139,6 +137,7 @@ class Kernel:
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
+        self._scheduling.start()
         self._compaction.start()
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
@@ -170,8 +169,11 @@ class Kernel:
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
+        self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
+        self._scheduling = Scheduling(parts, self._committer, self._appending)
         surveyor = Surveyor(parts)
         self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
         self._checkpoints.on_superseded = self._keeping.on_superseded
@@ -188,6 +190,7 @@ class Kernel:
         self._expiry.stop()
         self._compaction.stop()
         self.leasing.stop()
+        self._scheduling.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -246,6 +249,34 @@ class Kernel:
         FencedProducer, Stopping. A batch that is remembered is answered with its first position.
         """
         self._appending.append_batch(queue_id, batch, owner, token)
+
+    # ---- for later
+
+    def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
+                 idempotency_key: str | None = None) -> None:
+        """Append each message when it falls due; at once where that is over. All are taken in one frame, or none.
+
+        Answered with (0, -1, id) of each that waits, as `append` says for the others. What is delivered once keeps its
+        id; each repetition is a message of its own. Repetitions that fall due while the hub is down are delivered once.
+        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises.
+        """
+        self._scheduling.accepting.schedule(messages, whens, owner, token, idempotency_key)
+
+    def scheduled(self, tenant: str, start: bytes, limit: int,
+                  on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """What waits, by due time, from b"" or the end of the page before on; a page may be short of its limit."""
+        self._scheduling.queries.page(tenant, start, limit, on_done)
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """What waits under an id, or what became of it within the last day; None where nothing is known."""
+        self._scheduling.queries.show(message_id, tenant, on_done)
+
+    def recall(self, message_id: int, tenant: str, owner: Owner, token: object = None) -> None:
+        """Take back what waits. Answered when that is durable, or with AlreadyDelivered, UnknownScheduled, Stopping.
+
+        What has been recalled already is answered alike. Answers may come in another order than the calls.
+        """
+        self._scheduling.queries.recall(message_id, tenant, owner, token)
 
     # ---- reading
 
@@ -351,91 +382,6 @@ class Kernel:
         """The group's durable offsets by queue id."""
         return dict(self._views.offsets.get(group, {}))
 
-    def group(self, name: str, topic: str, tenant: str = "/") -> LeasedGroup:
-        """The leased group of this name over a topic; made where it is missing.
-
-        Raises UnknownTopic, InvalidGroup, AssignedGroup, Stopping.
-        """
-        return self.leasing.of_topic(name, self._topics.require(topic, tenant))
-
-    def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
-                     token: object = None) -> None:
-        """Make a group, or change its settings. Raises InvalidGroup, Stopping."""
-        check_name(name, "group")
-        settings.check()
-        record = self.leasing.groups.put(tenant, name, settings)
-        self._appending.put_state([record], owner, token)
-        self.leasing.configure(tenant, name, settings)
-
-    # ---- light queues
-
-    def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
-                      owner: Owner | None = None, token: object = None) -> LightQueue:
-        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
-        queue = self.leasing.declare(name, settings or QueueSettings(), tenant)
-        self.leasing.answer(owner, token)
-        return queue
-
-    def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
-        """The queue with everything in it, and its bindings. Raises Stopping."""
-        self.leasing.delete(queue)
-        bound = [key for key, _ in self.parts.state.scan(Kind.BINDING)
-                 if decode_binding(key)[0] in queue.queue_ids()]
-        for queue_id, chosen, filter_text in map(decode_binding, bound):
-            self._subscriptions.unbind(filter_text, queue_id, chosen)
-        self._appending.put_state([StateRecord(Kind.BINDING, key, None) for key in bound], owner, token)
-
-    def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
-        return self.leasing.queues.get(tenant, name)
-
-    def queues(self, tenant: str = "/") -> list[LightQueue]:
-        """Sorted by name."""
-        return [queue for _, queue in self.leasing.queues.all(tenant)]
-
-    def queue_group(self, queue: LightQueue) -> LeasedGroup:
-        """The group that a light queue is of itself: who takes from the queue takes from it."""
-        return self.leasing.of_queue(queue)
-
-    def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
-             token: object = None) -> None:
-        """Messages to matching addresses enter the queue too, by reference, from this frame on.
-
-        `chosen` bindings do not count for messages whose door chose their queues. Raises InvalidFilter, Stopping.
-        """
-        self._subscriptions.bind(filter, queue.first_queue_id, chosen)
-        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), b"")
-        self._appending.put_state([record], owner, token)
-
-    def unbind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
-               token: object = None) -> None:
-        """Undo `bind`. Raises InvalidFilter, Stopping."""
-        self._subscriptions.unbind(filter, queue.first_queue_id, chosen)
-        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), None)
-        self._appending.put_state([record], owner, token)
-
-    def place_queue(self, queue: LightQueue, priority: int = 0, key: bytes | None = None) -> Placement:
-        """Into a light queue alone."""
-        return self._places.place_light(queue, priority, key)
-
-    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True
-                     ) -> Placement:
-        """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
-        `chosen`. Raises as `place`."""
-        return self._places.place_routed(address, queue_ids, tenant, may_create)
-
-    # ---- definitions of the doors' own
-
-    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
-                       owner: Owner | None = None, token: object = None) -> None:
-        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
-        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
-        self._appending.put_state([record], owner, token)
-
-    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
-        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
-        found = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
-        return [(tenant, name, value) for of, tenant, name, value in found if of == space]
-
     # ---- live subscribers
 
     def subscribe(self, filter: str, subscriber: Subscriber, options: int = 0) -> None:
@@ -464,5 +410,6 @@ class Kernel:
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
+            **self._scheduling.statistics(),
             "epoch": self.epoch,
         }

@@ -68,7 +68,8 @@ class Placement:
     """
 
     __slots__ = ("tenant", "address", "topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
-                 "max_message_bytes", "compact", "fixed_queue", "targets", "also", "routed", "light", "first_level",
+                 "max_message_bytes", "compact", "fixed_topic", "fixed_queue", "targets", "also", "routed", "light",
+                 "first_level",
                  "version", "topics_version")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, queue: int, queue_id: int,
@@ -84,6 +85,7 @@ class Placement:
         self.key_part = key_part                     # the key as it stands in a record: varint length, bytes
         self.address_header = address_header         # encoded header to add, or b"" where topic and key say it all
         self.max_message_bytes = max_message_bytes
+        self.fixed_topic = False                     # topic and key were asked for, not found by address
         self.compact = False                         # the topic keeps the newest record of every key
         self.fixed_queue = False                     # the queue was asked for by number, not found by key
         self.targets: tuple[tuple[Subscriber, int], ...] = ()

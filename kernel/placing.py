@@ -91,11 +91,18 @@ class Places:
                 raise UnknownTopic(f"there is no topic {name!r}, and use makes no more than {len(self._topics)}")
             topic = self._auto_create(name, tenant)
         address = self.routes.address_of(name, key)
-        if queue is None:
-            return self._placement(topic, self._queue(topic, key, address), key, address, "")
-        placement = self._placement(topic, queue, key, address, "")
-        placement.fixed_queue = True
+        number = self._queue(topic, key, address) if queue is None else queue
+        placement = self._placement(topic, number, key, address, "")
+        placement.fixed_topic = True
+        placement.fixed_queue = queue is not None
         return placement
+
+    def place_unrouted(self, address: str, tenant: str) -> Placement:
+        """Where a message is stored that has nowhere else to go: the topic `unrouted`, with the address as key."""
+        routed = self.routes.unrouted(address)
+        topic = self._topics.get(UNROUTED, tenant) or self._auto_create(UNROUTED, tenant)
+        return self._placement(topic, routed.queue(topic.queues), routed.key, address,
+                               address if routed.needs_header else "")
 
     def _queue(self, topic: Topic, key: bytes | None, address: str) -> int:
         """The queue that the address routes to, where that leads to this topic and key; else the key's own."""

@@ -85,7 +85,7 @@ class Recovery:
                 self._replay_kept(frame)
             else:
                 self._replay_main(frame)
-                if self._reader.tail.size_bytes() > self._settings.checkpoint_bytes:
+                if self._reader.tail.size_bytes() + self._state.changes.size_bytes > self._settings.checkpoint_bytes:
                     self._checkpoint()
 
     def _replay_main(self, frame: Frame) -> None:
@@ -121,9 +121,10 @@ class Recovery:
         pages = {number: self._heads.packed(number) for number in self._heads.dirty}
         self._heads.dirty.clear()
         tail = self._reader.tail
-        superseded = self._index.write(
-            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id)),
+        self._superseded += self._index.write(
+            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id),
+                       self._heads.consumed),
             [*self._log.segments(), *self._log.kept_segments()])
-        self._superseded += superseded
+        self._heads.consumed = {}
         self._reader.tail = Tail(tail.end)
         self._state.changes = StateChanges()

@@ -20,6 +20,8 @@ from kernel.store import IndexStore
 _STORED = struct.Struct(">QQBB")
 _STORED_DELETED: Final = 1
 
+RECORD_BYTES: Final = 300       # of memory that a change costs beside its value, for the checkpoint's bound
+
 
 class Kind(IntEnum):
     """What a state record is about; numbers are for ever."""
@@ -82,12 +84,16 @@ class StateChanges:
     def __init__(self) -> None:
         self.newest: dict[tuple[int, bytes], Newest] = {}
         self.copied: dict[tuple[int, bytes], int] = {}
+        self.size_bytes = 0              # of memory, about; keys that come again are counted again
         self.keys: dict[int, list[bytes]] = {kind: [] for kind in RANGED}       # in no particular order
 
     def absorb(self, position: int, records: list[StateRecord]) -> None:
         """The state records of one durable frame; kept frames carry each record's first position."""
+        size_bytes = len(records) * RECORD_BYTES
         for kind, key, value, order in records:
             name = (kind, key)
+            if value is not None:
+                size_bytes += len(value)
             if order:
                 self.copied[name] = self.copied.get(name, 0) + 1
             known = self.newest.get(name)
@@ -95,6 +101,7 @@ class StateChanges:
                 self.put(name, (order or position, position, value))
             elif known[0] <= (order or position):
                 self.newest[name] = (order or position, position, value)
+        self.size_bytes += size_bytes
 
     def put(self, name: tuple[int, bytes], newest: Newest) -> None:
         """What is known of a key that was not in here; nothing changes where it was."""

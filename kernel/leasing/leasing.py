@@ -136,7 +136,7 @@ class Leasing:
             group.ttl_ms = queue.settings.ttl_ms
             self._of_queue[queue.first_queue_id] = group
             for queue_id in queue.queue_ids():
-                self._add_line(group, queue_id, self._floor(queue_id))
+                self.add_line(group, queue_id, self._floor(queue_id))
         return group
 
     def of_topic(self, name: str, topic: Topic) -> LeasedGroup:
@@ -175,7 +175,7 @@ class Leasing:
                 late = known.start == "latest" and known_floor is None
                 floor = end if late else known_floor[0] if known_floor is not None \
                     else self._parts.reader.start_of(queue_id)
-                supply = self._add_line(group, queue_id, floor)
+                supply = self.add_line(group, queue_id, floor)
                 if late:
                     supply.line.stored_floor = -1
                     self.touch(supply.line)
@@ -233,7 +233,8 @@ class Leasing:
         stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))
         return 0 if stored is None else decode_offset(stored)[0]
 
-    def _add_line(self, group: LeasedGroup, queue_id: int, floor: int) -> Supply:
+    def add_line(self, group: LeasedGroup, queue_id: int, floor: int) -> Supply:
+        """The group reads this queue too, from `floor` on, as far as nothing else is stored."""
         heads = self._parts.heads
         line = Line(queue_id, group.name, floor)
         line.topic_id = group.topic_id
@@ -415,7 +416,7 @@ class Leasing:
         if found is not None:
             for group in self._of_topic.get(found[0].id, ()):
                 if queue_id not in group.supplies:
-                    self._add_line(group, queue_id, 0)
+                    self.add_line(group, queue_id, 0)
         return self._readers.get(queue_id, [])
 
     def failed(self, gatherings: list[Gathering]) -> None:

@@ -273,7 +273,8 @@ class Supply:
 
     def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
         tries = self.line.tries
-        self.front += [(one[0], one[1], tries.get(one[1], 0) + 1, *one[3:]) for one in found]
+        self.front += [(one[0], one[1], tries.get(one[1], 0) + 1, *one[3:]) for one in found
+                       if not self.line.is_settled(one[1])]
         self.front.sort(key=itemgetter(1))
         if len(found) < len(offsets):
             there = {one[1] for one in found}

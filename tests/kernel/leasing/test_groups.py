@@ -423,3 +423,29 @@ def test_a_member_that_needs_no_ack_settles_at_once() -> None:
     assert taker.values == [b"1", b"2"]
     assert pop(rig, group) == []
     assert group.counts().leased == 0
+
+
+def test_what_was_consumed_leaves_nothing_in_the_index(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    queue = rig.kernel.declare_queue("work")
+    group = rig.kernel.queue_group(queue)
+    for n in range(20):
+        send(rig, queue, *[b"%d" % i for i in range(100)])
+        if n % 3 == 2:
+            rig.world.advance(3_000)                        # a checkpoint
+    blocks = list(rig.store.scan(b"b", b"c"))
+    assert blocks
+    group.ack(handles(pop(rig, group, 1_950)))
+    rig.run()
+    rig.world.advance(3_000)
+    left = list(rig.store.scan(b"b", b"c"))
+    assert len(left) < len(blocks)
+    rig.restart()
+    found = rig.kernel.queue("work")
+    assert found is not None
+    messages = pop(rig, rig.kernel.queue_group(found), 100)
+    assert values(messages) == [b"%d" % i for i in range(50, 100)]
+    rig.kernel.queue_group(found).ack(handles(messages))
+    rig.run()
+    rig.world.advance(3_000)
+    assert list(rig.store.scan(b"b", b"c")) == []
