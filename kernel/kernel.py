@@ -129,8 +129,6 @@ class Kernel(Consuming):
         self.leasing.open()
         parts.owed.append(self.leasing)
         self._keeping.on_superseded(recovered.superseded)
-        if recovered.rebuilt:
-            self._checkpoints.take(self._keeping.forget_superseded)
         for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
@@ -139,6 +137,8 @@ class Kernel(Consuming):
         self._expiry.start()
         self._scheduling.start()
         self._compaction.start()
+        if recovered.rebuilt and self._topics.compacted:
+            self._checkpoints.take(self._keeping.forget_superseded)
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
