@@ -137,6 +137,8 @@ class Kernel(GroupCalls):
         self._expiry.start()
         self._scheduling.start()
         self._compaction.start()
+        if recovered.rebuilt and self._topics.compacted:
+            self._checkpoints.take(self._keeping.forget_superseded)
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
