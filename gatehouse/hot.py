@@ -23,6 +23,8 @@ HOT_MODULES: Final = (
     "kernel.flushing",
     "kernel.gathering",
     "kernel.heads",
+    "kernel.leasing.line",
+    "kernel.leasing.pages",
     "kernel.message",
     "kernel.murmur2",
     "kernel.record",

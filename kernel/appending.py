@@ -14,6 +14,7 @@ from kernel.idempotency import fingerprint
 from kernel.message import Message, Owner, Placement
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
+from kernel.record import encode_headers
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
@@ -107,11 +108,26 @@ class Appending:
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
         if self._deliveries.listens(found[0]):
             gathering.burst.heard.append((None, [], run, 0))
+            if self._subscriptions.binds:
+                self._copy_to_queues(gathering, found, run)
         if header.producer_id >= 0:
             self._note_sequence(gathering, queue_id, header, run)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
         self._committer.note_size()
+
+    def _copy_to_queues(self, gathering: Gathering, of: tuple[Topic, int], run: Run) -> None:
+        """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
+        topic, queue = of
+        copies: list[Message] = []
+        for _, timestamp_ms, key, value, headers, attributes, _ in self._deliveries.open(run):
+            placement = self._places.for_record(topic, queue, key, headers)
+            self._subscriptions.refresh(placement)
+            if placement.also:
+                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers), attributes,
+                               timestamp_ms))
+        if copies:
+            gathering.burst.add(copies, None)
 
     def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
                  token: object) -> bool:

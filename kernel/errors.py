@@ -156,3 +156,51 @@ class AlreadyDelivered(KernelError):
     """A scheduled message that can no longer be recalled: it has been delivered."""
 
     code = "already_delivered"
+
+
+class InvalidGroup(KernelError):
+    """A name that no group can have, or settings that cannot be."""
+
+    code = "invalid_group"
+
+
+class UnknownGroup(KernelError):
+    """There is no group of that name, or it does not read that topic."""
+
+    code = "unknown_group"
+
+
+class AssignedGroup(KernelError):
+    """The group's queues are assigned to members that commit offsets; messages cannot be leased from it."""
+
+    code = "assigned_group"
+
+
+class InvalidQueue(KernelError):
+    """Settings that no light queue can have."""
+
+    code = "invalid_queue"
+
+
+class QueueExists(KernelError):
+    """A light queue of that name exists with other settings."""
+
+    code = "queue_exists"
+
+
+class QueueFull(KernelError):
+    """The light queue is at its limit and refuses what would exceed it."""
+
+    code = "queue_full"
+
+
+class ExpiredReceipt(KernelError):
+    """The lease has ended: its time ran out, it was released, or its message is settled."""
+
+    code = "receipt_expired"
+
+
+class UnknownReceipt(KernelError):
+    """A receipt handle that this hub never gave, or gave to another group."""
+
+    code = "unknown_receipt"

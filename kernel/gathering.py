@@ -7,6 +7,7 @@ from kernel.batch import BatchHeader
 from kernel.burst import Burst, Run
 from kernel.frame import StateRecord
 from kernel.idempotency import Answer
+from kernel.leasing.line import Line
 from kernel.message import Owner, Stored
 
 Places = list[tuple[Run, int]]
@@ -57,6 +58,7 @@ class Gathering:
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
         self.reserved: list[Reserved] = []
+        self.lines: dict[Line, None] = {}                    # of groups, that have changed: sealed into state records
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id
         self.repeatable: dict[str, Repeatable] = {}
         self.answered: dict[str, Answer] = {}
@@ -75,7 +77,7 @@ class Gathering:
     @property
     def stores_nothing(self) -> bool:
         """There may be answers to give all the same."""
-        return not self.burst.runs and not self.state and not self.reserved
+        return not self.burst.runs and not self.state and not self.reserved and not self.lines
 
 
 def answers(submissions: list[Submission], append_ms: int, error: Exception | None) -> dict[Owner, list[Stored]]:

@@ -116,7 +116,9 @@ class Recovery:
         self._heads.dirty.clear()
         tail = self._reader.tail
         self._index.write(Checkpoint(tail, self._state.changes, pages,
-                                     Positions(tail.end, self._log.kept_end(), self._next_id)),
+                                     Positions(tail.end, self._log.kept_end(), self._next_id),
+                                     self._heads.consumed),
                           [*self._log.segments(), *self._log.kept_segments()])
+        self._heads.consumed = {}
         self._reader.tail = Tail(tail.end)
         self._state.changes = StateChanges()

@@ -40,6 +40,16 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "unknown_topic": Problem(404, "Unknown topic", "The topic does not exist and is not created by this call."),
     "unknown_queue": Problem(404, "Unknown queue", "The topic exists; that queue number of it does not."),
     "method_not_allowed": Problem(405, "Method not allowed", "The path exists; `Allow` lists its methods."),
+    "invalid_group": Problem(400, "Invalid group", "A name or settings that no group can have."),
+    "invalid_queue": Problem(400, "Invalid queue", "Settings that no light queue can have."),
+    "unknown_receipt": Problem(400, "Unknown receipt", "A receipt handle that this hub never gave, or gave to another "
+                                                       "group."),
+    "unknown_group": Problem(404, "Unknown group", "There is no such group, or it does not read that topic."),
+    "assigned_group": Problem(409, "Assigned group", "The group commits offsets; messages cannot be leased from it."),
+    "queue_exists": Problem(409, "Queue exists", "A light queue of that name exists with other settings."),
+    "receipt_expired": Problem(410, "Receipt expired", "The lease has ended: its time ran out, it was released, or its "
+                                                       "message is settled."),
+    "queue_full": Problem(507, "Queue full", "The light queue is at its limit; nothing was stored."),
     "topic_exists": Problem(409, "Topic exists", "A topic of that name exists already."),
     "topic_replaced": Problem(410, "Topic replaced", "The cursor belongs to a deleted topic that had the same name."),
     "body_too_large": Problem(413, "Body too large", "The body is larger than `max_body_bytes`."),

@@ -9,6 +9,7 @@ from kernel.burst import check
 from kernel.committer import Committer
 from kernel.errors import InvalidDelay, TooManyScheduled
 from kernel.gathering import Gathering, Places, Submission
+from kernel.leasing.settings import LightQueue
 from kernel.message import Message, Owner
 from kernel.parts import Parts
 from kernel.schedule import parse_schedule
@@ -83,7 +84,9 @@ def _first_ms(when: When, now_ms: int) -> int:
 
 
 def _pending(message: Message, due_ms: int, now_ms: int, start_ms: int, repeat: str) -> Pending:
-    placement, value, headers, attributes, timestamp_ms = message
-    return Pending(due_ms, now_ms, start_ms, timestamp_ms, 0, attributes, placement.tenant, placement.address,
-                   placement.topic, placement.fixed_topic, placement.queue if placement.fixed_queue else -1,
-                   placement.key, repeat, headers, value)
+    to, value, headers, attributes, timestamp_ms = message
+    topic, queue = to.topic, to.queue if to.fixed_queue else -1
+    if isinstance(to.light, LightQueue):
+        topic, queue = to.light.name, to.queue_id - to.light.first_queue_id
+    return Pending(due_ms, now_ms, start_ms, timestamp_ms, 0, attributes, to.tenant, to.address, topic, to.fixed_topic,
+                   to.light is not None, queue, to.routed, to.key, repeat, headers, value)

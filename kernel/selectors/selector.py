@@ -34,7 +34,6 @@ TAGS: Final = b"tags"
 ANY_TAG: Final = "*"
 
 _ADDRESS: Final = re.compile(r"""(?=[^/]*+/|[+#]\Z)[^\s'"()=<>]*+""")
-_PLAIN_VALUE: Final = re.compile(r"\s*([^=,]*[^=,\s])\s*=([^,]*)")
 
 
 class Selector:
@@ -46,7 +45,7 @@ class Selector:
                  tags: frozenset[bytes] | None = None) -> None:
         self.text = text
         self.tags = tags
-        """The tags, where the selector asks for nothing else: a message need not be shown to it."""
+        """The tags, where they are all that it asks for: many such selectors can stand in one dictionary."""
         self._size = len(sources)
         self._test = test
         self._headers: dict[bytes, list[int]] = {}
@@ -103,11 +102,9 @@ def parse_selector(text: str, names: Mapping[str, str] | None = None) -> Selecto
     """
     form, colon, rest = text.partition(":")
     if colon and form in _FORMS:
-        check_text(text)
         return _FORMS[form](rest, text)
     if _ADDRESS.fullmatch(text):
-        check_text(text)
-        return parse_address(text, text)
+        return parse_address(text)
     node, sources = parse_condition(text)
     return Selector(text, sources, compile_condition(node), names or {})
 
@@ -115,6 +112,7 @@ def parse_selector(text: str, names: Mapping[str, str] | None = None) -> Selecto
 def parse_tags(expression: str, text: str | None = None) -> Selector:
     """`a || b`, or `*` for any message. Raises InvalidSelector. `text` is the whole that it is the end of."""
     text = expression if text is None else text
+    check_text(text)
     at = len(text) - len(expression)
     tags: set[bytes] = set()
     if expression.strip() == ANY_TAG:
@@ -131,17 +129,18 @@ def parse_tags(expression: str, text: str | None = None) -> Selector:
 def parse_headers(expression: str, text: str | None = None) -> Selector:
     """`name=value, name=value`: all of these, exactly. Raises InvalidSelector."""
     text = expression if text is None else text
+    check_text(text)
     at = len(text) - len(expression)
     sources: list[Source] = []
     values: Slots = []
     for part in expression.split(","):
-        found = _PLAIN_VALUE.fullmatch(part)
-        if found is None or len(values) >= MAX_TERMS:
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name or len(values) >= MAX_TERMS:
             raise InvalidSelector(at, f"name=value, and of those at most {MAX_TERMS}", repr(part.strip()))
-        if (found[1], True) in sources:
-            raise InvalidSelector(at, "each header once", repr(found[1]))
-        sources.append((found[1], True))
-        values.append(found[2].strip().encode())
+        if (name, True) in sources:
+            raise InvalidSelector(at, "each header once", repr(name))
+        sources.append((name, True))
+        values.append(value.encode())
         at += len(part) + len(",")
     return Selector(text, sources, lambda slots: slots == values, {})
 
@@ -149,6 +148,7 @@ def parse_headers(expression: str, text: str | None = None) -> Selector:
 def parse_address(expression: str, text: str | None = None) -> Selector:
     """A filter of addresses. Raises InvalidSelector."""
     text = expression if text is None else text
+    check_text(text)
     try:
         levels = parse_filter(expression)
     except InvalidFilter as error:

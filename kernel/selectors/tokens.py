@@ -66,9 +66,10 @@ def check_text(text: str) -> None:
     """Raises InvalidSelector for what no selector can be, whatever its form."""
     if len(text) > MAX_TEXT_CHARS:
         raise InvalidSelector(MAX_TEXT_CHARS, f"the end: a selector has at most {MAX_TEXT_CHARS} characters")
-    for at, character in enumerate(text):
-        if "\ud800" <= character <= "\udfff":
-            raise InvalidSelector(at, "a character", "half of a surrogate pair")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSelector(error.start, "a character", "half of a surrogate pair") from None
 
 
 def _token(group: str, found: str, at: int) -> Token:

@@ -42,7 +42,7 @@ class Filler:
                 self._add(entries, queue_id, append_ms)
             tail.absorb(self._position, self._position + 500, append_ms, 500, entries)
             self._position += 500
-        self._index.write(Checkpoint(tail, StateChanges(), {}, Positions(self._position, 0, 9)), SEGMENTS)
+        self._index.write(Checkpoint(tail, StateChanges(), {}, Positions(self._position, 0, 9), {}), SEGMENTS)
 
     def _add(self, entries: Entries, queue_id: int, append_ms: int) -> None:
         mine = self.entries[queue_id]
@@ -123,7 +123,7 @@ def test_deleted_queues_are_forgotten(filled: tuple[Index, Filler]) -> None:
 def test_positions_and_pages_are_found_again_until_all_is_cleared(store: IndexStore) -> None:
     index = Index(store)
     assert index.positions() == Positions(0, 0, 1)
-    index.write(Checkpoint(Tail(0), StateChanges(), {3: b"page"}, Positions(5, 6, 7)), SEGMENTS, sync=True)
+    index.write(Checkpoint(Tail(0), StateChanges(), {3: b"page"}, Positions(5, 6, 7), {}), SEGMENTS, sync=True)
     assert index.positions() == Positions(5, 6, 7) and index.head_pages() == [(3, b"page")]
     index.clear()
     assert index.positions() == Positions(0, 0, 1) and index.head_pages() == []

@@ -7,6 +7,7 @@ import pytest
 
 from kernel.errors import CorruptBatch, InvalidSelector
 from kernel.record import encode_headers
+from kernel.selectors.like import MAX_LIKE_BYTES
 from kernel.selectors.parser import MAX_DEPTH, MAX_TERMS
 from kernel.selectors.selector import parse_address, parse_headers, parse_selector, parse_tags
 from kernel.selectors.tokens import MAX_TEXT_CHARS
@@ -207,6 +208,18 @@ def test_what_is_just_within_the_bounds() -> None:
     longest = " + ".join(["a"] * (MAX_TERMS - 1)) + f" = {MAX_TERMS - 1}"
     assert parse_selector(longest).matches(((b"a", b"1"),))
     assert parse_headers(",".join(f"h{i}=" for i in range(MAX_TERMS))).text.endswith("h255=")
+
+
+@pytest.mark.parametrize("pattern", ["%a" * 40 + "%b", "%" + "a_" * 40 + "b%", "_%" * 40 + "b", "%" * 200 + "b"])
+def test_a_hostile_pattern_ends(pattern: str) -> None:
+    selector = parse_selector(f"a LIKE '{pattern}'")
+    assert not selector.matches(((b"a", b"a" * MAX_LIKE_BYTES),))
+    assert selector.matches(((b"a", b"a" * (MAX_LIKE_BYTES - 1) + b"b"),))
+
+
+def test_like_reads_no_value_that_is_too_long() -> None:
+    for condition in ("a LIKE '%'", "a NOT LIKE '%'"):
+        assert not parse_selector(condition).matches(((b"a", b"a" * (MAX_LIKE_BYTES + 1)),))
 
 
 def test_a_lying_length_among_encoded_headers_is_found() -> None:

@@ -58,6 +58,13 @@ async def get_messages(door: Door, call: Call) -> web.StreamResponse:
                                  door.config.max_page_messages)
     wait_s = decode_seconds(query, "wait", door.config.max_wait_s)
     cursor = await _start_of(door, topic, query)
+    page = await _search(door, topic, cursor, max_messages, wait_s, selector)
+    return json_answer(_document(door, topic, cursor, page))
+
+
+async def _search(door: Door, topic: Topic, cursor: Cursor, max_messages: int, wait_s: float,
+                  selector: Selector | None) -> Page:
+    """The first page from the cursor on that has something to tell, or the last when time is up."""
     page = await _read(door, topic, cursor, max_messages, selector)
     deadline, skipped = door.loop.time() + wait_s, page.skipped
     search_deadline = max(deadline, door.loop.time() + SEARCH_S)
@@ -74,7 +81,7 @@ async def get_messages(door: Door, call: Call) -> web.StreamResponse:
             raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
         page = await _read(door, topic, cursor, max_messages, selector)
         skipped += page.skipped
-    return json_answer(_document(door, topic, cursor, page._replace(skipped=skipped)))
+    return page._replace(skipped=skipped)
 
 
 def _selector_of(query: dict[str, str]) -> Selector | None:
