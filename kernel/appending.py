@@ -3,18 +3,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch
-from kernel.burst import Run, check
+from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch, records_of
+from kernel.burst import COMPACT, Run, check
 from kernel.committer import Committer
-from kernel.errors import IdempotencyConflict, MessageTooLarge, UnknownQueue, UnsupportedBatch
+from kernel.errors import IdempotencyConflict, KeptFull, MessageTooLarge, Stopping, UnknownQueue, UnsupportedBatch
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Repeatable, Submission
+from kernel.gathering import Gathering, Noted, Repeatable, Submission
 from kernel.gathering import Places as MessagePlaces
 from kernel.idempotency import fingerprint
-from kernel.message import Message, Owner, Placement
+from kernel.message import RETAIN, Message, Owner, Piece, Placement
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
 from kernel.record import encode_headers
+from kernel.retained import asks_to_retain, check_retained
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
@@ -22,12 +23,18 @@ from kernel.views import decode_offset_key, offset_record
 Adding = Callable[[Gathering, list[Message], MessagePlaces], None]
 """Puts messages into a gathering and tells the place of each."""
 
+NOTED = RETAIN | COMPACT
+"""What `check` says of messages that change state of their own."""
+
+KEPT_FULL = "what is kept beyond retention has reached kept_bytes: nothing that would have to be kept is taken"
+
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
 
 
 class Appending:
     def __init__(self, parts: Parts, committer: Committer) -> None:
+        self._parts = parts
         self._committer = committer
         self._topics = parts.topics
         self._places = parts.places
@@ -42,9 +49,14 @@ class Appending:
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        check(messages, self.refresh)
+        seen = check(messages, self.refresh)
+        if self._parts.kept_full:
+            self._refuse_owed(messages)
         places: MessagePlaces | None = [] if positions else None
-        gathering.burst.add(messages, places)
+        if seen & NOTED:
+            places = self._add_noted(gathering, messages, seen)
+        else:
+            gathering.burst.add(messages, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
@@ -67,10 +79,12 @@ class Appending:
             if owner is not None:
                 gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
             return
-        check(messages, self.refresh)
+        seen = check(messages, self.refresh)
+        if self._parts.kept_full:
+            self._refuse_owed(messages)
         places: MessagePlaces = []
         if add is None:
-            gathering.burst.add(messages, places)
+            places = self._add_noted(gathering, messages, seen)
         else:
             add(gathering, messages, places)
         gathering.repeatable[key] = Repeatable(mine, places)
@@ -82,6 +96,24 @@ class Appending:
     def _same(first: bytes, second: bytes) -> None:
         if first != second:
             raise IdempotencyConflict("this idempotency key came with another message before")
+
+    def _add_noted(self, gathering: Gathering, messages: list[Message], seen: int) -> MessagePlaces:
+        """Add messages some of which may change state. Raises InvalidAddress, KeptFull."""
+        if seen & RETAIN:
+            check_retained(messages)
+        places: MessagePlaces = []
+        gathering.burst.add(messages, places)
+        if seen & NOTED:
+            gathering.noted += [Noted(message, run, index) for message, (run, index)
+                                in zip(messages, places, strict=True)
+                                if message[3] & RETAIN or message[0].compact]
+        return places
+
+    def _refuse_owed(self, messages: list[Message]) -> None:
+        """Nothing new is taken that would have to outlive retention. Raises KeptFull, with nothing done."""
+        for placement, value, _, attributes, _ in messages:
+            if placement.light is not None or placement.also or value and (placement.compact or attributes & RETAIN):
+                raise KeptFull(KEPT_FULL)
 
     def refresh(self, placement: Placement) -> None:
         """Bring a placement up to date. Raises as `Kernel.place`."""
@@ -105,7 +137,9 @@ class Appending:
         gathering = self._committer.gather()
         if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
             return
+        noted = self._look_inside(found, batch, header)
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
+        gathering.noted += [Noted(message, run, at) for at, message in noted]
         if self._deliveries.listens(found[0]):
             gathering.burst.heard.append((None, [], run, 0))
             if self._subscriptions.binds:
@@ -115,6 +149,28 @@ class Appending:
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
         self._committer.note_size()
+
+    def _look_inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[tuple[int, Message]]:
+        """The records of a batch that change state, with their index: where its topic is compacted, or says that
+        headers count. Raises CorruptBatch, InvalidAddress, KeptFull."""
+        topic, queue = of
+        settings = topic.settings
+        if not settings.compact and not settings.interpret_headers:
+            return []
+        found: list[tuple[int, Message]] = []
+        piece = Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)
+        for at, timestamp_ms, key, value, headers, attributes, _ in records_of(piece):
+            attributes &= ~RETAIN
+            if settings.interpret_headers and asks_to_retain(headers):
+                attributes |= RETAIN
+            if settings.compact or attributes & RETAIN:
+                placement = self._places.for_record(topic, queue, key, headers)
+                found.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
+        messages = [message for _, message in found]
+        check_retained(messages)
+        if self._parts.kept_full:
+            self._refuse_owed(messages)
+        return found
 
     def _copy_to_queues(self, gathering: Gathering, of: tuple[Topic, int], run: Run) -> None:
         """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
@@ -211,6 +267,17 @@ class Appending:
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object) -> None:
         self.put_state([offset_record(group, queue_id, offset) for queue_id, offset in offsets.items()], owner, token)
+
+    def delete_state(self, records: list[StateRecord]) -> None:
+        """Delete keys whose records were looked at, unless a newer one is on its way already, or the hub stops."""
+        flight = self._committer.flight
+        newer = set() if flight is None else {(record.kind, record.key) for record in flight.state}
+        gone = [record for record in records if (record.kind, record.key) not in newer]
+        try:
+            if gone:
+                self.put_state(gone, None, None)
+        except Stopping:
+            pass                                     # whoever looks the next time deletes them
 
     def put_state(self, records: list[StateRecord], owner: Owner | None, token: object) -> None:
         gathering = self._committer.gather()

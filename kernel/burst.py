@@ -20,6 +20,8 @@ from kernel.record import SMALL, SMALL_LIMIT, add_header, varint
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 
+COMPACT: Final = 0x100                      # no attribute bit: those are eight
+
 ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in range(256)]
 """Attribute byte and a timestamp delta of zero: nearly every message is stamped with the append time."""
 
@@ -40,10 +42,15 @@ class Run:
         self.first_id: int = -1
 
 
-def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None:
-    """Refuse the whole list with MessageTooLarge if one is; bring placements up to date that have changed."""
+def check(messages: list[Message], refresh: Callable[[Placement], None]) -> int:
+    """Refuse the whole list with MessageTooLarge if one is; bring placements up to date that have changed.
+
+    Returns the attribute bits of all messages together, and COMPACT where one goes to a compacted topic: what few
+    messages have is looked for only where one has it.
+    """
     last: Placement | None = None
     limit = 0
+    seen = 0
     for message in messages:
         placement = message[0]
         if placement is not last:
@@ -51,10 +58,14 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None
             if placement.version != placement.first_level.version:
                 refresh(placement)
             limit = placement.max_message_bytes
+            if placement.compact:
+                seen |= COMPACT
+        seen |= message[3]
         value = message[1]
         size = len(message[2]) + (0 if value is None else len(value))
         if size > limit:
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
+    return seen
 
 
 class Stretch:

@@ -122,6 +122,12 @@ class StorageFull(KernelError):
     code = "storage_full"
 
 
+class KeptFull(KernelError):
+    """What is owed beyond retention has reached `kept_bytes`; nothing new that would have to be kept is taken."""
+
+    code = "kept_full"
+
+
 class StorageFailed(KernelError):
     """A read failed or what was read does not match its checksum."""
 

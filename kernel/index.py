@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from kernel.frame import WHOLE
 from kernel.log import Segment
-from kernel.state import Held, StateChanges, decode_held, encode_held, store_key
+from kernel.owed import kept_key_of
+from kernel.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
 from kernel.store import IndexStore
 from kernel.tail import Tail
 
@@ -137,10 +138,14 @@ class Index:
     def head_pages(self) -> list[tuple[int, bytes]]:
         return [(_U64.unpack(key[1:])[0], page) for key, page in self._store.scan(b"h", b"i")]
 
-    def write(self, checkpoint: Checkpoint, segments: list[Segment], *, sync: bool = False) -> None:
-        """Write a checkpoint. The log must be durable up to its positions."""
+    def write(self, checkpoint: Checkpoint, segments: list[Segment], *, sync: bool = False) -> list[bytes]:
+        """Write a checkpoint. The log must be durable up to its positions.
+
+        Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
+        """
         puts = pack_blocks(checkpoint.tail, checkpoint.consumed)
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
+        superseded = self._superseded(checkpoint.changes)
         states, gone = self._state_puts(checkpoint.changes, segments)
         puts += states
         for queue_id, start in checkpoint.consumed.items():
@@ -148,6 +153,18 @@ class Index:
             gone += [key for key, _ in self._store.scan(block_key(queue_id, 0), below)]
         puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
         self._store.write(puts, gone, sync=sync)
+        return superseded
+
+    def _superseded(self, changes: StateChanges) -> list[bytes]:
+        found: list[bytes] = []
+        for kind, key in changes.newest:
+            held = self.held(kind, key) if kind == Kind.LATEST else None
+            if held is not None and held.value is not None:
+                kept = kept_key_of(key, held.value)
+                before = self.held(Kind.KEPT, kept)
+                if before is not None and before.value is not None or (Kind.KEPT, kept) in changes.newest:
+                    found.append(kept)
+        return found
 
     def _state_puts(self, changes: StateChanges, segments: list[Segment]
                     ) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
@@ -201,6 +218,25 @@ class Index:
             value = decode_held(stored).value
             if value is not None:
                 yield stored_key[2:], value
+
+    def state_range(self, kind: int, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+        """Keys of a kind in a range, in order, with their values; None where a deletion is remembered."""
+        for stored_key, stored in self._store.scan(store_key(kind, lowest), store_key(kind, below)):
+            yield stored_key[2:], decode_held(stored).value
+
+    def last_kept_keys(self) -> list[bytes]:
+        """The last KEPT record of every queue that has one."""
+        base, below = store_key(Kind.KEPT, b""), store_key(Kind.KEPT + 1, b"")
+        found: list[bytes] = []
+        cursor = self._store.cursor()
+        key = cursor.seek(base)
+        while key is not None and key < below:
+            queue_id = _U64.unpack_from(key, len(base))[0]
+            last = self._store.floor(base + _U64.pack(queue_id) + b"\xff" * 8, key)
+            assert last is not None, "there is this one"
+            found.append(last[0][len(base):])
+            key = cursor.seek(base + _U64.pack(queue_id + 1))
+        return found
 
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
         """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""

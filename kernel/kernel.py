@@ -17,6 +17,7 @@ from kernel.address import is_topic_name
 from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
+from kernel.compaction import Compaction
 from kernel.deliveries import Deliveries
 from kernel.errors import InvalidTopic, KernelError
 from kernel.expiry import ProducerExpiry
@@ -25,6 +26,7 @@ from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
+from kernel.keeping import Keeping
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.redriving import Redriving
@@ -41,7 +43,8 @@ from kernel.leasing.settings import (
 )
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Record, Subscriber
+from kernel.message import Fetched, Headers, Message, Owner, Placement, Record, Retained, Subscriber
+from kernel.owed import Owed
 from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
@@ -49,6 +52,7 @@ from kernel.producers import Producers
 from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
+from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
 from kernel.scheduling.accepting import When
@@ -57,6 +61,7 @@ from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
 from kernel.subscriptions import Subscriptions
+from kernel.survey import Surveyor
 from kernel.topics import Topic, Topics, TopicSettings
 from kernel.views import Views
 from kernel.watches import Watch, Watches
@@ -81,7 +86,7 @@ class Kernel:
         self._loop = loop
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
-        self._reader = Reader(heads, index, log, reader_worker, settings.recent_bytes, on_damage)
+        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
@@ -95,6 +100,7 @@ class Kernel:
         self._heads = heads
         self._topics = topics
         self._subscriptions = subscriptions
+        self._store = store
         self._watches = self.parts.watches
         self._views = self.parts.views
 
@@ -125,7 +131,10 @@ class Kernel:
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
         self._build(next_id, recovered.kept_end)
+        self._keeping.open()
         self.leasing.open()
+        parts.owed.append(self.leasing)
+        self._keeping.on_superseded(recovered.superseded)
         for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
@@ -133,6 +142,7 @@ class Kernel:
         self._retention.start()
         self._expiry.start()
         self.scheduling.start()
+        self._compaction.start()
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -165,15 +175,24 @@ class Kernel:
         self._appending = Appending(parts, self._committer)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
+        self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
         self.scheduling = Scheduling(parts, self._committer, self._appending)
-        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
+        surveyor = Surveyor(parts)
+        self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
+        self._checkpoints.on_superseded = self._keeping.on_superseded
+        self._flushing.on_deleted = self._keeping.forget_queues
+        self.leasing.on_floor = self._keeping.on_settled
+        self._compaction = Compaction(parts, self._appending.delete_state)
+        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints), surveyor,
+                                    self._keeping)
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
         self._expiry.stop()
+        self._compaction.stop()
         self.scheduling.stop()
         self.leasing.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
@@ -252,25 +271,49 @@ class Kernel:
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
-        return self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+        return self._reader.start_of(queue_id), self._heads.next_offset(queue_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every queue of a topic, one after the other."""
         found: array[int] = array("q")
         for first, count in topic.ranges:
             found.extend(self._heads.bounds_of(first, count))
+        if topic.settings.compact:
+            found[::2] = array("q", bytes(8 * topic.queues))
         return found
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, kept: bool = False) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
         `on_done` is called before this returns where everything is in memory, else later; what must be read from the
         disk is at most `reader.COLD_BYTES` a fetch, and queues beyond that stay empty this time. Each queue's first
         piece is given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors
         stand in the answers: OffsetOutOfRange, StorageFailed.
+
+        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted
+        queue is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, on_done)
+        self._reader.fetch(wants, max_bytes, on_done, kept)
+
+    def retained(self, filter: str, tenant: str,
+                 on_done: Callable[[list[Retained], bytes | None, Exception | None], None], *, max_values: int = 100,
+                 start: bytes = b"") -> None:
+        """The values that addresses matching a filter retain, by address, a page at a time.
+
+        `on_done(values, next, error)`: another call with `start=next` gives the next page, None says that there is
+        none; error is StorageFailed. A page may hold fewer values than asked for, and holds none only at the end. It is
+        true when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
+        """
+        self._retained.look_up(filter, tenant, max_values, start, on_done)
+
+    def keep_for(self, owed: Owed) -> None:
+        """Ask `owed`, before records go with their segment, which of them must be kept."""
+        self.parts.owed.append(owed)
+
+    def forget_kept(self, queue_id: int) -> None:
+        """Something of this queue was settled: what is kept of it and needed by nobody goes."""
+        self._keeping.on_settled(queue_id)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer

@@ -139,13 +139,14 @@ class Places:
         topic = self._topics.get(placement.topic, placement.tenant)
         if topic is not None and topic.id == placement.topic_id and placement.queue < topic.queues:
             placement.max_message_bytes = self.max_message_bytes(topic)
+            placement.compact = topic.settings.compact
             if not placement.fixed_queue:
                 placement.queue = self._queue(topic, placement.key, placement.address)
                 placement.queue_id = topic.queue_id(placement.queue)
             return
         fresh = self.place(placement.address, placement.tenant, True)
         for name in ("topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
-                     "max_message_bytes"):
+                     "max_message_bytes", "compact"):
             setattr(placement, name, getattr(fresh, name))
 
     def _auto_create(self, name: str, tenant: str) -> Topic:
@@ -159,6 +160,7 @@ class Places:
                               encode_key(key), encoded, self.max_message_bytes(topic),
                               self._subscriptions.first_level(address))
         placement.topics_version = self._topics.version
+        placement.compact = topic.settings.compact
         return placement
 
     def max_message_bytes(self, topic: Topic) -> int:

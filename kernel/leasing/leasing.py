@@ -28,6 +28,7 @@ from kernel.leasing.pages import decode_page_key, encode_page, fill_gaps, load_p
 from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, check_name
 from kernel.leasing.supply import Supply
 from kernel.message import Handle, Leased, Owner
+from kernel.owed import NONE_NEEDED, Stretch
 from kernel.parts import Parts
 from kernel.state import Kind
 from kernel.topics import Topic
@@ -58,6 +59,7 @@ class Leasing:
         self._woken: dict[LeasedGroup, None] = {}
         self._steps: dict[int, set[Lease]] = {}                        # leases by the time that ends them
         self._waits: list[tuple[int, int, LeasedGroup, Supply, int]] = []
+        self.on_floor: Callable[[int], None] = lambda queue_id: None
         self._numbers = 0
         self._loaded_pages: dict[tuple[int, str], list[tuple[int, bytes]]] = {}       # while opening
         self._stopped = False
@@ -171,7 +173,8 @@ class Leasing:
             if end or queue_id in offsets:
                 known_floor = offsets.get(queue_id)
                 late = known.start == "latest" and known_floor is None
-                floor = end if late else heads.log_start(queue_id) if known_floor is None else known_floor[0]
+                floor = end if late else known_floor[0] if known_floor is not None \
+                    else self._parts.reader.start_of(queue_id)
                 supply = self.add_line(group, queue_id, floor)
                 if late:
                     supply.line.stored_floor = -1
@@ -235,8 +238,8 @@ class Leasing:
         heads = self._parts.heads
         line = Line(queue_id, group.name, floor)
         line.topic_id = group.topic_id
-        supply = Supply(line, self._parts.reader.fetch, partial(heads.next_offset, queue_id),
-                        partial(heads.log_start, queue_id))
+        supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, queue_id),
+                        partial(self._parts.reader.start_of, queue_id))
         group.supplies[queue_id] = supply
         self._readers.setdefault(queue_id, []).append((group, supply))
         pages = self._loaded_pages.get((queue_id, group.name), ())
@@ -348,11 +351,11 @@ class Leasing:
         for line in gathering.lines:
             gathering.state += self._records(line)
 
-    @staticmethod
-    def _records(line: Line) -> list[StateRecord]:
+    def _records(self, line: Line) -> list[StateRecord]:
         records: list[StateRecord] = []
         if line.floor != line.stored_floor:
             line.stored_floor = line.floor
+            self.on_floor(line.queue_id)
             records.append(offset_record(line.group, line.queue_id, (line.floor, b"")))
         group = line.group.encode()
         for page in line.dirty:
@@ -366,6 +369,29 @@ class Leasing:
             records.append(StateRecord(Kind.LEASES, page_key(line.queue_id, page, group), value))
         line.dirty = set()
         return records
+
+    def wanted(self, queue_id: int, start: int, stop: int) -> list[Stretch]:
+        """What must outlive retention, see `kernel.owed.Owed`: all that is not settled of a light queue, and what is
+        out of a topic's queue, or waits for its next time. What nobody has had of a topic goes with its segment."""
+        readers = self._readers.get(queue_id)
+        if readers is not None:
+            found: list[Stretch] = []
+            for group, supply in readers:
+                end = stop if group.queue is not None else min(stop, supply.line.next)
+                found += supply.line.unsettled_stretches(start, end)
+            return found
+        if self._parts.topics.of_queue(queue_id) is not None:
+            return []
+        known = self._parts.heads.log_start(queue_id)      # not below the floor, nor is a deleted queue's below its end
+        return [(max(start, known if start >= known else self._floor(queue_id)), stop)]
+
+    def first_needed(self, queue_id: int) -> int:
+        """See `kernel.owed.Owed`."""
+        readers = self._readers.get(queue_id)
+        if readers is None:
+            return NONE_NEEDED if self._parts.topics.of_queue(queue_id) is not None else self._floor(queue_id)
+        return min([supply.line.floor if group.queue is not None or supply.line.floor < supply.line.next
+                    else NONE_NEEDED for group, supply in readers], default=NONE_NEEDED)
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""

@@ -73,7 +73,7 @@ class AtHand:
             if recent is None:
                 missing.append(key)
             else:
-                self._keep(key, recent[0] or b"")
+                self._keep(key, recent[2] or b"")
         if not missing:
             self._checked = keys[end] if end < len(keys) else self._timers.horizon
         elif len(missing) >= MANY or due_of(missing[0]) <= now_ms + LATEST_MS:

@@ -90,6 +90,6 @@ class Book:
         """The message of a timer if that still says the truth; `value` is what the store said of it."""
         recent = self._state.recent(Kind.SCHEDULED, id_of(timer))
         if recent is not None:
-            value = recent[0]
+            value = recent[2]
         found = None if value is None else decode(value)
         return found if isinstance(found, Pending) and found.due_ms == due_of(timer) else None

@@ -55,7 +55,7 @@ class Queries:
         key = id_key(message_id) if 0 <= message_id <= MAX_ID else b"?"
         recent = self._parts.state.recent(Kind.SCHEDULED, key)
         if recent is not None:
-            on_found(None if recent[0] is None else decode(recent[0]))
+            on_found(None if recent[2] is None else decode(recent[2]))
         else:
             self._parts.reader_worker.submit(partial(self._get, key), partial(self._got, message_id, on_found))
 
@@ -108,7 +108,7 @@ class Queries:
         """See `Kernel.scheduled`."""
         limit = min(limit, PAGE)
         unseen = self._book.timers.unseen_from(start, limit)
-        known = {key: recent[0] for key in unseen
+        known = {key: recent[2] for key in unseen
                  if (recent := self._parts.state.recent(Kind.SCHEDULED, id_of(key))) is not None}
         self._parts.reader_worker.submit(partial(self._scan, start, limit, unseen, known),
                                          partial(self._scanned, tenant, on_done))
