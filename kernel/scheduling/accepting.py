@@ -41,7 +41,7 @@ class Accepting:
                  idempotency_key: str | None) -> None:
         """See `Kernel.schedule`."""
         now_ms = self._parts.loop.now_ms()
-        firsts = [_first_ms(when, now_ms) for when in whens]
+        firsts = [first_due_ms(when, now_ms) for when in whens]
         waiting = sum([due_ms > 0 for due_ms in firsts])
         if waiting and self._book.counts.pending + waiting > self._parts.settings.max_scheduled:
             raise TooManyScheduled(f"{self._book.counts.pending} messages are waiting for their time already")
@@ -70,8 +70,8 @@ class Accepting:
             burst.size_bytes += len(one.headers) + len(one.value or b"") + STATE_BYTES
 
 
-def _first_ms(when: When, now_ms: int) -> int:
-    """When it falls due first; 0: at once, and never again. Raises InvalidDelay, InvalidSchedule."""
+def first_due_ms(when: When, now_ms: int) -> int:
+    """When it falls due first; 0: at once, and once. Raises InvalidDelay, InvalidSchedule."""
     due_ms = when.due_ms if when.due_ms > now_ms else 0
     if when.repeat:
         found = parse_schedule(when.repeat, when.due_ms or now_ms).next_after(max(when.due_ms, now_ms) - 1)
