@@ -19,7 +19,7 @@ from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.compaction import Compaction
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic, StorageFailed
+from kernel.errors import InvalidTopic
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
@@ -48,7 +48,6 @@ from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
 from kernel.scheduling.accepting import When
-from kernel.scheduling.queries import Page, Scheduled
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
@@ -135,7 +134,7 @@ class Kernel(GroupCalls):
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
-        self._scheduling.start()
+        self.scheduling.start()
         self._compaction.start()
         if recovered.rebuilt and self._topics.compacted:
             self._checkpoints.take(self._keeping.forget_superseded)
@@ -174,7 +173,7 @@ class Kernel(GroupCalls):
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
-        self._scheduling = Scheduling(parts, self._committer, self._appending)
+        self.scheduling = Scheduling(parts, self._committer, self._appending)
         surveyor = Surveyor(parts)
         self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
         self._checkpoints.on_superseded = self._keeping.on_superseded
@@ -190,8 +189,8 @@ class Kernel(GroupCalls):
         self._retention.stop()
         self._expiry.stop()
         self._compaction.stop()
+        self.scheduling.stop()
         self.leasing.stop()
-        self._scheduling.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -259,25 +258,10 @@ class Kernel(GroupCalls):
 
         Answered with (0, -1, id) of each that waits, as `append` says for the others. What is delivered once keeps its
         id; each repetition is a message of its own. Repetitions that fall due while the hub is down are delivered once.
-        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises.
+        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises. Looking at what waits, and
+        taking it back: `Kernel.scheduling`.
         """
-        self._scheduling.accepting.schedule(messages, whens, owner, token, idempotency_key)
-
-    def scheduled(self, tenant: str, start: bytes, limit: int,
-                  on_done: Callable[[Page | StorageFailed], None]) -> None:
-        """What waits, by due time, from b"" or the end of the page before on; a page may be short of its limit."""
-        self._scheduling.queries.page(tenant, start, limit, on_done)
-
-    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
-        """What waits under an id, or what became of it within the last day; None where nothing is known."""
-        self._scheduling.queries.show(message_id, tenant, on_done)
-
-    def recall(self, message_id: int, tenant: str, owner: Owner, token: object = None) -> None:
-        """Take back what waits. Answered when that is durable, or with AlreadyDelivered, UnknownScheduled, Stopping.
-
-        What has been recalled already is answered alike. Answers may come in another order than the calls.
-        """
-        self._scheduling.queries.recall(message_id, tenant, owner, token)
+        self.scheduling.schedule(messages, whens, owner, token, idempotency_key)
 
     # ---- reading
 
@@ -414,6 +398,6 @@ class Kernel(GroupCalls):
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
-            **self._scheduling.statistics(),
+            **self.scheduling.statistics(),
             "epoch": self.epoch,
         }

@@ -100,7 +100,15 @@ class MqttSession:
                         self._pause_until(self._heard_ms)
                         return
                 if why == UNKNOWN_TOPIC:
-                    if not inbox.place(data, pos):
+                    if inbox.is_delayed(data, pos):
+                        if messages or packet_ids:
+                            self._submit(inbox, messages, packet_ids, pos - begin)
+                        inbox.schedule(data[pos:pos + size], self._heard_ms)
+                        pos += size
+                        messages, packet_ids, begin = [], [], pos
+                        if self._ended:
+                            return
+                    elif not inbox.place(data, pos):
                         inbox.skip(data, pos, packet_ids)
                         pos += size
                     continue
