@@ -70,6 +70,8 @@ class KernelSection:
     max_message_bytes: int = field(default=4 << 20, metadata={
         "min": 1024, "max": MAX_MESSAGE_BYTES_LIMIT,
         "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own."})
+    max_scheduled: int = field(default=10_000_000, metadata={
+        "min": 0, "max": 1_000_000_000, "help": "Messages that may wait for their time; what comes beyond is refused."})
     segment_bytes: int = field(default=256 << 20, metadata={
         "min": 1 << 20, "max": 1 << 40,
         "help": "Size of one file of the log, in bytes; retention deletes whole files."})
