@@ -140,7 +140,7 @@ class KernelQueues:
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
-            self._group(queue).ack(handles)
+            self._group(queue).ack(handles, lazily=True)
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
