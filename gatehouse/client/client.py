@@ -167,6 +167,19 @@ class Client:
             query.pop("from", None)
             query.pop("queue", None)
 
+    # --- what waits for its time ---------------------------------------------------------------------------------
+
+    async def scheduled(self, max: int = 100) -> list[dict[str, Any]]:
+        """Messages that wait for their time, what falls due next first."""
+        page = await self.request("GET", "/v1/scheduled", query={"max": str(max)})
+        found: list[dict[str, Any]] = page["scheduled"]
+        return found
+
+    async def recall(self, message_id: str) -> dict[str, Any]:
+        """Take a delayed message back, by the id that publishing it gave. Raises Conflict where it was delivered
+        already, NotFound where there is none."""
+        return await self.request("DELETE", path_of("v1", "scheduled", message_id))
+
     # --- groups --------------------------------------------------------------------------------------------------
 
     def group(self, name: str, topic: str = "") -> Group:

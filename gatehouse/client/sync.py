@@ -102,6 +102,14 @@ class SyncClient:
         """See `Client.pages`."""
         return self._iterate(self.client.pages(topic, start, follow))
 
+    def scheduled(self, max: int = 100) -> list[dict[str, Any]]:
+        """See `Client.scheduled`."""
+        return self.wait(self.client.scheduled(max))
+
+    def recall(self, message_id: str) -> dict[str, Any]:
+        """See `Client.recall`."""
+        return self.wait(self.client.recall(message_id))
+
     def group(self, name: str, topic: str = "") -> SyncGroup:
         """See `Client.group`."""
         return SyncGroup(self, self.client.group(name, topic))

@@ -117,6 +117,26 @@ def test_submitted_messages_are_stored_in_their_order(hub: RunningHub) -> None:
     run(test)
 
 
+def test_delayed_messages_are_listed_recalled_and_come(hub: RunningHub) -> None:
+    async def test() -> None:
+        async with Client(url(hub)) as client:
+            late = await client.publish("later/a", "late", delay=3600)
+            soon = await client.publish("later/a", "soon", delay=0.1)
+            assert (late.offset, soon.offset) == (None, None)
+            assert [waiting["id"] for waiting in await client.scheduled() if waiting["id"] == late.id]
+            assert (await client.recall(late.id or ""))["state"] == "recalled"
+            group = client.group("g", "later")
+            (message,) = await group.pop(wait_s=20)
+            assert (message.text, message.id) == ("soon", soon.id)
+            with pytest.raises(Conflict, match="already_delivered"):
+                await client.recall(soon.id or "")
+            with pytest.raises(NotFound):
+                await client.recall("77")
+            with pytest.raises(InvalidRequest):
+                await client.publish("later/a", "x", delay=1e10)
+    run(test)
+
+
 def test_oneway_messages_arrive(hub: RunningHub) -> None:
     async def test() -> None:
         async with Client(url(hub)) as client:
