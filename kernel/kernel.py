@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kernel.address import is_topic_name
@@ -72,8 +72,8 @@ class Kernel(GroupCalls):
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
                  on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
-                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32)
-                 ) -> None:
+                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
+                 selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self._loop = loop
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
@@ -87,7 +87,7 @@ class Kernel(GroupCalls):
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys), views=Views(topics, heads),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
-            hub=new_hub, secret=new_secret)
+            hub=new_hub, secret=new_secret, selector_names=selector_names or {})
         self._log = log
         self._heads = heads
         self._topics = topics
@@ -358,7 +358,9 @@ class Kernel(GroupCalls):
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""
-        self._appending.delete_topic(self._topics.require(name, tenant), self._views.offsets, owner, token)
+        topic = self._topics.require(name, tenant)
+        self._appending.delete_topic(topic, self._views.offsets, owner, token)
+        self.leasing.end_topic(topic)
 
     def _create_by_use(self, name: str, tenant: str) -> Topic:
         return self._appending.create_topic(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
@@ -371,7 +373,11 @@ class Kernel(GroupCalls):
 
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object = None) -> None:
-        """Per queue id the group's next offset and some bytes of its own (at most 4096)."""
+        """Per queue id the group's next offset and some bytes of its own (at most 4096).
+
+        Raises GroupIsLeased, Stopping.
+        """
+        self.leasing.check_commits(group, offsets)
         self._appending.commit_offsets(group, offsets, owner, token)
 
     def committed(self, group: str) -> dict[int, tuple[int, bytes]]:

@@ -10,7 +10,7 @@ from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, binding_key, check_name
+from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, binding_key
 from kernel.message import Owner, Placement, Record
 from kernel.placing import Places
 from kernel.state import Kind
@@ -40,12 +40,9 @@ class GroupCalls:
 
     def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
                      token: object = None) -> None:
-        """Make a group, or change its settings. Raises InvalidGroup, Stopping."""
-        check_name(name, "group")
-        settings.check()
-        record = self.leasing.groups.put(tenant, name, settings)
-        self._appending.put_state([record], owner, token)
-        self.leasing.configure(tenant, name, settings)
+        """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
+        self.leasing.define(tenant, name, settings)
+        self.leasing.answer(owner, token)
 
     def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
         """None where nobody has defined or used a group of this name."""

@@ -50,7 +50,7 @@ class LeasedGroup:
         self._reading: set[Supply] = set()
         self._next_member = 0
         self._serving = False
-        self.settled = self.dead = self.expired = 0
+        self.settled = self.dead = self.expired = self.dropped = 0
         self.gone = False
 
     # ---- members and pops
@@ -378,13 +378,24 @@ class LeasedGroup:
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""
         ready = leased = waiting = lost = 0
+        oldest: list[int] = []
         for supply in self.supplies.values():
             line = supply.line
             ready += line.ready(supply.end()) + supply.in_hand
             leased += len(line.out)
             waiting += len(line.waiting)
             lost += supply.lost
-        return Counts(ready, leased, waiting, self.settled, self.dead, self.expired, lost)
+            if line.floor < supply.end():
+                oldest.append(self._appended_ms(supply))
+        return Counts(ready, leased, waiting, self.settled, self.dead, self.expired, lost, self.dropped,
+                      min(oldest, default=0))
+
+    def _appended_ms(self, supply: Supply) -> int:
+        """When the first message of a line that is not settled was appended; looked up once for each."""
+        first = max(supply.line.floor, supply.start())
+        if supply.oldest[0] != first:
+            supply.oldest = first, self._core.append_ms(supply.line.queue_id, first)
+        return supply.oldest[1]
 
     def end(self) -> None:
         """Its queue, its topic or itself is deleted."""

@@ -193,12 +193,21 @@ class Line:
 
     def hold(self, leases: dict[int, Lease]) -> None:
         """After a reload: these are with their holders still."""
+        if not leases:
+            return
         for offset, lease in leases.items():
+            before = self.out.get(offset)
+            if before is not None:
+                before.left -= 1
             lease.left += 1
+            lease.offsets.append(offset)
             self.tries.pop(offset, None)
             self.waiting.pop(offset, None)
         self.out.update(leases)
-        self.again = [offset for offset in self.again if offset not in leases]
+        stop = max(leases) + 1
+        passed = [offset for offset in range(self.next, stop) if not self.is_settled(offset)]
+        self.next = max(self.next, stop)
+        self.again = [offset for offset in self.again + passed if offset not in leases]
         heapify(self.again)
 
     def extend(self, offsets: list[int], lease: Lease) -> None:

@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kernel.errors import OffsetOutOfRange, UnknownGroup, UnknownQueue
-from kernel.frame import StateRecord
 from kernel.gathering import Gathering
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
-from kernel.leasing.pages import page_key
 from kernel.leasing.settings import ASSIGNED, GroupSettings
 from kernel.parts import Parts
-from kernel.state import Kind
 from kernel.topics import Topic
 from kernel.views import offset_record
 
@@ -83,8 +80,5 @@ class Rewinding:
         for topic in self.topics(tenant, name):
             gathering.state += [offset_record(name, queue_id, None) for queue_id in self.offsets(tenant, name, topic)]
         for group in self._leasing.active(tenant, name):
-            for queue_id, supply in group.supplies.items():
-                gathering.state += [StateRecord(Kind.LEASES, page_key(queue_id, page, name.encode()), None)
-                                    for page in supply.line.stored]
-                gathering.lines.pop(supply.line, None)
+            gathering.state += self._leasing.page_deletions(gathering, group)
         self._leasing.forget_group(tenant, name)
