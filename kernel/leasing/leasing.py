@@ -23,7 +23,7 @@ from kernel.leasing.definitions import group_definitions, queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.handles import Handles
 from kernel.leasing.line import Lease, Line
-from kernel.leasing.pages import encode_page, fill_gaps, load_page, page_key
+from kernel.leasing.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
 from kernel.leasing.restoring import Pages, Restoring
 from kernel.leasing.selecting import wants_of
 from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
@@ -57,6 +57,7 @@ class Leasing:
         self.deadlines = Deadlines(parts.loop)
         self.on_floor: Callable[[int], None] = lambda queue_id: None
         self._numbers = 0
+        self._epochs = 0
         self.loaded_pages: Pages = {}                  # of lines that are being loaded
         self.undefined: set[LeasedGroup] = set()       # whose definitions the disk refused: for the next frame
         self._restoring = Restoring(parts, self)
@@ -268,6 +269,8 @@ class Leasing:
         line.topic_id = group.topic_id
         supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, queue_id),
                         partial(self._parts.reader.start_of, queue_id))
+        if group.queue is None:
+            self.number(line)
         group.supplies[queue_id] = supply
         self._readers.setdefault(queue_id, []).append((group, supply))
         pages = self.loaded_pages.get((queue_id, group.name), ())
@@ -276,6 +279,18 @@ class Leasing:
         if line.ready(heads.next_offset(queue_id)):
             group.line_ready(supply)
         return supply
+
+    def new_epoch(self) -> int:
+        """A number that no line had before, in this start of the hub or another."""
+        self._epochs += 1
+        return self._parts.epoch << 32 | self._epochs
+
+    def number(self, line: Line) -> None:
+        """Give a line the epoch that is stored for it, or a new one, which is written with its first change."""
+        stored = self._parts.views.offsets.get(line.group, {}).get(line.queue_id)
+        line.epoch = line.epoch or (decode_epoch(stored[1]) if stored is not None else self.new_epoch())
+        if stored is None or line.epoch != decode_epoch(stored[1]):
+            line.stored_floor = -1
 
     def load(self, group: LeasedGroup, supply: Supply, pages: Iterable[tuple[int, bytes]]) -> None:
         """Take the stored pages of a line into memory."""
@@ -359,7 +374,7 @@ class Leasing:
         if line.floor != line.stored_floor:
             line.stored_floor = line.floor
             self.on_floor(line.queue_id)
-            records.append(offset_record(line.group, line.queue_id, (line.floor, b"")))
+            records.append(offset_record(line.group, line.queue_id, (line.floor, encode_epoch(line.epoch))))
         group = line.group.encode()
         for page in line.dirty:
             value = encode_page(line, page)
@@ -431,10 +446,11 @@ class Leasing:
     def handles(self, tenant: str, name: str) -> Handles:
         return Handles(self._parts.secret, tenant, name)
 
-    def find(self, tenant: str, name: str, queue_id: int, offset: int, attempt: int
+    def find(self, tenant: str, name: str, queue_id: int, offset: int, attempt: int, epoch: int
              ) -> tuple[LeasedGroup, Handle] | None:
         """The group and handle that a decoded text means; None where there is no such line any more."""
         for group, supply in self._readers.get(queue_id, ()):
-            if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name:
+            if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name \
+                    and supply.line.epoch == epoch:
                 return group, (supply.line, offset, attempt)
         return None

@@ -58,6 +58,7 @@ class Line:
         self.beyond: int = 0                              # settled offsets above the floor
         self.topic_id: int = 0                            # whose queue it is; 0: a light queue's
         self.moved: int = 0                               # counts resets: work begun before one is void
+        self.epoch: int = 0                               # handles of another one are void
 
     # ---- taking
 
@@ -266,6 +267,18 @@ class Line:
         self.clear()
         self.floor = self.next = floor
         self.moved += 1
+
+    def anew(self, floor: int, epoch: int) -> Line:
+        """A line that goes on from `floor` in place of this one, with attempts counted anew: whatever handle somebody
+        has of this one is void, and so is what was begun for it."""
+        self.reset(floor)
+        line = Line(self.queue_id, self.group, floor)
+        line.topic_id = self.topic_id
+        line.dirty, line.stored = self.dirty, self.stored
+        line.stored_floor = -1                            # written down, wherever it stood
+        line.moved = self.moved
+        line.epoch = epoch
+        return line
 
     def clear(self) -> None:
         for lease in set(self.out.values()):

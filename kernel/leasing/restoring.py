@@ -115,8 +115,11 @@ class Restoring:
         line.reset(floor)
         supply.reset()
         line.dirty, line.stored, line.stored_floor = set(), set(), floor
+        if group.queue is None:
+            self._leasing.number(line)
         self._leasing.load(group, supply, pages.get((line.queue_id, line.group), ()))
         line.hold({offset: lease for offset, lease in held.items() if not line.is_settled(offset)})
         if group.settings.ordered:
             supply.want_keys([*line.out, *line.waiting])
+        group.queue_up(supply)
         self._leasing.wait_until(group, supply, -1, self._leasing.now_ms() + PAUSE_MS)

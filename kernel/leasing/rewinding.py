@@ -63,11 +63,12 @@ class Rewinding:
             start, end = heads.log_start(queue_id), heads.next_offset(queue_id)
             if not start <= offset <= end:
                 raise OffsetOutOfRange(f"the queue holds the offsets {start} to {end}, the next, not {offset}")
+        gathering = self._gather()
         for queue_id, offset in offsets.items():
             supply = group.supplies.get(queue_id) or self._leasing.add_line(group, queue_id, offset)
+            gathering.lines.pop(supply.line, None)
+            supply.line = supply.line.anew(offset, self._leasing.new_epoch())
             self._leasing.touch(supply.line)
-            supply.line.reset(offset)
-            supply.line.stored_floor = -1              # written down, wherever it stood
             supply.reset()
             group.line_ready(supply)
 
