@@ -86,6 +86,7 @@ class Storage:
         """The kernel's counters for the metrics page."""
         for name, value in self.kernel.statistics().items():
             yield "gatehouse_" + name.removesuffix("_total"), (), value
+        yield "gatehouse_scheduled_late_seconds", (), self.kernel.scheduling.late_ms() / 1000
         yield "gatehouse_congested", (), int(self.kernel.congested)
         yield "gatehouse_damaged_ranges", (), len(self._damaged)
         yield "gatehouse_kernel_faults", (), self._faults

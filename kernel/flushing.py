@@ -48,9 +48,9 @@ class Flushing:
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:
             self._remember(gathering)
-        if gathering.noted:
-            gathering.state += retained_records(gathering.noted, burst.now_ms)
-            gathering.state += latest_records(gathering.noted, burst.now_ms)
+        if burst.noted:
+            gathering.state += retained_records(burst.noted, burst.now_ms)
+            gathering.state += latest_records(burst.noted, burst.now_ms)
         if gathering.lines:
             self._leasing.seal(gathering)
         return sealed
@@ -136,8 +136,12 @@ class Flushing:
         parts = self._parts
         self.refused += len(gatherings)
         parts.producers.forget()
-        if parts.topics.undo():
+        undone = parts.topics.undo()
+        if undone:
             parts.subscriptions.touch()
+        for topic in undone:
+            if parts.topics.by_uuid(topic.uuid) is None:
+                self._leasing.forget_topic(topic)
         self._leasing.failed(gatherings)
         for gathering in gatherings:
             for one in gathering.reserved:

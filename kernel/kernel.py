@@ -19,7 +19,7 @@ from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.compaction import Compaction
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic, StorageFailed
+from kernel.errors import InvalidTopic
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
@@ -31,7 +31,8 @@ from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import decode_binding, decode_definition, definition_key
+from kernel.leasing.settings import decode_binding
+from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
 from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
@@ -47,7 +48,6 @@ from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
 from kernel.scheduling.accepting import When
-from kernel.scheduling.queries import Page, Scheduled
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
@@ -76,6 +76,7 @@ class Kernel(GroupCalls):
                  selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self._loop = loop
+        self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
         self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
@@ -87,7 +88,7 @@ class Kernel(GroupCalls):
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys), views=Views(topics, heads),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
-            hub=new_hub, secret=new_secret, selector_names=selector_names or {})
+            hub=new_hub, secret=new_secret)
         self._log = log
         self._heads = heads
         self._topics = topics
@@ -133,8 +134,10 @@ class Kernel(GroupCalls):
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
-        self._scheduling.start()
+        self.scheduling.start()
         self._compaction.start()
+        if recovered.rebuilt and self._topics.compacted:
+            self._checkpoints.take(self._keeping.forget_superseded)
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -159,17 +162,18 @@ class Kernel(GroupCalls):
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self.leasing = Leasing(parts, lambda: self._committer.gather())
+        self.leasing = Leasing(parts, lambda: self._committer.gather(), self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
-        self._scheduling = Scheduling(parts, self._committer, self._appending)
+        self.scheduling = Scheduling(parts, self._committer, self._appending)
         surveyor = Surveyor(parts)
         self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
         self._checkpoints.on_superseded = self._keeping.on_superseded
@@ -185,8 +189,8 @@ class Kernel(GroupCalls):
         self._retention.stop()
         self._expiry.stop()
         self._compaction.stop()
+        self.scheduling.stop()
         self.leasing.stop()
-        self._scheduling.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -254,25 +258,10 @@ class Kernel(GroupCalls):
 
         Answered with (0, -1, id) of each that waits, as `append` says for the others. What is delivered once keeps its
         id; each repetition is a message of its own. Repetitions that fall due while the hub is down are delivered once.
-        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises.
+        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises. Looking at what waits, and
+        taking it back: `Kernel.scheduling`.
         """
-        self._scheduling.accepting.schedule(messages, whens, owner, token, idempotency_key)
-
-    def scheduled(self, tenant: str, start: bytes, limit: int,
-                  on_done: Callable[[Page | StorageFailed], None]) -> None:
-        """What waits, by due time, from b"" or the end of the page before on; a page may be short of its limit."""
-        self._scheduling.queries.page(tenant, start, limit, on_done)
-
-    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
-        """What waits under an id, or what became of it within the last day; None where nothing is known."""
-        self._scheduling.queries.show(message_id, tenant, on_done)
-
-    def recall(self, message_id: int, tenant: str, owner: Owner, token: object = None) -> None:
-        """Take back what waits. Answered when that is durable, or with AlreadyDelivered, UnknownScheduled, Stopping.
-
-        What has been recalled already is answered alike. Answers may come in another order than the calls.
-        """
-        self._scheduling.queries.recall(message_id, tenant, owner, token)
+        self.scheduling.schedule(messages, whens, owner, token, idempotency_key)
 
     # ---- reading
 
@@ -333,9 +322,6 @@ class Kernel(GroupCalls):
 
     # ---- topics
 
-    def topic(self, name: str, tenant: str = "/") -> Topic | None:
-        return self._topics.get(name, tenant)
-
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
         return self._topics.by_uuid(uuid)
 
@@ -348,8 +334,8 @@ class Kernel(GroupCalls):
         """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
         if not is_topic_name(name):
             raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
-        return self._appending.create_topic(name, tenant, self.settings.default_queues if queues is None else queues,
-                                            settings or TopicSettings(), owner, token)
+        return self._create(name, tenant, self.settings.default_queues if queues is None else queues,
+                            settings or TopicSettings(), owner, token)
 
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
@@ -363,7 +349,13 @@ class Kernel(GroupCalls):
         self.leasing.end_topic(topic)
 
     def _create_by_use(self, name: str, tenant: str) -> Topic:
-        return self._appending.create_topic(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+
+    def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
+                token: object) -> Topic:
+        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token)
+        self._sharing.on_topic(topic)
+        return topic
 
     # ---- producers and groups
 
@@ -383,19 +375,6 @@ class Kernel(GroupCalls):
     def committed(self, group: str) -> dict[int, tuple[int, bytes]]:
         """The group's durable offsets by queue id."""
         return dict(self._views.offsets.get(group, {}))
-
-    # ---- definitions of the doors' own
-
-    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
-                       owner: Owner | None = None, token: object = None) -> None:
-        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
-        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
-        self._appending.put_state([record], owner, token)
-
-    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
-        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
-        found = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
-        return [(tenant, name, value) for of, tenant, name, value in found if of == space]
 
     # ---- live subscribers
 
@@ -425,6 +404,6 @@ class Kernel(GroupCalls):
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
-            **self._scheduling.statistics(),
+            **self.scheduling.statistics(),
             "epoch": self.epoch,
         }

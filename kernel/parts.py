@@ -1,7 +1,7 @@
 """What one kernel is made of. Whoever works over several of these is handed them together."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kernel.deliveries import Deliveries
@@ -64,9 +64,6 @@ class Parts:
 
     secret: bytes = b""
     """What signs receipt handles, 32 bytes, given once."""
-
-    selector_names: Mapping[str, str] = field(default_factory=dict)
-    """Other names of headers in selectors: {"content_type": "content-type"}."""
 
     epoch: int = 0
     """Which start of the hub this is."""

@@ -3,16 +3,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kernel.address import ADDRESS_HEADER
 from kernel.appending import Appending
 from kernel.errors import KernelError
 from kernel.frame import StateRecord
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
+from kernel.leasing.members import Member
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, binding_key
-from kernel.message import Owner, Placement, Record
+from kernel.leasing.settings import (
+    GroupSettings,
+    LightQueue,
+    QueueSettings,
+    binding_key,
+    decode_definition,
+    definition_key,
+)
+from kernel.leasing.sharing import Shared, Sharing
+from kernel.message import Leased, Owner, Placement, Record
+from kernel.parts import Parts
 from kernel.placing import Places
+from kernel.record import read_headers
 from kernel.state import Kind
 from kernel.subscriptions import Subscriptions
 from kernel.topics import Topic, Topics
@@ -22,11 +34,13 @@ class GroupCalls:
     """Calls raise their refusals at once, with nothing taken; an `owner` is told when the rest is durable."""
 
     leasing: Leasing
+    parts: Parts
     _appending: Appending
-    _rewinding: Rewinding
-    _redriving: Redriving
-    _subscriptions: Subscriptions
     _places: Places
+    _redriving: Redriving
+    _rewinding: Rewinding
+    _sharing: Sharing
+    _subscriptions: Subscriptions
     _topics: Topics
 
     # ---- groups
@@ -73,6 +87,30 @@ class GroupCalls:
         """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, Stopping."""
         self._rewinding.delete(tenant, name)
         self.leasing.answer(owner, token)
+
+    def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/") -> Shared:
+        """A place in the group of `$share/GROUP/FILTER`; see `kernel.leasing.sharing`.
+
+        Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
+        """
+        return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant)
+
+    def address_of_leased(self, message: Leased) -> str:
+        """The address that a leased message was published to."""
+        found = self._topics.of_queue(message[0].queue_id)
+        headers = read_headers(message[7], 0)[0] if ADDRESS_HEADER in message[7] or self.has_routes else ()
+        if found is not None:
+            return self._places.routes.address_of(found[0].name, message[5], headers)
+        stated = next((value for name, value in headers if name == ADDRESS_HEADER and value), b"")
+        return stated.decode(errors="replace")
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether addresses may lead elsewhere than to the topic of their first level."""
+        return self._places.routes.any
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        return self._topics.get(name, tenant)
 
     # ---- light queues
 
@@ -133,3 +171,16 @@ class GroupCalls:
         """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
         `chosen`. Raises as `place`."""
         return self._places.place_routed(address, queue_ids, tenant, may_create)
+
+    # ---- definitions of the doors' own
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
+        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
+        self._appending.put_state([record], owner, token)
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+        found = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
+        return [(tenant, name, value) for of, tenant, name, value in found if of == space]

@@ -9,7 +9,7 @@ start those that have pages are loaded, the others when they are first asked for
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from crc32c import crc32c
@@ -25,7 +25,7 @@ from kernel.leasing.handles import Handles
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
 from kernel.leasing.restoring import Pages, Restoring
-from kernel.leasing.selecting import wants_of
+from kernel.leasing.selecting import Selecting
 from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
 from kernel.leasing.supply import Supply
 from kernel.message import Handle, Leased, Owner
@@ -40,9 +40,10 @@ _QUEUE = struct.Struct(">Q")
 
 
 class Leasing:
-    """`gather` gives the frame being gathered, and raises Stopping."""
+    """`gather` gives the frame being gathered, and raises Stopping; `names` are those of `Selecting`."""
 
-    def __init__(self, parts: Parts, gather: Callable[[], Gathering]) -> None:
+    def __init__(self, parts: Parts, gather: Callable[[], Gathering], names: Mapping[str, str]) -> None:
+        self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._gather = gather
         self._loop = parts.loop
@@ -126,8 +127,8 @@ class Leasing:
                 self.add_line(group, queue_id, self._floor(queue_id))
         return group
 
-    def of_topic(self, name: str, topic: Topic) -> LeasedGroup:
-        """The leased group of this name over a topic; made where it is missing.
+    def of_topic(self, name: str, topic: Topic, start: str = "earliest") -> LeasedGroup:
+        """The leased group of this name over a topic; made where it is missing, to begin at `start`.
 
         Raises InvalidGroup, AssignedGroup, Stopping.
         """
@@ -138,19 +139,19 @@ class Leasing:
             if settings is None and any(self._parts.topics.of_queue(queue_id) is not None
                                         for queue_id in self._parts.views.offsets.get(name, ())):
                 raise AssignedGroup(f"group {name!r} commits offsets; messages cannot be leased from it")
-            group = self._make(name, topic, settings)
+            group = self._make(name, topic, settings, start)
         if group.settings.kind == ASSIGNED:
             raise AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
         return group
 
-    def _make(self, name: str, topic: Topic, settings: GroupSettings | None) -> LeasedGroup:
-        known = settings if settings is not None else GroupSettings()
+    def _make(self, name: str, topic: Topic, settings: GroupSettings | None, start: str) -> LeasedGroup:
+        known = settings if settings is not None else GroupSettings(start=start)
         if known.kind != ASSIGNED and settings is None:
             self._gather().state.append(self.groups.put(topic.tenant, name, known))
         group = LeasedGroup(self, topic.tenant, name, topic.id, known)
         if known.kind == ASSIGNED:
             return group
-        group.wants = self._wants(topic.name, known)
+        group.wants = self.selecting.wants(known.selector)
         self._by_topic[topic.tenant, name, topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
@@ -178,20 +179,15 @@ class Leasing:
         line.stored_floor = -1
         self.touch(line)
 
-    def _wants(self, topic: str, settings: GroupSettings) -> Callable[[Leased], bool] | None:
-        return wants_of(settings.selector, self._parts.selector_names, topic, self._parts.places.routes)
-
     def define(self, tenant: str, name: str, settings: GroupSettings) -> None:
         """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
         check_name(name, "group")
         settings.check()
-        self._wants("", settings)
+        self.selecting.check(settings.selector)
         self._gather().state.append(self.groups.put(tenant, name, settings))
         for group in self.active(tenant, name):
-            topic = self._parts.topics.by_id(group.topic_id)
-            if topic is not None:
-                group.wants = self._wants(topic.name, settings)
             group.configure(settings)
+            group.wants = self.selecting.wants(settings.selector)
 
     def check_commits(self, name: str, queue_ids: Iterable[int]) -> None:
         """Raises GroupIsLeased where messages of one of these queues are leased from the group."""
@@ -218,7 +214,7 @@ class Leasing:
         gathering = self._gather()
         for group in self._of_topic.get(topic.id, ()):
             gathering.state += self.page_deletions(gathering, group)
-        self.forget_groups_of(topic.id)
+        self.forget_topic(topic)
 
     def page_deletions(self, gathering: Gathering, group: LeasedGroup) -> list[StateRecord]:
         """What deletes the pages of a group's lines, which are not written any more."""
@@ -229,10 +225,10 @@ class Leasing:
                         for page in supply.line.stored]
         return records
 
-    def forget_groups_of(self, topic_id: int) -> None:
-        """Groups of a topic that is not there any more."""
-        for group in self._of_topic.pop(topic_id, []):
-            del self._by_topic[group.tenant, group.name, topic_id]
+    def forget_topic(self, topic: Topic) -> None:
+        """The topic is not there any more: its groups are gone with it."""
+        for group in self._of_topic.pop(topic.id, []):
+            del self._by_topic[group.tenant, group.name, topic.id]
             self._end(group)
 
     def forget_queue(self, queue: LightQueue) -> None:

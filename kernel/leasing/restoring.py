@@ -67,7 +67,7 @@ class Restoring:
     # ---- after a refused frame
 
     def failed(self, gatherings: list[Gathering]) -> None:
-        """None of these was stored; topics are as they were already."""
+        """None of these was stored; topics are as they were already, and groups of those that were to be made gone."""
         leasing = self._leasing
         leasing.queues.undo()
         leasing.groups.undo()
@@ -95,16 +95,14 @@ class Restoring:
                     subscriptions.bind(filter_text, queue_id, chosen)
 
     def _forget_undefined(self) -> None:
-        """Queues and topics that were to be made are not there. A group that was is defined with its next frame: its
-        members are at work already."""
+        """Queues that were to be made are not there. A group that was is defined with its next frame: its members are
+        at work already."""
         leasing = self._leasing
         for group in leasing.in_memory():
             if group.queue is not None:
                 known = leasing.queues.get(group.tenant, group.queue.name)
                 if known is None or known.first_queue_id != group.queue.first_queue_id:
                     leasing.forget_queue(group.queue)
-            elif self._parts.topics.by_id(group.topic_id) is None:
-                leasing.forget_groups_of(group.topic_id)
             elif leasing.groups.get(group.tenant, group.name) is None:
                 leasing.undefined.add(group)
 
