@@ -67,7 +67,7 @@ class Supply:
     def __init__(self, line: Line, fetch: Fetch, end: Callable[[], int], start: Callable[[], int]) -> None:
         self.line = line
         self.end = end
-        self._start = start
+        self.start = start
         self._fetch = fetch
         self.front: list[Leased] = []
         self.ahead: list[Leased] = []
@@ -77,6 +77,7 @@ class Supply:
         self.queued = False                             # among those its group will look at
         self.failed = False                             # the last read failed: not tried again before something comes
         self.lost = 0
+        self.oldest = (-1, 0)                           # an offset, and when it was appended
         self.busy: dict[bytes, int] = {}                # key: the offset that has it
         self.key_of: dict[int, bytes] = {}
         self.parked: dict[bytes, list[Leased]] = {}
@@ -193,7 +194,7 @@ class Supply:
 
     def _skip_lost(self) -> None:
         """Retention has overtaken the group: what is gone is lost to it."""
-        start = self._start()
+        start = self.start()
         if self.line.next < start:
             self.lost += start - self.line.next
             self.line.skip_to(start)
