@@ -40,6 +40,7 @@ class Retained(NamedTuple):
 
     address: str
     topic: str
+    queue: int               # number within the topic
     queue_id: int
     record: Record
 

@@ -33,12 +33,12 @@ DOOR: Final = "http"
 """This door's column in the property table."""
 
 MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
-NOT_BUILT: Final[dict[str, str]] = {"deliver-at": "delayed delivery", "retain": "retained values"}
+NOT_BUILT: Final[dict[str, str]] = {"deliver-at": "delayed delivery"}
 """Fields of the envelope whose capability the hub does not have yet."""
 
 NOT_BUILT_HEADERS: Final[dict[bytes, str]] = {b"x-repeat": "repeated delivery", b"ce-specversion": "CloudEvents"}
 NOT_BUILT_NAMES: Final[dict[str, str]] = {"delay": NOT_BUILT["deliver-at"], "deliver_at": NOT_BUILT["deliver-at"],
-                                          "retain": NOT_BUILT["retain"], "repeat": "repeated delivery",
+                                          "repeat": "repeated delivery",
                                           "specversion": "CloudEvents"}
 """The same by the names that a JSON message would use."""
 
@@ -84,7 +84,7 @@ _USER_PREFIX: Final = HTTP_USER_PREFIX.lower().encode()
 class Publication:
     """What the headers of a publishing request say, or one message of a JSON body: everything but where it goes."""
 
-    __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async")
+    __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async", "attributes")
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes | None]] = []
@@ -93,6 +93,7 @@ class Publication:
         self.value: bytes | None = None            # of a JSON message only
         self.idempotency_key: str | None = None
         self.respond_async = False
+        self.attributes = 0                        # bits that its properties set in the record's attribute byte
 
 
 # --- in, by request headers (hot: once per published message) -----------------------------------------------
@@ -141,6 +142,8 @@ def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int
         publication.key = normal
     elif field.name == "timestamp":
         publication.timestamp_ms = int(normal)
+    elif field.name == "retain":
+        publication.attributes = RETAIN if normal == b"true" else 0
     else:
         publication.headers.append((carried.record_header, normal))
         if field.name == "content-type":
@@ -179,6 +182,8 @@ def _user_header(name: bytes) -> bytes:
     """A user header's name; refused where it is empty, or a field's that would not be carried out."""
     if not name:
         raise Refusal("invalid_header", "a header's name is empty")
+    if name == b"retain":
+        raise Refusal("invalid_header", "'retain' is said by X-Retain, in JSON by the field 'retain'")
     what = NOT_BUILT.get(name.decode("utf-8", "replace"))
     if what is not None:
         raise not_built_property(name.decode(), what)
@@ -201,7 +206,9 @@ def read_message(item: object, now_ms: int) -> Publication:
         field = _BY_JSON_NAME.get(name)
         if field is not None:
             normal = None if value is None else _field_value(name, field, value)
-            if normal is not None:
+            if field.name == "retain":
+                publication.attributes = RETAIN if normal == b"true" else 0
+            elif normal is not None:
                 publication.headers.append((field.name.encode(), normal))
         elif name in NOT_BUILT_NAMES:
             raise not_built_property(name, NOT_BUILT_NAMES[name])

@@ -149,7 +149,9 @@ class MqttSession:
             self._link.write(packets.PINGRESP)
         elif first == packets.SUBSCRIBE:
             packet_id, wishes = packets.decode_subscribe(packet[body_at(packet, 0):])
-            self._link.write(packets.encode_suback(packet_id, [self._grant(raw, qos) for raw, qos in wishes]))
+            granted = [self._grant(raw, qos) for raw, qos in wishes]
+            self._link.write(packets.encode_suback(packet_id, granted))
+            self._give_retained([raw for raw, _ in wishes], granted)
         elif first == packets.UNSUBSCRIBE:
             packet_id, filters = packets.decode_unsubscribe(packet[body_at(packet, 0):])
             for raw in filters:
@@ -237,6 +239,12 @@ class MqttSession:
         self._filters[topic_filter] = granted
         return granted
 
+    def _give_retained(self, filters: list[bytes], granted: list[int]) -> None:
+        assert self._outbox is not None
+        for raw, qos in zip(filters, granted, strict=True):
+            if qos != packets.SUBACK_REFUSED:
+                self._outbox.give_retained(mapping.decode_filter(raw), self._tenant, qos)
+
     def _refuse_filter(self, why: str) -> int:
         self._services.admission.trace.on_event(DOOR_NAME, "subscribe_" + why)
         return packets.SUBACK_REFUSED
@@ -244,6 +252,7 @@ class MqttSession:
     def _unsubscribe(self, topic_filter: str) -> None:
         if self._filters.pop(topic_filter, None) is not None and self._outbox is not None:
             self._kernel.unsubscribe(topic_filter, self._outbox)
+            self._outbox.forget_filter(topic_filter)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from gateways.http.routes import (
     publish,
     queues,
     reading,
+    retained,
     topics,
 )
 from gateways.http.routing import RouteTable
@@ -22,7 +23,7 @@ from gateways.http.routing import RouteTable
 
 def build_table() -> RouteTable[Handler]:
     """The table of all calls that are built."""
-    return _table(publish, messages, reading, batches, topics, groups, leases, dead_letters, queues, health)
+    return _table(publish, messages, reading, retained, batches, topics, groups, leases, dead_letters, queues, health)
 
 
 def build_not_built_table() -> RouteTable[Handler]:

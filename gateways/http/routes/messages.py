@@ -109,8 +109,8 @@ def _check_request_headers(publication: Publication) -> None:
         if name not in REQUEST_HEADERS:
             shown = name.decode("utf-8", "replace")
             raise Refusal("invalid_header", f"{shown!r} of a message stands in its JSON, not in a request header")
-    if publication.key is not None or publication.timestamp_ms:
-        raise Refusal("invalid_header", "key and timestamp of a message stand in its JSON, not in a request header")
+    if publication.key is not None or publication.timestamp_ms or publication.attributes:
+        raise Refusal("invalid_header", "key, timestamp and retain of a message stand in its JSON, not in a header")
 
 
 class _Batch(NamedTuple):
@@ -170,7 +170,7 @@ def _message(placement: Placement, one: Publication, attributes: int) -> Message
     if size_bytes > placement.max_message_bytes:
         raise MessageTooLarge(f"{size_bytes} bytes; a message of {placement.topic} has at most "
                               f"{placement.max_message_bytes}")
-    return placement, one.value, headers, attributes, one.timestamp_ms
+    return placement, one.value, headers, attributes | one.attributes, one.timestamp_ms
 
 
 async def _append(door: Door, principal: Principal, messages: list[Message], request: Publication) -> Stored | None:

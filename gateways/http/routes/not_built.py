@@ -17,7 +17,6 @@ NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = (
     ("GET", "/v1/topics/{topic}/events", "Server-Sent Events"),
     ("GET", "/v1/events", "Server-Sent Events"),
     ("GET", "/v1/ws", "the WebSocket of messages"),
-    ("GET", "/v1/retained/{address...}", "retained values"),
     ("GET", "/v1/scheduled", "delayed delivery"),
     ("GET", "/v1/scheduled/{id}", "delayed delivery"),
     ("DELETE", "/v1/scheduled/{id}", "delayed delivery"),

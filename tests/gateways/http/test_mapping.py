@@ -58,13 +58,17 @@ def test_every_request_header_of_the_table_is_understood() -> None:
         for cell in field.cells.get("http", ()):
             if cell.where is not Where.HEADER:
                 continue
-            value = {Kind.PRIORITY: b"1", Kind.TIME: b"5", Kind.TRACEPARENT: TRACE}.get(field.kind, b"a; charset=utf-8")
+            value = {Kind.PRIORITY: b"1", Kind.TIME: b"5", Kind.TRACEPARENT: TRACE, Kind.FLAG: b"true"}.get(
+                field.kind, b"a; charset=utf-8")
+            if field.name == "utf8":
+                value = b"a; charset=utf-8"
             try:
                 publication = headers_of((cell.name.encode(), value))
             except Refusal as refusal:
                 assert (refusal.code, field.name in NOT_BUILT) == ("not_built", True)
                 continue
-            assert field.name.encode() in dict(publication.headers) or publication.key or publication.timestamp_ms
+            assert field.name.encode() in dict(publication.headers) or publication.key or publication.timestamp_ms \
+                or publication.attributes == RETAIN
 
 
 def test_the_charset_is_a_property() -> None:
@@ -107,8 +111,8 @@ def test_user_headers_keep_order_bytes_and_duplicates() -> None:
     ([(b"Idempotency-Key", b"")], "invalid_header"), ([(b"Idempotency-Key", b"k" * 256)], "invalid_header"),
     ([(b"X-Reply-To", b"a"), (b"x-reply-to", b"b")], "invalid_header"),
     ([(b"X-Delay", b"5")], "not_built"), ([(b"X-Deliver-At", b"5")], "not_built"), ([(b"X-Repeat", b"5")], "not_built"),
-    ([(b"X-Retain", b"1")], "not_built"), ([(b"ce-specversion", b"1.0")], "not_built"),
-    ([(b"X-Header-Deliver-At", b"5")], "not_built"), ([(b"X-Header-Retain", b"1")], "not_built"),
+    ([(b"X-Retain", b"maybe")], "invalid_header"), ([(b"ce-specversion", b"1.0")], "not_built"),
+    ([(b"X-Header-Deliver-At", b"5")], "not_built"), ([(b"X-Header-Retain", b"1")], "invalid_header"),
 ])
 def test_header_refusals(pairs: list[tuple[bytes, bytes]], code: str) -> None:
     with pytest.raises(Refusal) as refused:
@@ -155,7 +159,8 @@ def test_a_json_message() -> None:
     ({"expires_in": -1}, "invalid_body"), ({"expires_in": 1, "expires_at": 1}, "invalid_body"),
     ({"utf8": "true"}, "invalid_body"), ({"traceparent": 5}, "invalid_body"),
     ({"correlation_id": "a", "correlation_id_base64": "AA=="}, "invalid_body"), ({"delay": 5}, "not_built"),
-    ({"deliver_at": 5}, "not_built"), ({"retain": True}, "not_built"),
+    ({"deliver_at": 5}, "not_built"), ({"retain": 1}, "invalid_body"),
+    ({"headers": [["retain", "1"]]}, "invalid_header"),
     ({"specversion": "1.0"}, "not_built"), ({"headers": [["deliver-at", "5"]]}, "not_built"),
 ])
 def test_json_refusals(item: object, code: str) -> None:
