@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kernel.address import is_topic_name
@@ -18,9 +18,8 @@ from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.compaction import Compaction
-from kernel.consuming import Consuming
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic, StorageFailed
+from kernel.errors import InvalidTopic
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
@@ -28,12 +27,12 @@ from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
 from kernel.keeping import Keeping
+from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import (
-    decode_binding,
-)
+from kernel.leasing.settings import decode_binding
+from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
 from kernel.message import Fetched, Headers, Message, Owner, Placement, Record, Subscriber
@@ -50,7 +49,6 @@ from kernel.retained import OnRetained, RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
 from kernel.scheduling.accepting import When
-from kernel.scheduling.queries import Page, Scheduled
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
@@ -65,7 +63,7 @@ ID_STEP = 1 << 20
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
 
 
-class Kernel(Consuming):
+class Kernel(GroupCalls):
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
@@ -75,10 +73,11 @@ class Kernel(Consuming):
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
                  on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
-                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32)
-                 ) -> None:
+                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
+                 selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self._loop = loop
+        self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
         self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
@@ -136,7 +135,7 @@ class Kernel(Consuming):
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
-        self._scheduling.start()
+        self.scheduling.start()
         self._compaction.start()
         if recovered.rebuilt and self._topics.compacted:
             self._checkpoints.take(self._keeping.forget_superseded)
@@ -164,17 +163,18 @@ class Kernel(Consuming):
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self.leasing = Leasing(parts, lambda: self._committer.gather())
+        self.leasing = Leasing(parts, lambda: self._committer.gather(), self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
-        self._scheduling = Scheduling(parts, self._committer, self._appending)
+        self.scheduling = Scheduling(parts, self._committer, self._appending)
         surveyor = Surveyor(parts)
         self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
         self._checkpoints.on_superseded = self._keeping.on_superseded
@@ -190,8 +190,8 @@ class Kernel(Consuming):
         self._retention.stop()
         self._expiry.stop()
         self._compaction.stop()
+        self.scheduling.stop()
         self.leasing.stop()
-        self._scheduling.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -259,25 +259,10 @@ class Kernel(Consuming):
 
         Answered with (0, -1, id) of each that waits, as `append` says for the others. What is delivered once keeps its
         id; each repetition is a message of its own. Repetitions that fall due while the hub is down are delivered once.
-        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises.
+        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises. Looking at what waits, and
+        taking it back: `Kernel.scheduling`.
         """
-        self._scheduling.accepting.schedule(messages, whens, owner, token, idempotency_key)
-
-    def scheduled(self, tenant: str, start: bytes, limit: int,
-                  on_done: Callable[[Page | StorageFailed], None]) -> None:
-        """What waits, by due time, from b"" or the end of the page before on; a page may be short of its limit."""
-        self._scheduling.queries.page(tenant, start, limit, on_done)
-
-    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
-        """What waits under an id, or what became of it within the last day; None where nothing is known."""
-        self._scheduling.queries.show(message_id, tenant, on_done)
-
-    def recall(self, message_id: int, tenant: str, owner: Owner, token: object = None) -> None:
-        """Take back what waits. Answered when that is durable, or with AlreadyDelivered, UnknownScheduled, Stopping.
-
-        What has been recalled already is answered alike. Answers may come in another order than the calls.
-        """
-        self._scheduling.queries.recall(message_id, tenant, owner, token)
+        self.scheduling.schedule(messages, whens, owner, token, idempotency_key)
 
     # ---- reading
 
@@ -344,9 +329,6 @@ class Kernel(Consuming):
 
     # ---- topics
 
-    def topic(self, name: str, tenant: str = "/") -> Topic | None:
-        return self._topics.get(name, tenant)
-
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
         return self._topics.by_uuid(uuid)
 
@@ -359,8 +341,8 @@ class Kernel(Consuming):
         """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
         if not is_topic_name(name):
             raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
-        return self._appending.create_topic(name, tenant, self.settings.default_queues if queues is None else queues,
-                                            settings or TopicSettings(), owner, token)
+        return self._create(name, tenant, self.settings.default_queues if queues is None else queues,
+                            settings or TopicSettings(), owner, token)
 
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
@@ -372,7 +354,13 @@ class Kernel(Consuming):
         self._appending.delete_topic(self._topics.require(name, tenant), self._views.offsets, owner, token)
 
     def _create_by_use(self, name: str, tenant: str) -> Topic:
-        return self._appending.create_topic(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+
+    def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
+                token: object) -> Topic:
+        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token)
+        self._sharing.on_topic(topic)
+        return topic
 
     # ---- producers and groups
 
@@ -417,6 +405,6 @@ class Kernel(Consuming):
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
-            **self._scheduling.statistics(),
+            **self.scheduling.statistics(),
             "epoch": self.epoch,
         }

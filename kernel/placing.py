@@ -56,6 +56,10 @@ class Places:
         placement.topics_version = self._topics.version
         return placement
 
+    def place_again(self, tenant: str, name: str, priority: int, key: bytes | None) -> Placement:
+        """Into the light queue that has this name by now. Raises UnknownQueue."""
+        return self.place_light(self._require_light(name, tenant), priority, key)
+
     def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str, may_create: bool) -> Placement:
         """Where the address leads, and by reference into these light queues, whatever is bound to the address."""
         placement = self.place(address, tenant, may_create)

@@ -9,6 +9,7 @@ from kernel.burst import check
 from kernel.committer import Committer
 from kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
 from kernel.gathering import Gathering, Places, Submission
+from kernel.leasing.settings import LightQueue
 from kernel.message import Message, Owner
 from kernel.parts import Parts
 from kernel.schedule import parse_schedule
@@ -40,7 +41,7 @@ class Accepting:
                  idempotency_key: str | None) -> None:
         """See `Kernel.schedule`."""
         now_ms = self._parts.loop.now_ms()
-        firsts = [_first_ms(when, now_ms) for when in whens]
+        firsts = [first_due_ms(when, now_ms) for when in whens]
         waiting = sum([due_ms > 0 for due_ms in firsts])
         if waiting and self._parts.kept_full:
             raise KeptFull(KEPT_FULL)
@@ -71,8 +72,8 @@ class Accepting:
             burst.size_bytes += len(one.headers) + len(one.value or b"") + STATE_BYTES
 
 
-def _first_ms(when: When, now_ms: int) -> int:
-    """When it falls due first; 0: at once, and never again. Raises InvalidDelay, InvalidSchedule."""
+def first_due_ms(when: When, now_ms: int) -> int:
+    """When it falls due first; 0: at once, and once. Raises InvalidDelay, InvalidSchedule."""
     due_ms = when.due_ms if when.due_ms > now_ms else 0
     if when.repeat:
         found = parse_schedule(when.repeat, when.due_ms or now_ms).next_after(max(when.due_ms, now_ms) - 1)
@@ -85,7 +86,9 @@ def _first_ms(when: When, now_ms: int) -> int:
 
 
 def _pending(message: Message, due_ms: int, now_ms: int, start_ms: int, repeat: str) -> Pending:
-    placement, value, headers, attributes, timestamp_ms = message
-    return Pending(due_ms, now_ms, start_ms, timestamp_ms, 0, attributes, placement.tenant, placement.address,
-                   placement.topic, placement.fixed_topic, placement.queue if placement.fixed_queue else -1,
-                   placement.key, repeat, headers, value)
+    to, value, headers, attributes, timestamp_ms = message
+    topic, queue = to.topic, to.queue if to.fixed_queue else -1
+    if isinstance(to.light, LightQueue):
+        topic, queue = to.light.name, to.queue_id - to.light.first_queue_id
+    return Pending(due_ms, now_ms, start_ms, timestamp_ms, 0, attributes, to.tenant, to.address, topic, to.fixed_topic,
+                   to.light is not None, queue, to.routed, to.key, repeat, headers, value)

@@ -29,7 +29,12 @@ BATCH: Final = 1_000                      # messages appended at once,
 BATCH_BYTES: Final = 1 << 20              # and not much more than this
 PLACES: Final = 10_000                    # placements remembered
 
-Place = tuple[str, str, bytes | None, int]
+Name = tuple[str, str, bytes | None, int, bool]
+
+
+def _name(one: Pending) -> Name:
+    """Of a place that is always the same while the topics are."""
+    return one.tenant, one.topic if one.fixed_topic else one.address, one.key, one.queue, one.fixed_topic
 
 
 class Delivering:
@@ -44,7 +49,7 @@ class Delivering:
         self._relief = False                             # asked to be told when the kernel is no longer congested
         self._alarm: tuple[int, Timer] | None = None
         self._stopped = False
-        self._placements: dict[Place, Placement] = {}
+        self._placements: dict[Name, Placement] = {}
         self._placed_by = -1                             # version of the topics
         book.listeners.append(self._ended)
 
@@ -154,32 +159,42 @@ class Delivering:
         self._appended = True
         self._committer.note_size()
 
+    # ---- where to
+
     def _placement(self, one: Pending) -> Placement:
+        """Where it goes as things are now, or to `unrouted`."""
+        placement = self._remembered(one)
+        try:
+            if placement is None:
+                placement = self._placements[_name(one)] = self._place(one)
+            if placement.version != placement.first_level.version:
+                self._appending.refresh(placement)
+        except Stopping:
+            raise
+        except KernelError:
+            placement = self._parts.places.place_unrouted(one.address, one.tenant)
+            self._appending.refresh(placement)
+        return placement
+
+    def _remembered(self, one: Pending) -> Placement | None:
         version = self._parts.topics.version
         if version != self._placed_by or len(self._placements) >= PLACES:
             self._placements.clear()
             self._placed_by = version
-        name = (one.tenant, f"{one.topic}\0" if one.fixed_topic else one.address, one.key, one.queue)
-        placement = self._placements.get(name)
-        if placement is None:
-            placement = self._placements[name] = self._place(one)
-        if placement.version != placement.first_level.version:
-            self._appending.refresh(placement)
-        return placement
+        return None if one.light or one.routed else self._placements.get(_name(one))
 
     def _place(self, one: Pending) -> Placement:
         places = self._parts.places
+        if one.light:
+            return places.place_again(one.tenant, one.topic, one.queue, one.key)
+        if one.routed is not None:
+            return places.place_routed(one.address, one.routed, one.tenant, True)
+        if not one.fixed_topic:
+            return places.place(one.address, one.tenant, True)
         try:
-            if not one.fixed_topic:
-                return places.place(one.address, one.tenant, True)
-            try:
-                return places.place_in(one.topic, one.key, one.queue if one.queue >= 0 else None, one.tenant, True)
-            except UnknownQueue:                 # the topic was made anew, with fewer queues
-                return places.place_in(one.topic, one.key, None, one.tenant, True)
-        except Stopping:
-            raise
-        except KernelError:
-            return places.place_unrouted(one.address, one.tenant)
+            return places.place_in(one.topic, one.key, one.queue if one.queue >= 0 else None, one.tenant, True)
+        except UnknownQueue:                     # the topic was made anew, with fewer queues
+            return places.place_in(one.topic, one.key, None, one.tenant, True)
 
     # ---- waking up
 

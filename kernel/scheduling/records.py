@@ -10,16 +10,16 @@ A message that waits:
 
      0  fate          u8     PENDING
      1  attributes    u8     of the record
-     2  flags         u8     FIXED_TOPIC, FIXED_QUEUE, NULL_KEY, NULL_VALUE
+     2  flags         u8     FIXED_TOPIC, FIXED_QUEUE, LIGHT, ROUTED, NULL_KEY, NULL_VALUE
      3  zero          u8
-     4  queue         u32    with FIXED_QUEUE
+     4  queue         u32    with FIXED_QUEUE; with LIGHT, the priority
      8  times         u32    delivered so far
-    12  lengths       u32 each: tenant, address, topic, key, repeat, headers
-    36  due_ms        i64
-    44  accepted_ms   i64
-    52  start_ms      i64    of the repetitions
-    60  timestamp_ms  i64    0: the time of delivery
-    68  tenant, address, topic, key, repeat, headers, value
+    12  lengths       u32 each: tenant, address, topic, key, repeat, routed, headers
+    40  due_ms        i64
+    48  accepted_ms   i64
+    56  start_ms      i64    of the repetitions
+    64  timestamp_ms  i64    0: the time of delivery
+    72  tenant, address, topic, key, repeat, routed (queue ids, u64 each), headers, value
 
 What became of it:
 
@@ -45,6 +45,8 @@ FIXED_TOPIC: Final = 1
 FIXED_QUEUE: Final = 2
 NULL_KEY: Final = 4
 NULL_VALUE: Final = 8
+LIGHT: Final = 16
+ROUTED: Final = 32
 
 FORGET: Final = 1 << 63
 FIRST_FORGET: Final = struct.pack(">QQ", FORGET, 0)
@@ -55,7 +57,7 @@ COUNTS_KEY: Final = b""
 _ID = struct.Struct(">Q")
 _TIMER = struct.Struct(">QQ")
 _COUNTS = struct.Struct(">QQ")
-_PENDING = struct.Struct(">BBBxIIIIIIIIqqqq")
+_PENDING = struct.Struct(">BBBxIIIIIIIIIqqqq")
 _SETTLED = struct.Struct(">BxxxIqq")
 
 
@@ -76,9 +78,11 @@ class Pending(NamedTuple):
     attributes: int
     tenant: str
     address: str
-    topic: str
+    topic: str                   # of a light queue, its name
     fixed_topic: bool            # the topic and key were asked for; else the address decides
-    queue: int                   # the queue that was asked for; -1: the key's
+    light: bool                  # it goes to a light queue alone
+    queue: int                   # the queue that was asked for; -1: the key's. Of a light queue, the priority
+    routed: tuple[int, ...] | None       # the light queues that a door chose for it
     key: bytes | None
     repeat: str                  # "": once
     headers: bytes               # as they stand in a record
@@ -134,10 +138,10 @@ def forget_bound(when_ms: int) -> bytes:
 
 
 def encode_pending(one: Pending) -> bytes:
-    flags = (FIXED_TOPIC if one.fixed_topic else 0) | (FIXED_QUEUE if one.queue >= 0 else 0) \
-        | (NULL_KEY if one.key is None else 0) | (NULL_VALUE if one.value is None else 0)
+    flags = one.fixed_topic * FIXED_TOPIC | (one.queue >= 0) * FIXED_QUEUE | one.light * LIGHT \
+        | (one.routed is not None) * ROUTED | (one.key is None) * NULL_KEY | (one.value is None) * NULL_VALUE
     parts = (one.tenant.encode(), one.address.encode(), one.topic.encode(), one.key or b"", one.repeat.encode(),
-             one.headers)
+             b"".join(map(id_key, one.routed or ())), one.headers)
     head = _PENDING.pack(Fate.PENDING, one.attributes, flags, max(one.queue, 0), one.times, *map(len, parts),
                          one.due_ms, one.accepted_ms, one.start_ms, one.timestamp_ms)
     return b"".join((head, *parts, one.value or b""))
@@ -153,14 +157,15 @@ def decode(value: bytes) -> Pending | Settled:
         fate, times, due_ms, settled_ms = _SETTLED.unpack_from(value)
         return Settled(Fate(fate), times, due_ms, settled_ms, value[_SETTLED.size:].decode())
     _, attributes, flags, queue, times, *rest = _PENDING.unpack_from(value)
-    lengths, (due_ms, accepted_ms, start_ms, timestamp_ms) = rest[:6], rest[6:]
+    lengths, (due_ms, accepted_ms, start_ms, timestamp_ms) = rest[:-4], rest[-4:]
     parts, at = [], _PENDING.size
     for length in lengths:
         parts.append(value[at:at + length])
         at += length
-    tenant, address, topic, key, repeat, headers = parts
+    tenant, address, topic, key, repeat, routed, headers = parts
     return Pending(due_ms, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant.decode(), address.decode(),
-                   topic.decode(), bool(flags & FIXED_TOPIC), queue if flags & FIXED_QUEUE else -1,
+                   topic.decode(), bool(flags & FIXED_TOPIC), bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
+                   tuple(map(number_of, split_ids(routed))) if flags & ROUTED else None,
                    None if flags & NULL_KEY else key, repeat.decode(), headers,
                    None if flags & NULL_VALUE else value[at:])
 

@@ -48,18 +48,18 @@ class ScheduleRig(Rig):
         self.run()
 
     def recall(self, message_id: int, tenant: str = "/") -> None:
-        self.kernel.recall(message_id, tenant, self.witness, message_id)
+        self.kernel.scheduling.recall(message_id, tenant, self.witness, message_id)
         self.answer()
 
     def show(self, message_id: int, tenant: str = "/") -> Any:
         found: list[Scheduled | None] = []
-        self.kernel.show_scheduled(message_id, tenant, found.append)
+        self.kernel.scheduling.show(message_id, tenant, found.append)
         self.run()
         return found[0].what if found[0] is not None else None
 
     def page(self, start: bytes, limit: int, tenant: str = "/") -> tuple[list[Scheduled], bytes | None]:
         found: list[Any] = []
-        self.kernel.scheduled(tenant, start, limit, found.append)
+        self.kernel.scheduling.page(tenant, start, limit, found.append)
         self.run()
         page: tuple[list[Scheduled], bytes | None] = found[0]
         return page

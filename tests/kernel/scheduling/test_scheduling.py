@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
+from kernel.leasing.settings import QueueSettings
 from kernel.scheduling.accepting import MAX_DELAY_MS, When
 from kernel.scheduling.plan import REMEMBERED_MS
 from kernel.scheduling.records import Fate, Pending, Settled
@@ -67,14 +68,14 @@ def test_what_fell_due_during_a_stop_comes_at_start_in_due_order(rig: ScheduleRi
 
 
 def test_more_than_memory_holds_comes_from_the_store(rig: ScheduleRig) -> None:
-    rig.kernel._scheduling._book.timers._max_keys, rig.kernel._scheduling._book.timers.quarter = 40, 10
+    rig.kernel.scheduling.book.timers._max_keys, rig.kernel.scheduling.book.timers.quarter = 40, 10
     values = []
     for n in range(0, 600, 30):
         delays = [5_000 + (n + i) * 7919 % 3_000 for i in range(30)]
         rig.later("t/k", *[(delay, b"%d" % (rig.now_ms + delay)) for delay in delays])
         values += [b"%d" % (rig.now_ms + delay) for delay in delays]
         rig.advance(100)
-    assert len(rig.kernel._scheduling._book.timers.keys) <= 40
+    assert len(rig.kernel.scheduling.book.timers.keys) <= 40
     assert len(rig.waiting(7)) == 600
     rig.advance(9_000)
     assert rig.values("t") == sorted(values) and rig.waiting() == []
@@ -96,6 +97,26 @@ def test_topic_key_and_queue_that_were_asked_for_are_kept(rig: ScheduleRig) -> N
     rig.advance(10)
     [(_, timestamp_ms, key, value, *_)] = rig.read_queue(topic.queue_id(5))
     assert (timestamp_ms, key, value) == (7, b"\xff", None)
+
+
+def test_light_queues_get_theirs_alone_and_by_reference(rig: ScheduleRig) -> None:
+    jobs = rig.kernel.declare_queue("jobs", QueueSettings(priorities=3))
+    rig.kernel.schedule([(rig.kernel.place_queue(jobs, 2, b"k"), b"alone", b"\0", 2, 0),
+                         (rig.kernel.place_routed("t/k", (jobs.queue_id(1),)), b"too", b"\0", 2, 0),
+                         rig.message("$queue/jobs", b"named")], [When(rig.now_ms + 10)] * 3, rig.witness)
+    rig.run()
+    rig.restart()
+    rig.run()
+    found = [[(record[2], record[3]) for record in rig.read_queue(queue_id)] for queue_id in jobs.queue_ids()]
+    assert found == [[(None, b"named")], [(b"k", b"too")], [(b"k", b"alone")]] and rig.values("t") == [b"too"]
+
+
+def test_what_is_for_a_queue_that_is_gone_goes_to_unrouted(rig: ScheduleRig) -> None:
+    jobs = rig.kernel.declare_queue("jobs")
+    rig.later("$queue/jobs", (100, b"v"))
+    rig.kernel.delete_queue(jobs)
+    rig.advance(100)
+    assert [(record[2], record[3]) for record in rig.read("unrouted")] == [(b"$queue/jobs", b"v")]
 
 
 def test_what_has_nowhere_to_go_goes_to_unrouted() -> None:
@@ -149,13 +170,13 @@ def test_recall_says_what_is_true(rig: ScheduleRig) -> None:
 def test_recall_in_the_turn_in_which_it_falls_due_has_one_outcome(rig: ScheduleRig) -> None:
     first, second = rig.later("t/k", (100, b"1"), (101, b"2"))
     rig.world.loop.advance(100)
-    rig.kernel.recall(first, "/", rig.witness, "before")     # the timer is ready, and has not run
+    rig.kernel.scheduling.recall(first, "/", rig.witness, "before")     # the timer is ready, and has not run
     rig.run()
     assert rig.witness.stored[-1].error is None and rig.values("t") == []
     rig.world.loop.advance(1)
     while rig.world.loop.step():
         pass                                                 # on its way to the disk
-    rig.kernel.recall(second, "/", rig.witness, "late")
+    rig.kernel.scheduling.recall(second, "/", rig.witness, "late")
     rig.run()
     assert isinstance(rig.witness.stored[-1].error, AlreadyDelivered) and rig.values("t") == [b"2"]
 
@@ -244,16 +265,16 @@ def test_what_became_of_it_is_forgotten_after_a_day(rig: ScheduleRig) -> None:
     with pytest.raises(UnknownScheduled):
         rig.recall(first)
     rig.restart(lose_index=True)
-    assert rig.show(first) is None and rig.kernel._scheduling._book.counts == (0, 1)
+    assert rig.show(first) is None and rig.kernel.scheduling.book.counts == (0, 1)
 
 
 def test_no_more_than_a_million_are_remembered(rig: ScheduleRig) -> None:
-    rig.kernel._scheduling.sweeping.max_settled = 3
+    rig.kernel.scheduling.sweeping.max_settled = 3
     ids = rig.later("t/k", *[(100 * n, b"%d" % n) for n in range(1, 10)])
     rig.advance(3_000)
     rig.advance(130_000, 1_000)
     known = [message_id for message_id in ids if rig.show(message_id) is not None]
-    assert known == ids[-3:] and rig.kernel._scheduling._book.counts == (0, 3)
+    assert known == ids[-3:] and rig.kernel.scheduling.book.counts == (0, 3)
 
 
 def test_memory_is_let_go_of(rig: ScheduleRig) -> None:
@@ -262,6 +283,6 @@ def test_memory_is_let_go_of(rig: ScheduleRig) -> None:
     for message_id in ids[::2]:
         rig.recall(message_id)
     rig.advance(2_000)
-    delivering, book = rig.kernel._scheduling._delivering, rig.kernel._scheduling._book
+    delivering, book = rig.kernel.scheduling.delivering, rig.kernel.scheduling.book
     at_hand = delivering.at_hand
     assert (at_hand.values, at_hand.size_bytes, book.settling, book.timers.keys) == ({}, 0, {}, [])

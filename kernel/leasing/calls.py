@@ -1,16 +1,15 @@
-"""The part of the kernel's face that leases: groups, light queues and their bindings, and what doors define.
-
-`Kernel` is this and more; calls raise their refusals at once, with nothing taken, as everywhere there.
-"""
+"""What doors ask about groups and light queues: the part of the kernel's face that `kernel.leasing` answers."""
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kernel.address import ADDRESS_HEADER
 from kernel.appending import Appending
 from kernel.errors import KernelError
 from kernel.frame import StateRecord
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
+from kernel.leasing.members import Member
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import (
@@ -19,20 +18,21 @@ from kernel.leasing.settings import (
     QueueSettings,
     binding_key,
     check_name,
-    decode_binding,
     decode_definition,
     definition_key,
 )
-from kernel.message import Owner, Placement, Record
+from kernel.leasing.sharing import Shared, Sharing
+from kernel.message import Leased, Owner, Placement, Record
 from kernel.parts import Parts
 from kernel.placing import Places
+from kernel.record import read_headers
 from kernel.state import Kind
 from kernel.subscriptions import Subscriptions
 from kernel.topics import Topic, Topics
 
 
-class Consuming:
-    """See the module's text."""
+class GroupCalls:
+    """Calls raise their refusals at once, with nothing taken; an `owner` is told when the rest is durable."""
 
     leasing: Leasing
     parts: Parts
@@ -40,6 +40,7 @@ class Consuming:
     _places: Places
     _redriving: Redriving
     _rewinding: Rewinding
+    _sharing: Sharing
     _subscriptions: Subscriptions
     _topics: Topics
 
@@ -54,9 +55,10 @@ class Consuming:
 
     def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
                      token: object = None) -> None:
-        """Make a group, or change its settings. Raises InvalidGroup, Stopping."""
+        """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
         check_name(name, "group")
         settings.check()
+        self.leasing.selecting.check(settings.selector)
         record = self.leasing.groups.put(tenant, name, settings)
         self._appending.put_state([record], owner, token)
         self.leasing.configure(tenant, name, settings)
@@ -91,6 +93,30 @@ class Consuming:
         self._rewinding.delete(tenant, name)
         self.leasing.answer(owner, token)
 
+    def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/") -> Shared:
+        """A place in the group of `$share/GROUP/FILTER`; see `kernel.leasing.sharing`.
+
+        Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
+        """
+        return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant)
+
+    def address_of_leased(self, message: Leased) -> str:
+        """The address that a leased message was published to."""
+        found = self._topics.of_queue(message[0].queue_id)
+        headers = read_headers(message[7], 0)[0] if ADDRESS_HEADER in message[7] or self.has_routes else ()
+        if found is not None:
+            return self._places.routes.address_of(found[0].name, message[5], headers)
+        stated = next((value for name, value in headers if name == ADDRESS_HEADER and value), b"")
+        return stated.decode(errors="replace")
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether addresses may lead elsewhere than to the topic of their first level."""
+        return self._places.routes.any
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        return self._topics.get(name, tenant)
+
     # ---- light queues
 
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
@@ -103,11 +129,7 @@ class Consuming:
     def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
         self.leasing.delete(queue)
-        bound = [key for key, _ in self.parts.state.scan(Kind.BINDING)
-                 if decode_binding(key)[0] in queue.queue_ids()]
-        for queue_id, chosen, filter_text in map(decode_binding, bound):
-            self._subscriptions.unbind(filter_text, queue_id, chosen)
-        self._appending.put_state([StateRecord(Kind.BINDING, key, None) for key in bound], owner, token)
+        self.leasing.answer(owner, token)
 
     def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
         return self.leasing.queues.get(tenant, name)
