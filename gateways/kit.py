@@ -29,6 +29,7 @@ from kernel.message import (
     FirstLevel,
     Headers,
     Message,
+    OnRetained,
     Owner,
     Piece,
     Placement,
@@ -38,7 +39,6 @@ from kernel.message import (
     Subscriber,
 )
 from kernel.record import encode_key, read_headers, varint
-from kernel.retained import OnRetained
 from kernel.settings import KernelSettings
 
 if TYPE_CHECKING:

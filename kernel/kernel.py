@@ -35,7 +35,7 @@ from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Record, Subscriber
+from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber
 from kernel.message_expiry import expires_at
 from kernel.owed import Owed
 from kernel.parts import Parts
@@ -45,7 +45,7 @@ from kernel.producers import Producers
 from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
-from kernel.retained import OnRetained, RetainedValues
+from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
 from kernel.scheduling.accepting import When

@@ -22,7 +22,7 @@ from kernel.burst import Run
 from kernel.errors import StorageFailed
 from kernel.filters import parse_filter
 from kernel.frame import StateRecord
-from kernel.message import RETAIN, Headers, Message, Retained
+from kernel.message import RETAIN, Headers, Message, OnRetained, Retained
 from kernel.message_expiry import expires_at
 from kernel.owed import retained_key
 from kernel.parts import Parts
@@ -67,10 +67,6 @@ def decode_retained(key: bytes, stored: bytes) -> Retained:
     record_at = _PLACE.size + topic_len
     record = records_of(inline.piece_of(stored[record_at:], offset))[0]
     return Retained(address_of(key.partition(NUL)[2]), stored[_PLACE.size:record_at].decode(), queue, queue_id, record)
-
-
-OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
-"""Values, where to go on (None: there are no more), and what went wrong."""
 
 
 class Page(NamedTuple):
