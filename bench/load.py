@@ -7,8 +7,8 @@
     load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--queue-type classic|quorum]
     load.py kafka-pipe --port 9092 [--n 1000000] [--batch 1000] [--partitions 16] [--topic load] [--acks -1]
 
-`pipe`: one writer with a window of messages (Kafka: requests) in flight, one reader; `many`: one message in flight on each
-connection; `rate`: a fixed rate and how late its messages are; `idle`: memory of connections that do
+`pipe`: one writer with a window of messages (Kafka: requests) in flight, one reader; `many`: one message in flight on
+each connection; `rate`: a fixed rate and how late its messages are; `idle`: memory of connections that do
 nothing. Each prints one line, `rate` and `many` two. Loopback only; everything is bounded in messages and time. Exit
 code 1 where messages are missing or the server failed. Compare two servers in turn, in one run: absolute figures drift
 with the machine.
