@@ -136,8 +136,12 @@ class Flushing:
         parts = self._parts
         self.refused += len(gatherings)
         parts.producers.forget()
-        if parts.topics.undo():
+        undone = parts.topics.undo()
+        if undone:
             parts.subscriptions.touch()
+        for topic in undone:
+            if parts.topics.by_uuid(topic.uuid) is None:
+                self._leasing.forget_topic(topic)
         self._leasing.failed(gatherings)
         for gathering in gatherings:
             for one in gathering.reserved:

@@ -139,8 +139,8 @@ class Leasing:
                 self.add_line(group, queue_id, self._floor(queue_id))
         return group
 
-    def of_topic(self, name: str, topic: Topic) -> LeasedGroup:
-        """The leased group of this name over a topic; made where it is missing.
+    def of_topic(self, name: str, topic: Topic, start: str = "earliest") -> LeasedGroup:
+        """The leased group of this name over a topic; made where it is missing, to begin at `start`.
 
         Raises InvalidGroup, AssignedGroup, Stopping.
         """
@@ -151,13 +151,13 @@ class Leasing:
             if settings is None and any(self._parts.topics.of_queue(queue_id) is not None
                                         for queue_id in self._parts.views.offsets.get(name, ())):
                 raise AssignedGroup(f"group {name!r} commits offsets; messages cannot be leased from it")
-            group = self._make(name, topic, settings)
+            group = self._make(name, topic, settings, start)
         if group.settings.kind == ASSIGNED:
             raise AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
         return group
 
-    def _make(self, name: str, topic: Topic, settings: GroupSettings | None) -> LeasedGroup:
-        known = settings if settings is not None else GroupSettings()
+    def _make(self, name: str, topic: Topic, settings: GroupSettings | None, start: str) -> LeasedGroup:
+        known = settings if settings is not None else GroupSettings(start=start)
         if known.kind != ASSIGNED and settings is None:
             self._gather().state.append(self.groups.put(topic.tenant, name, known))
         group = LeasedGroup(self, topic.tenant, name, topic.id, known)
