@@ -4,27 +4,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch, records_of
-from kernel.burst import COMPACT, Run, check
+from kernel.burst import Run, check
 from kernel.committer import Committer
 from kernel.errors import IdempotencyConflict, KeptFull, MessageTooLarge, Stopping, UnknownQueue, UnsupportedBatch
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Noted, Repeatable, Submission
+from kernel.gathering import Gathering, Repeatable, Submission
 from kernel.gathering import Places as MessagePlaces
 from kernel.idempotency import fingerprint
 from kernel.message import RETAIN, Message, Owner, Piece, Placement
+from kernel.owed import retained_key
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
 from kernel.record import encode_headers
-from kernel.retained import asks_to_retain, check_retained
+from kernel.retained import asks_to_retain
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
 
 Adding = Callable[[Gathering, list[Message], MessagePlaces], None]
 """Puts messages into a gathering and tells the place of each."""
-
-NOTED = RETAIN | COMPACT
-"""What `check` says of messages that change state of their own."""
 
 KEPT_FULL = "what is kept beyond retention has reached kept_bytes: nothing that would have to be kept is taken"
 
@@ -49,14 +47,11 @@ class Appending:
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        seen = check(messages, self.refresh)
+        check(messages, self.refresh)
         if self._parts.kept_full:
             self._refuse_owed(messages)
         places: MessagePlaces | None = [] if positions else None
-        if seen & NOTED:
-            places = self._add_noted(gathering, messages, seen)
-        else:
-            gathering.burst.add(messages, places)
+        gathering.burst.add(messages, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
@@ -79,12 +74,12 @@ class Appending:
             if owner is not None:
                 gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
             return
-        seen = check(messages, self.refresh)
+        check(messages, self.refresh)
         if self._parts.kept_full:
             self._refuse_owed(messages)
         places: MessagePlaces = []
         if add is None:
-            places = self._add_noted(gathering, messages, seen)
+            gathering.burst.add(messages, places)
         else:
             add(gathering, messages, places)
         gathering.repeatable[key] = Repeatable(mine, places)
@@ -96,18 +91,6 @@ class Appending:
     def _same(first: bytes, second: bytes) -> None:
         if first != second:
             raise IdempotencyConflict("this idempotency key came with another message before")
-
-    def _add_noted(self, gathering: Gathering, messages: list[Message], seen: int) -> MessagePlaces:
-        """Add messages some of which may change state. Raises InvalidAddress, KeptFull."""
-        if seen & RETAIN:
-            check_retained(messages)
-        places: MessagePlaces = []
-        gathering.burst.add(messages, places)
-        if seen & NOTED:
-            gathering.noted += [Noted(message, run, index) for message, (run, index)
-                                in zip(messages, places, strict=True)
-                                if message[3] & RETAIN or message[0].compact]
-        return places
 
     def _refuse_owed(self, messages: list[Message]) -> None:
         """Nothing new is taken that would have to outlive retention. Raises KeptFull, with nothing done."""
@@ -139,7 +122,7 @@ class Appending:
             return
         noted = self._look_inside(found, batch, header)
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
-        gathering.noted += [Noted(message, run, at) for at, message in noted]
+        gathering.burst.noted += [(message, run, at) for at, message in noted]
         if self._deliveries.listens(found[0]):
             gathering.burst.heard.append((None, [], run, 0))
             if self._subscriptions.binds:
@@ -165,11 +148,10 @@ class Appending:
                 attributes |= RETAIN
             if settings.compact or attributes & RETAIN:
                 placement = self._places.for_record(topic, queue, key, headers)
+                retained_key(topic.tenant, placement.address)
                 found.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
-        messages = [message for _, message in found]
-        check_retained(messages)
         if self._parts.kept_full:
-            self._refuse_owed(messages)
+            self._refuse_owed([message for _, message in found])
         return found
 
     def _copy_to_queues(self, gathering: Gathering, of: tuple[Topic, int], run: Run) -> None:

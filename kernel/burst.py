@@ -15,12 +15,11 @@ from crc32c import crc32c
 from kernel.batch import placed
 from kernel.errors import MessageTooLarge
 from kernel.frame import WHOLE, Entries
-from kernel.message import Message, Placement
+from kernel.message import RETAIN, Message, Placement
+from kernel.owed import retained_key
 from kernel.record import SMALL, SMALL_LIMIT, add_header, varint
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
-
-COMPACT: Final = 0x100                      # no attribute bit: those are eight
 
 ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in range(256)]
 """Attribute byte and a timestamp delta of zero: nearly every message is stamped with the append time."""
@@ -42,15 +41,11 @@ class Run:
         self.first_id: int = -1
 
 
-def check(messages: list[Message], refresh: Callable[[Placement], None]) -> int:
-    """Refuse the whole list with MessageTooLarge if one is; bring placements up to date that have changed.
-
-    Returns the attribute bits of all messages together, and COMPACT where one goes to a compacted topic: what few
-    messages have is looked for only where one has it.
-    """
+def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None:
+    """Bring placements up to date that have changed; refuse the whole list with MessageTooLarge if one is, with
+    InvalidAddress if one is to be retained under an address that is too long for it."""
     last: Placement | None = None
     limit = 0
-    seen = 0
     for message in messages:
         placement = message[0]
         if placement is not last:
@@ -58,14 +53,12 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> int:
             if placement.version != placement.first_level.version:
                 refresh(placement)
             limit = placement.max_message_bytes
-            if placement.compact:
-                seen |= COMPACT
-        seen |= message[3]
+        if message[3] & RETAIN:
+            retained_key(placement.tenant, placement.address)
         value = message[1]
         size = len(message[2]) + (0 if value is None else len(value))
         if size > limit:
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
-    return seen
 
 
 class Stretch:
@@ -109,6 +102,9 @@ class Burst:
         # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the
         # run) or a producer's batch that somebody may listen to: (None, [], run, 0)
         self.heard: list[tuple[Placement | None, list[Message], Run, int]] = []
+        # messages that change state of their own, the value of their address or the newest record of their key:
+        # (message, run, index in the run)
+        self.noted: list[tuple[Message, Run, int]] = []
         self.stretches: list[Stretch] = []
         self.references: list[Reference] = []            # known once `queue_ids` was asked
 
@@ -123,6 +119,7 @@ class Burst:
         run: Run | None = None
         heard: list[Message] | None = None
         stretch: Stretch | None = None
+        compact = False
         for message in messages:
             placement, value, headers, attributes, timestamp_ms = message
             if placement is not last or run is None or run.count >= RUN_LIMIT:
@@ -130,6 +127,7 @@ class Burst:
                     stretch.stop = stretch.run.count
                     stretch = None
                 last = placement
+                compact = placement.compact
                 run = self._run(placement.queue_id)
                 heard = None
                 if placement.targets:
@@ -143,6 +141,8 @@ class Burst:
             if placement.address_header:
                 headers = add_header(headers, placement.address_header)
             n = run.count
+            if compact or attributes & RETAIN:
+                self.noted.append((message, run, n))
             if places is not None:
                 places.append((run, n))
             if timestamp_ms == 0:

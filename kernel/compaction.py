@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kernel.burst import Run
 from kernel.frame import StateRecord
-from kernel.gathering import Noted
+from kernel.message import Message
 from kernel.owed import DELETES, Latest, decode_latest, encode_latest, latest_key, queue_of
 from kernel.parts import Parts
 from kernel.state import Kind
@@ -24,7 +25,7 @@ DELETE_RETENTION_MS: Final = 24 * 3_600_000    # Kafka's delete.retention.ms
 LOOK_MS: Final = 600_000
 KEYS_PER_LOOK: Final = 10_000                  # bounds one frame; the rest goes at the next look
 
-def latest_records(noted: list[Noted], append_ms: int) -> list[StateRecord]:
+def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:
     """The newest records of their keys in a sealed frame."""
     newest: dict[bytes, bytes] = {}
     for message, run, at in noted:

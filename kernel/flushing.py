@@ -48,9 +48,9 @@ class Flushing:
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:
             self._remember(gathering)
-        if gathering.noted:
-            gathering.state += retained_records(gathering.noted, burst.now_ms)
-            gathering.state += latest_records(gathering.noted, burst.now_ms)
+        if burst.noted:
+            gathering.state += retained_records(burst.noted, burst.now_ms)
+            gathering.state += latest_records(burst.noted, burst.now_ms)
         if gathering.lines:
             self._leasing.seal(gathering)
         return sealed

@@ -8,18 +8,10 @@ from kernel.burst import Burst, Run
 from kernel.frame import StateRecord
 from kernel.idempotency import Answer
 from kernel.leasing.line import Line
-from kernel.message import Message, Owner, Stored
+from kernel.message import Owner, Stored
 
 Places = list[tuple[Run, int]]
 """Where each message of a submission went: its run and its index in it."""
-
-
-class Noted(NamedTuple):
-    """A message that changes state of its own: the value of its address, the newest record of its key."""
-
-    message: Message
-    run: Run
-    at: int                              # index in the run
 
 
 class Submission(NamedTuple):
@@ -65,7 +57,6 @@ class Gathering:
         self.burst = Burst(now_ms)
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
-        self.noted: list[Noted] = []
         self.reserved: list[Reserved] = []
         self.lines: dict[Line, None] = {}                    # of groups, that have changed: sealed into state records
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id

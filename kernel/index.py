@@ -281,8 +281,12 @@ class Index:
 
     # ---- reading
 
-    def entries_from(self, queue_id: int, offset: int, max_bytes: int, stop_offset: int) -> list[Entry]:
-        """The queue's entries from the one that holds `offset` on, until `max_bytes` of records or `stop_offset`."""
+    def entries_from(self, queue_id: int, offset: int, max_bytes: int, stop_offset: int,
+                     from_position: int = 0) -> list[Entry]:
+        """The queue's entries from the one that holds `offset` on, until `max_bytes` of records or `stop_offset`.
+
+        Blocks go whole, so there may be entries of segments that have gone: `from_position` leaves them out.
+        """
         lowest, beyond = block_key(queue_id, 0), block_key(queue_id + 1, 0)
         first = self._store.floor(block_key(queue_id, offset), lowest)
         found: list[Entry] = []
@@ -290,7 +294,7 @@ class Index:
         for _, block in self._store.scan(first[0] if first else lowest, beyond):
             for row in _ROW.iter_unpack(block):
                 entry = Entry._make(row)
-                if entry.end_offset <= offset:
+                if entry.end_offset <= offset or entry.position < from_position:
                     continue
                 if entry.first_offset >= stop_offset or (found and total + entry.byte_length > max_bytes):
                     return found

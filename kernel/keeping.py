@@ -128,6 +128,19 @@ class Keeping:
         for at in range(0, len(names), DELETIONS_PER_FRAME):
             self._delete([StateRecord(kind, key, None) for kind, key in names[at:at + DELETIONS_PER_FRAME]])
 
+    def forget_superseded(self) -> None:
+        """The index was built anew: no checkpoint has seen what replaced what."""
+        compacted = [(kept_key(first, 0), kept_key(first + count, 0)) for topic in self._parts.topics.all()
+                     for first, count in topic.ranges if topic.settings.compact]
+        if compacted:
+            self._parts.checkpoint_worker.submit(partial(self._superseded_in, compacted), self._found_settled)
+
+    def _superseded_in(self, spans: list[tuple[bytes, bytes]]) -> list[Name]:
+        """On the checkpoint's thread."""
+        return [(Kind.KEPT, key) for lowest, below in spans
+                for key, value in self._parts.index.state_range(Kind.KEPT, lowest, below)
+                if value is not None and self._surveyor.latest_of_kept(key, value) is None]
+
     def on_superseded(self, keys: list[bytes]) -> None:
         """A checkpoint has replaced the LATEST records that needed these."""
         self.forget_unwanted([(Kind.KEPT, key) for key in keys])

@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kernel.address import is_topic_name
@@ -18,7 +18,6 @@ from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.compaction import Compaction
-from kernel.consuming import Consuming
 from kernel.deliveries import Deliveries
 from kernel.errors import InvalidTopic
 from kernel.expiry import ProducerExpiry
@@ -28,12 +27,11 @@ from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
 from kernel.keeping import Keeping
+from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import (
-    decode_binding,
-)
+from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
@@ -64,7 +62,7 @@ ID_STEP = 1 << 20
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
 
 
-class Kernel(Consuming):
+class Kernel(GroupCalls):
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
@@ -74,10 +72,11 @@ class Kernel(Consuming):
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
                  on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
-                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32)
-                 ) -> None:
+                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
+                 selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self._loop = loop
+        self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
         self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
@@ -137,6 +136,8 @@ class Kernel(Consuming):
         self._expiry.start()
         self.scheduling.start()
         self._compaction.start()
+        if recovered.rebuilt and self._topics.compacted:
+            self._checkpoints.take(self._keeping.forget_superseded)
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -161,7 +162,7 @@ class Kernel(Consuming):
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self.leasing = Leasing(parts, lambda: self._committer.gather())
+        self.leasing = Leasing(parts, lambda: self._committer.gather(), self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,

@@ -5,6 +5,9 @@
     LATEST   key    queue id u64, tag u8, then by tag  0: the record's key  1: the SHA-256 of a long one  2: no key
              value  offset i64, append time i64, flags u8 (1: the record's value is null, it deletes its key)
 
+    RETAINED key    tenant NUL address, its levels joined by NUL: addresses sort by level (`kernel.skip_scan`)
+             value  see `kernel.retained`
+
 Numbers are big-endian. KEPT records lie below the start of their queue in the log. LATEST is written for compacted
 topics with every record, and says where the newest of its key is.
 """
@@ -16,6 +19,11 @@ from collections.abc import Iterable
 from hashlib import sha256
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
+
+from kernel.errors import InvalidAddress
+from kernel.skip_scan import NUL, join_levels
+
+MAX_KEY_BYTES: Final = (1 << 16) - 1           # of a state record
 
 RAW, HASHED, NO_KEY = b"\0", b"\1", b"\2"
 RAW_BYTES: Final = 1_024                       # longer keys are known by their hash
@@ -83,6 +91,14 @@ def split_kept_key(key: bytes) -> tuple[int, int]:
     """Queue id and offset."""
     queue_id, offset = _KEPT.unpack(key)
     return queue_id, offset
+
+
+def retained_key(tenant: str, address: str) -> bytes:
+    """Raises InvalidAddress for one that is too long."""
+    key = tenant.encode() + NUL + join_levels(address)
+    if len(key) > MAX_KEY_BYTES:
+        raise InvalidAddress(f"an address of {len(key)} bytes with its tenant is too long to retain a value")
+    return key
 
 
 def latest_key(queue_id: int, key: bytes | None) -> bytes:

@@ -27,6 +27,7 @@ from kernel.topics import Topics
 
 MAX_ENTRIES: Final = 4_096         # of one queue in one fetch
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
+END: Final = 1 << 62               # above every offset
 COLD_BYTES: Final = 4 << 20
 """What one fetch reads from the disk at most: a replay comes in steps, between which live traffic is served."""
 
@@ -71,6 +72,17 @@ class Plan(NamedTuple):
 def piece(entry: Entry, data: bytes) -> Piece:
     return Piece(entry.first_offset, entry.record_count, entry.whole, data, entry.append_ms, entry.max_ms,
                  entry.first_id)
+
+
+def entries_within(entries: list[Entry], max_bytes: int, one: bool) -> list[Entry]:
+    """The first entries that go into a size; the first in any case where `one` is asked for."""
+    found: list[Entry] = []
+    for entry in entries:
+        max_bytes -= entry.byte_length
+        if max_bytes < 0 and not (one and not found):
+            break
+        found.append(entry)
+    return found
 
 
 class Reader:
@@ -190,11 +202,11 @@ class Reader:
         entries = self._entries_of(plan)
         return self._read(entries), entries[-1].end_offset if entries else plan.want.offset
 
-    def _entries_of(self, plan: Plan) -> list[Entry]:
+    def _entries_of(self, plan: Plan, from_position: int = 0) -> list[Entry]:
         """Where the log has what is wanted: first as the store knows it, then as memory does."""
         want, in_tail = plan.want, plan.in_tail
-        stop = in_tail[0].first_offset if in_tail else 1 << 62
-        entries = self._index.entries_from(want.queue_id, want.offset, want.max_bytes, stop) \
+        stop = in_tail[0].first_offset if in_tail else END
+        entries = self._index.entries_from(want.queue_id, want.offset, want.max_bytes, stop, from_position) \
             if want.offset < stop else []
         total = sum([entry.byte_length for entry in entries])
         for entry in in_tail:
@@ -215,19 +227,18 @@ class Reader:
         want = plan.want
         for _ in range(RETRIES):
             first = self._log.segments()[0].base
-            plan = plan._replace(in_tail=[entry for entry in plan.in_tail if entry.position >= first])
-            entries = self._entries_of(plan)
-            stop = entries[0].first_offset if entries else 1 << 62
-            pieces = kept_pieces(self._index, changed, want.queue_id, want.offset, stop, want.max_bytes) \
-                if want.offset < stop else []
-            total = sum([len(one.data) for one in pieces])
-            if pieces and total + (entries[0].byte_length if entries else 0) > want.max_bytes:
-                return pieces, pieces[-1].first_offset + 1
-            if not entries or entries[0].position >= self._log.segments()[0].base:
+            in_tail = [entry for entry in plan.in_tail if entry.position >= first]
+            entries = self._entries_of(plan._replace(in_tail=in_tail), first)
+            stop = entries[0].first_offset if entries else END
+            pieces, reached = kept_pieces(self._index, changed, want.queue_id, want.offset, stop, want.max_bytes) \
+                if want.offset < stop else ([], stop)
+            if reached == stop and entries:
+                within = entries_within(entries, want.max_bytes - sum([len(one.data) for one in pieces]), not pieces)
+                pieces += self._read(within)
+                reached = within[-1].end_offset if within else reached
+            if first == self._log.segments()[0].base:
                 break
-        if not entries:
-            return pieces, pieces[-1].first_offset + 1 if pieces else 1 << 62
-        return pieces + self._read(entries), entries[-1].end_offset
+        return pieces, reached
 
     def _read(self, entries: list[Entry]) -> list[Piece]:
         """The pieces of these entries, without those that are damaged, or gone since they were looked up."""

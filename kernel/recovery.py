@@ -24,6 +24,7 @@ class Recovered(NamedTuple):
     next_id: int
     kept_end: int
     frames: int
+    rebuilt: bool                      # the index was built anew from the first frame
 
 
 class Recovery:
@@ -53,7 +54,9 @@ class Recovery:
             self._log.close()
             self._forget()
             self._replay(Positions(0, 0, 1))
-        return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames)
+            positions = Positions(0, 0, 1)
+        return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
+                         positions.main == 0)
 
     def _forget(self) -> None:
         """The index is built anew: empty memory."""

@@ -1,6 +1,6 @@
 """Retained values: per address the last message that came with the mark RETAIN, stored with its frame.
 
-    key     tenant NUL address, its levels joined by NUL: addresses sort by level, see `kernel.skip_scan`
+    key     see `kernel.owed`: addresses sort by level, which `kernel.skip_scan` makes use of
     value   queue id u64, offset i64, topic length u16, topic, record (`kernel.inline`)
 
 A look-up reads pages: on the reading thread a scan of the store that skips what cannot match, laid over by what
@@ -18,34 +18,26 @@ from typing import Final, NamedTuple
 
 from kernel import inline
 from kernel.batch import records_of
-from kernel.errors import InvalidAddress, StorageFailed
+from kernel.burst import Run
+from kernel.errors import StorageFailed
 from kernel.filters import parse_filter
 from kernel.frame import StateRecord
-from kernel.gathering import Noted
 from kernel.message import RETAIN, Headers, Message, Retained
 from kernel.message_expiry import expires_at
+from kernel.owed import retained_key
 from kernel.parts import Parts
-from kernel.skip_scan import NUL, SkipScan, address_of, join_levels
+from kernel.skip_scan import NUL, SkipScan, address_of
 from kernel.state import Changed, Kind, decode_held, store_key
 from kernel.store import IndexStore, SortedCursor
 
 RETAIN_HEADER: Final = b"retain"
 TRUE: Final = (b"true", b"1")
 
-MAX_KEY_BYTES: Final = (1 << 16) - 1           # of a state record
 MAX_PAGE: Final = 1_000
 PAGE_BYTES: Final = 1 << 20                    # of values; a page holds at least one
 PAGE_STEPS: Final = 20_000                     # of the scan in one job, some 20 ms: fetches wait behind it
 
 _PLACE = struct.Struct(">QqH")
-
-
-def retained_key(tenant: str, address: str) -> bytes:
-    """Raises InvalidAddress for one that is too long."""
-    key = tenant.encode() + NUL + join_levels(address)
-    if len(key) > MAX_KEY_BYTES:
-        raise InvalidAddress(f"an address of {len(key)} bytes with its tenant is too long to retain a value")
-    return key
 
 
 def asks_to_retain(headers: Headers) -> bool:
@@ -56,14 +48,7 @@ def asks_to_retain(headers: Headers) -> bool:
     return False
 
 
-def check_retained(messages: list[Message]) -> None:
-    """Raises InvalidAddress where the address of one that is marked is too long for a value."""
-    for placement, _, _, attributes, _ in messages:
-        if attributes & RETAIN:
-            retained_key(placement.tenant, placement.address)
-
-
-def retained_records(noted: list[Noted], append_ms: int) -> list[StateRecord]:
+def retained_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:
     """What the messages of a sealed frame change: the last of each address; an empty value ends it."""
     newest: dict[bytes, bytes | None] = {}
     for message, run, at in noted:

@@ -9,10 +9,8 @@ start those that have pages are loaded, the others when they are first asked for
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from heapq import heappop, heappush
-from typing import Final
 
 from crc32c import crc32c
 
@@ -20,12 +18,14 @@ from kernel.errors import AssignedGroup, KernelError, QueueExists, Stopping
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, Submission
 from kernel.leasing.burial import Burial
+from kernel.leasing.deadlines import Deadlines
 from kernel.leasing.definitions import group_definitions, queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.handles import Handles
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.pages import decode_page_key, encode_page, fill_gaps, load_page, page_key
-from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, check_name
+from kernel.leasing.selecting import Selecting
+from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
 from kernel.leasing.supply import Supply
 from kernel.message import Handle, Leased, Owner
 from kernel.owed import NONE_NEEDED, Stretch
@@ -34,31 +34,27 @@ from kernel.state import Kind
 from kernel.topics import Topic
 from kernel.views import decode_offset, offset_record
 
-STEP_MS: Final = 50
-"""Leases end at multiples of this: those of one step are looked at together."""
-
 _CHANCE = struct.Struct("<QQ")
 _QUEUE = struct.Struct(">Q")
 
 
 class Leasing:
-    """`gather` gives the frame being gathered, and raises Stopping."""
+    """`gather` gives the frame being gathered, and raises Stopping; `names` are those of `Selecting`."""
 
-    def __init__(self, parts: Parts, gather: Callable[[], Gathering]) -> None:
+    def __init__(self, parts: Parts, gather: Callable[[], Gathering], names: Mapping[str, str]) -> None:
+        self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._gather = gather
         self._loop = parts.loop
         self.queues = queue_definitions(parts.state)
         self.groups = group_definitions(parts.state)
         self.burial = Burial(parts, self, gather)
-        self.selector_of: Callable[[str], Callable[[Leased], bool]] | None = None
         self._by_topic: dict[tuple[str, str, int], LeasedGroup] = {}
         self._of_topic: dict[int, list[LeasedGroup]] = {}
         self._of_queue: dict[int, LeasedGroup] = {}                    # light queues, by their first queue id
         self._readers: dict[int, list[tuple[LeasedGroup, Supply]]] = {}     # by queue id
         self._woken: dict[LeasedGroup, None] = {}
-        self._steps: dict[int, set[Lease]] = {}                        # leases by the time that ends them
-        self._waits: list[tuple[int, int, LeasedGroup, Supply, int]] = []
+        self.deadlines = Deadlines(parts.loop)
         self.on_floor: Callable[[int], None] = lambda queue_id: None
         self._numbers = 0
         self._loaded_pages: dict[tuple[int, str], list[tuple[int, bytes]]] = {}       # while opening
@@ -87,7 +83,7 @@ class Leasing:
 
     def stop(self) -> None:
         """Hand out nothing more."""
-        self._stopped = True
+        self._stopped = self.deadlines.stopped = True
 
     # ---- light queues
 
@@ -108,7 +104,7 @@ class Leasing:
         return queue
 
     def delete(self, queue: LightQueue) -> None:
-        """The queue with everything in it. Raises Stopping."""
+        """The queue with everything in it, and its bindings. Raises Stopping."""
         gathering = self._gather()
         gathering.state.append(self.queues.put(queue.tenant, queue.name, None))
         for queue_id in queue.queue_ids():
@@ -118,9 +114,14 @@ class Leasing:
                                     for page in supply.line.stored]
                 gathering.lines.pop(supply.line, None)
         gathering.deleted += ((queue.first_queue_id, queue.settings.priorities),)
+        subscriptions = self._parts.subscriptions
+        for chosen, filter_text in subscriptions.bindings_of(queue.first_queue_id):
+            subscriptions.unbind(filter_text, queue.first_queue_id, chosen)
+            key = binding_key(queue.first_queue_id, chosen, filter_text)
+            gathering.state.append(StateRecord(Kind.BINDING, key, None))
         self.forget_queue(queue)
         self._parts.topics.version += 1            # placements that lead to it are looked at again
-        self._parts.subscriptions.touch()
+        subscriptions.touch()
 
     # ---- groups
 
@@ -163,7 +164,7 @@ class Leasing:
         group = LeasedGroup(self, topic.tenant, name, topic.id, known)
         if known.kind == ASSIGNED:
             return group
-        self._select(group)
+        group.wants = self.selecting.wants(known.selector)
         self._by_topic[topic.tenant, name, topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
@@ -181,16 +182,12 @@ class Leasing:
                     self.touch(supply.line)
         return group
 
-    def _select(self, group: LeasedGroup) -> None:
-        text = group.settings.selector
-        group.wants = self.selector_of(text) if text and self.selector_of is not None else None
-
     def configure(self, tenant: str, name: str, settings: GroupSettings) -> None:
         """A group's settings have changed."""
         for group in self._by_topic.values():
             if (group.tenant, group.name) == (tenant, name):
                 group.configure(settings)
-                self._select(group)
+                group.wants = self.selecting.wants(settings.selector)
 
     def active(self, tenant: str, name: str) -> list[LeasedGroup]:
         """The groups of this name that are in memory, one per topic."""
@@ -306,43 +303,10 @@ class Leasing:
     # ---- time
 
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
-        step = -(-lease.until_ms // STEP_MS) * STEP_MS
-        leases = self._steps.get(step)
-        if leases is None:
-            leases = self._steps[step] = set()
-            self._loop.call_at(step, partial(self._on_step, step))
-        leases.add(lease)
-        lease.bucket = leases
-        lease.supply = (group, supply)
-
-    def _on_step(self, step: int) -> None:
-        """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
-        leases = self._steps.pop(step, set())
-        for lease in sorted(leases, key=lambda one: (one.until_ms, one.offsets[:1])):
-            group, supply = lease.supply
-            self._in_time(partial(group.on_lease_over, supply, lease))
+        self.deadlines.lease_until(group, supply, lease)
 
     def wait_until(self, group: LeasedGroup, supply: Supply, offset: int, when_ms: int) -> None:
-        self._numbers += 1
-        earliest = self._waits[0][0] if self._waits else None
-        heappush(self._waits, (when_ms, self._numbers, group, supply, offset))
-        if earliest is None or when_ms < earliest:
-            self._loop.call_at(when_ms, self._on_wait)
-
-    def _on_wait(self) -> None:
-        now_ms = self._loop.now_ms()
-        while self._waits and self._waits[0][0] <= now_ms:
-            when_ms, _, group, supply, offset = heappop(self._waits)
-            self._in_time(partial(group.on_wait_over, supply, offset, when_ms))
-        if self._waits:
-            self._loop.call_at(self._waits[0][0], self._on_wait)
-
-    def _in_time(self, action: Callable[[], None]) -> None:
-        if not self._stopped:
-            try:
-                action()
-            except Stopping:
-                self._stopped = True
+        self.deadlines.wait_until(group, supply, offset, when_ms)
 
     # ---- frames
 

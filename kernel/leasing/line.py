@@ -163,6 +163,7 @@ class Line:
                     del settled[page]
                 break
             del settled[page]
+            self.dirty.add(page)                           # it may have a record, which nobody needs any more
         self.floor = floor
         if self.next < floor:
             self.next = floor

@@ -17,7 +17,7 @@ from kernel.leasing.settings import LightQueue, QueueSettings
 from kernel.topics import Topic
 
 if TYPE_CHECKING:
-    from kernel.consuming import Consuming
+    from kernel.leasing.calls import GroupCalls
 
 SHARE: Final = "$share/"
 UNUSED_MS: Final = 24 * 3_600_000
@@ -36,7 +36,7 @@ def parse_share(text: str) -> tuple[str, str]:
 class Sharing:
     """Joins members to the groups behind shared filters."""
 
-    def __init__(self, kernel: Consuming) -> None:
+    def __init__(self, kernel: GroupCalls) -> None:
         self._kernel = kernel
         self._waiting: dict[tuple[str, str], list[Shared]] = {}        # by tenant and topic
 

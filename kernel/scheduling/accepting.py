@@ -4,10 +4,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, NamedTuple
 
-from kernel.appending import Appending
+from kernel.appending import KEPT_FULL, Appending
 from kernel.burst import check
 from kernel.committer import Committer
-from kernel.errors import InvalidDelay, TooManyScheduled
+from kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
 from kernel.gathering import Gathering, Places, Submission
 from kernel.leasing.settings import LightQueue
 from kernel.message import Message, Owner
@@ -43,6 +43,8 @@ class Accepting:
         now_ms = self._parts.loop.now_ms()
         firsts = [first_due_ms(when, now_ms) for when in whens]
         waiting = sum([due_ms > 0 for due_ms in firsts])
+        if waiting and self._parts.kept_full:
+            raise KeptFull(KEPT_FULL)
         if waiting and self._book.counts.pending + waiting > self._parts.settings.max_scheduled:
             raise TooManyScheduled(f"{self._book.counts.pending} messages are waiting for their time already")
         add = partial(self._add, whens, firsts)

@@ -1,7 +1,4 @@
-"""The part of the kernel's face that leases: groups, light queues and their bindings, and what doors define.
-
-`Kernel` is this and more; calls raise their refusals at once, with nothing taken, as everywhere there.
-"""
+"""What doors ask about groups and light queues: the part of the kernel's face that `kernel.leasing` answers."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -21,7 +18,6 @@ from kernel.leasing.settings import (
     QueueSettings,
     binding_key,
     check_name,
-    decode_binding,
     decode_definition,
     definition_key,
 )
@@ -35,8 +31,8 @@ from kernel.subscriptions import Subscriptions
 from kernel.topics import Topic, Topics
 
 
-class Consuming:
-    """See the module's text."""
+class GroupCalls:
+    """Calls raise their refusals at once, with nothing taken; an `owner` is told when the rest is durable."""
 
     leasing: Leasing
     parts: Parts
@@ -59,9 +55,10 @@ class Consuming:
 
     def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
                      token: object = None) -> None:
-        """Make a group, or change its settings. Raises InvalidGroup, Stopping."""
+        """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
         check_name(name, "group")
         settings.check()
+        self.leasing.selecting.check(settings.selector)
         record = self.leasing.groups.put(tenant, name, settings)
         self._appending.put_state([record], owner, token)
         self.leasing.configure(tenant, name, settings)
@@ -132,11 +129,7 @@ class Consuming:
     def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
         self.leasing.delete(queue)
-        bound = [key for key, _ in self.parts.state.scan(Kind.BINDING)
-                 if decode_binding(key)[0] in queue.queue_ids()]
-        for queue_id, chosen, filter_text in map(decode_binding, bound):
-            self._subscriptions.unbind(filter_text, queue_id, chosen)
-        self._appending.put_state([StateRecord(Kind.BINDING, key, None) for key in bound], owner, token)
+        self.leasing.answer(owner, token)
 
     def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
         return self.leasing.queues.get(tenant, name)
