@@ -11,7 +11,6 @@ PLANNED: Final = {
     "connections": "List connections, show their subscriptions, close them.",
     "groups": "Groups: progress, settings, rewind.",
     "queues": "AMQP queues and what waits in them.",
-    "scheduled": "Delayed messages; recall one.",
     "dead-letters": "Messages that could not be delivered; send them again.",
     "transactions": "Half messages that wait for their sender.",
     "trace": "What happened to one message.",

@@ -177,6 +177,28 @@ class Client:
         """Runs `handler` for every message of a group; `options` are those of `Consumer`."""
         return Consumer(self.group(group, topic), handler, **options)
 
+    # --- what waits for its time ---------------------------------------------------------------------------------
+
+    async def scheduled(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """What waits for its time, as the hub shows it, what falls due next first; all of it, or the first so many."""
+        found: list[dict[str, Any]] = []
+        query: dict[str, str] = {}
+        while limit is None or len(found) < limit:
+            page = await self.request("GET", "/v1/scheduled", query=query)
+            found += page["scheduled"]
+            if not page["cursor"]:
+                break
+            query["cursor"] = page["cursor"]
+        return found[:limit]
+
+    async def show_scheduled(self, message_id: str) -> dict[str, Any]:
+        """What waits under this id, or what became of it within the last day. Raises HubError: unknown_scheduled."""
+        return await self.request("GET", path_of("v1", "scheduled", message_id))
+
+    async def recall(self, message_id: str) -> None:
+        """Take back what waits. Raises HubError: already_delivered, unknown_scheduled."""
+        await self.request("DELETE", path_of("v1", "scheduled", message_id))
+
     # --- topics, and the hub itself ------------------------------------------------------------------------------
 
     async def topics(self) -> list[dict[str, Any]]:

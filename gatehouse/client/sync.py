@@ -110,6 +110,18 @@ class SyncClient:
         """See `Client.consumer`; the handler is a plain function, run in threads. Use it as `with`."""
         return SyncConsumer(self, self.client.consumer(group, topic, handler, **options))
 
+    def scheduled(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """See `Client.scheduled`."""
+        return self.wait(self.client.scheduled(limit))
+
+    def show_scheduled(self, message_id: str) -> dict[str, Any]:
+        """See `Client.show_scheduled`."""
+        return self.wait(self.client.show_scheduled(message_id))
+
+    def recall(self, message_id: str) -> None:
+        """See `Client.recall`."""
+        self.wait(self.client.recall(message_id))
+
     def topics(self) -> list[dict[str, Any]]:
         """See `Client.topics`."""
         return self.wait(self.client.topics())
