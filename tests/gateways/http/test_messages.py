@@ -56,7 +56,7 @@ def test_some_are_refused_and_the_others_stored() -> None:
         codes = [result.get("code") for result in results]
         assert codes == [None, "message_too_large", "invalid_body", "not_built", None]
         assert [message[1] for message in client.kernel.appended] == [b"a", b"d"]
-        none = await post(client, {"messages": [{"retain": True}]})
+        none = await post(client, {"messages": [{"specversion": "1.0"}]})
         assert (none.status, none.json["messages"][0]["code"]) == (207, "not_built")
     run_door(test, kernel=FakeKernel(max_message_bytes=100))
 
