@@ -44,12 +44,13 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
     """Append one message whose place and properties are known, and answer."""
     headers = encode_headers(publication.headers) if publication.headers else NO_HEADERS
     whens = [When(publication.due_ms, publication.repeat)] if publication.later else None
+    attributes = DOOR | publication.attributes
     if publication.respond_async:
-        message: Message = (placement, value, headers, DOOR | TRANSIENT, publication.timestamp_ms)
+        message: Message = (placement, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
         door.append_unconfirmed(principal, [message], publication.idempotency_key, whens)
         return json_answer(describe(placement, None, publication.timestamp_ms, 0), 202,
                            {"Preference-Applied": "respond-async"})
-    stored = await door.append(principal, [(placement, value, headers, DOOR, publication.timestamp_ms)],
+    stored = await door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
                                publication.idempotency_key, whens)
     document = describe(placement, stored.positions[0], publication.timestamp_ms, stored.append_ms)
     return created(call.request, document, door.date.at(door.services.now_ms()))

@@ -107,7 +107,8 @@ def _describe(door: Door, one: Scheduled) -> dict[str, Any]:
     headers, _ = read_headers(what.headers, 0)
     number = door_of(what.attributes)
     record = (-1, what.timestamp_ms, what.key, what.value, headers, what.attributes, one.id)
-    message = record_to_json(record, "" if what.light else what.topic, what.queue, what.address, door.door_names.get(number, str(number)))
+    message = record_to_json(record, "" if what.light else what.topic, what.queue, what.address,
+                             door.door_names.get(number, str(number)))
     del message["offset"]
     message["queue"] = what.queue if what.queue >= 0 else None
     message["timestamp"] = what.timestamp_ms or None
