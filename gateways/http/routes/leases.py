@@ -57,6 +57,7 @@ async def pop(door: Door, call: Call) -> web.StreamResponse:
     group = door.kernel.group(name, topic.name, tenant=principal.tenant)
     found = await take(door, group, count, invisible_ms or group.settings.invisible_ms, wait_s)
     handles = door.kernel.leasing.handles(principal.tenant, name)
+    topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got queues while this waited
     messages = []
     for leased in found:
         line, offset, attempt, message_id, timestamp_ms, key, value, encoded, attributes = leased
