@@ -159,6 +159,7 @@ def test_bad_handles_are_refused_one_by_one_and_nothing_changes(hub: RunningHub)
     ("PUT", "/v1/groups/g", {"ordered": "yes"}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"max_attempts": True}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"max_attempts": 70000}, "invalid_group"),
+    ("PUT", "/v1/groups/g", {"kind": "assigned"}, "invalid_group"),
     ("PUT", "/v1/groups/g", {"retry": 5}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"retry": [-1]}, "invalid_group"),
     ("PUT", "/v1/groups/g", {"retry": {"fctor": 2}}, "invalid_body"),
@@ -181,6 +182,7 @@ def test_what_cannot_be_is_refused_with_its_code(hub: RunningHub, method: str, p
                                                  code: str) -> None:
     if ask(hub, "GET", "/v1/topics/jobs")[0] == 404:
         publish(hub, "jobs", "a")
+    pop(hub, "g", "jobs")
     status, answer = ask(hub, method, path, body)
     assert (status >= 400, answer["code"], answer["status"]) == (True, code, status)
 
@@ -304,7 +306,7 @@ def test_dead_letters_are_browsed_and_redriven(hub: RunningHub) -> None:
     assert values(page["messages"]) == ["0", "2", "1"]
     assert page["messages"][-1]["dead_letter"]["reason"] == "rejected"
     assert ask(hub, "POST", "/v1/dead-letters/redrive", {"group": "dying", "all": True}) == (
-        200, {"redriven": 3, "left": []})
+        200, {"redriven": 3, "left": [], "more": False})
     assert ask(hub, "GET", "/v1/dead-letters?group=dying")[1]["messages"] == []
 
 
@@ -338,8 +340,8 @@ def test_the_python_client_says_all_of_it(hub: RunningHub) -> None:
         assert group.reject(held[1:2]) == [None]
         assert group.release(held[2:], 0) == [None]
         assert sorted(letter["value"] for letter in group.dead_letters()) == ["1", "2"]
-        assert group.redrive([]) == 0
-        assert group.redrive() == 2
+        assert group.redrive([]) == (0, [])
+        assert group.redrive() == (2, [])
         assert group.offsets()[0]["high_watermark"] == 6
         assert group.rewind("latest")[0]["lag"] == 0
         assert group.describe()["topics"][0]["topic"] == "pytopic"

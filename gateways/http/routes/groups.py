@@ -20,13 +20,14 @@ from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.cursor import decode_name, encode_name
 from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
 from gateways.http.leases import describe_settings, read_settings
 from gateways.http.problems import Refusal
 from gateways.http.routes.reading import fetch, named_offsets
-from kernel.errors import UnknownGroup, UnknownQueue
-from kernel.leasing.settings import ASSIGNED
+from kernel.errors import InvalidGroup, UnknownGroup, UnknownQueue
+from kernel.leasing.settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -34,15 +35,22 @@ if TYPE_CHECKING:
     from kernel.leasing.settings import GroupSettings
     from kernel.topics import Topic
 
+MAX_LISTED: Final = 1_000
+"""Groups in one answer."""
+
 QUEUES_LOOKED_AT: Final = 256
+"""For the oldest message of a group."""
 
 
 async def list_groups(door: Door, call: Call) -> web.StreamResponse:
-    """Every group with its settings, by name."""
+    """Groups with their settings, by name; `cursor` goes on behind the last name, null at the end."""
     principal = door.principal(call.request)
-    call.query()
-    return json_answer({"groups": [{"name": name, **describe_settings(settings)}
-                                   for name, settings in door.kernel.groups(tenant=principal.tenant)]})
+    query = call.query("cursor")
+    after = decode_name(query["cursor"]) if "cursor" in query else ""
+    found = [pair for pair in door.kernel.groups(tenant=principal.tenant) if pair[0] > after]
+    listed = found[:MAX_LISTED]
+    return json_answer({"groups": [{"name": name, **describe_settings(settings)} for name, settings in listed],
+                        "cursor": encode_name(listed[-1][0]) if len(found) > MAX_LISTED else None})
 
 
 async def get_group(door: Door, call: Call) -> web.StreamResponse:
@@ -57,8 +65,11 @@ async def get_group(door: Door, call: Call) -> web.StreamResponse:
 async def put_group(door: Door, call: Call) -> web.StreamResponse:
     """Make a group, or make an existing one read as the document says."""
     principal, name = _altering(door, call)
-    settings = read_settings(await read_object(door, call.request, "a document of a group's settings"))
+    document = await read_object(door, call.request, "a document of a group's settings")
     existing = door.kernel.group_settings(name, tenant=principal.tenant)
+    settings = read_settings({"kind": LEASED if existing is None else existing.kind, **document})
+    if existing is not None and settings.kind != existing.kind:
+        raise InvalidGroup(f"{name!r} is a group of the kind {existing.kind!r}; that does not change")
     define = partial(door.kernel.define_group, name, settings, tenant=principal.tenant)
     await door.durable(lambda owner, token: define(owner=owner, token=token))
     return json_answer({"name": name, **describe_settings(settings)}, 201 if existing is None else 200)

@@ -26,7 +26,7 @@ from gateways.http.leases import queue_number, read_delay_ms, read_handles, read
 from gateways.http.mapping import door_of, record_to_json
 from gateways.http.problems import Refusal
 from gateways.http.target import decode_number, decode_seconds
-from kernel.errors import ExpiredReceipt, KernelError
+from kernel.errors import ExpiredReceipt, KernelError, Stopping
 from kernel.leasing.settings import MAX_INVISIBLE_MS
 from kernel.record import read_headers
 
@@ -79,7 +79,10 @@ async def take(door: Door, group: LeasedGroup, count: int, invisible_ms: int, wa
         if not future.done():
             future.set_result(found)
         elif found:
-            group.release([leased[:3] for leased in found], 0)
+            try:
+                group.release([leased[:3] for leased in found], 0)
+            except Stopping:
+                pass            # their time runs out by itself
 
     popping = group.pop(count, invisible_ms, on_popped)
     timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.ready else 0, popping.on_time)
