@@ -35,7 +35,7 @@ from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber
+from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
 from kernel.message_expiry import expires_at
 from kernel.owed import Owed
 from kernel.parts import Parts
@@ -48,7 +48,6 @@ from kernel.recovery import Recovery
 from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
-from kernel.scheduling.accepting import When
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable

@@ -50,6 +50,13 @@ OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
 """Who asked for retained values is told: values, where to go on (None: there are no more), and what went wrong."""
 
 
+class When(NamedTuple):
+    """When a message is to be delivered."""
+
+    due_ms: int = 0              # 0, or a time that is over: at once
+    repeat: str = ""             # see `kernel.schedule`; "": once
+
+
 class Subscriber(Protocol):
     """Who is told of new messages the moment they are durable."""
 

@@ -169,19 +169,6 @@ class Client:
             query.pop("from", None)
             query.pop("queue", None)
 
-    # --- what waits for its time ---------------------------------------------------------------------------------
-
-    async def scheduled(self, max: int = 100) -> list[dict[str, Any]]:
-        """Messages that wait for their time, what falls due next first."""
-        page = await self.request("GET", "/v1/scheduled", query={"max": str(max)})
-        found: list[dict[str, Any]] = page["scheduled"]
-        return found
-
-    async def recall(self, message_id: str) -> dict[str, Any]:
-        """Take a delayed message back, by the id that publishing it gave. Raises Conflict where it was delivered
-        already, NotFound where there is none."""
-        return await self.request("DELETE", path_of("v1", "scheduled", message_id))
-
     # --- groups --------------------------------------------------------------------------------------------------
 
     async def groups(self) -> list[dict[str, Any]]:
@@ -195,6 +182,28 @@ class Client:
     def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> Consumer:
         """Runs `handler` for every message of a group; `options` are those of `Consumer`."""
         return Consumer(self.group(group, topic), handler, **options)
+
+    # --- what waits for its time ---------------------------------------------------------------------------------
+
+    async def scheduled(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """What waits for its time, as the hub shows it, what falls due next first; all of it, or the first so many."""
+        found: list[dict[str, Any]] = []
+        query: dict[str, str] = {}
+        while limit is None or len(found) < limit:
+            page = await self.request("GET", "/v1/scheduled", query=query)
+            found += page["scheduled"]
+            if not page["cursor"]:
+                break
+            query["cursor"] = page["cursor"]
+        return found[:limit]
+
+    async def show_scheduled(self, message_id: str) -> dict[str, Any]:
+        """What waits under this id, or what became of it within the last day. Raises HubError: unknown_scheduled."""
+        return await self.request("GET", path_of("v1", "scheduled", message_id))
+
+    async def recall(self, message_id: str) -> None:
+        """Take back what waits. Raises HubError: already_delivered, unknown_scheduled."""
+        await self.request("DELETE", path_of("v1", "scheduled", message_id))
 
     # --- topics, and the hub itself ------------------------------------------------------------------------------
 

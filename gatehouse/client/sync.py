@@ -105,14 +105,6 @@ class SyncClient:
         """See `Client.pages`."""
         return self._iterate(self.client.pages(topic, start, follow))
 
-    def scheduled(self, max: int = 100) -> list[dict[str, Any]]:
-        """See `Client.scheduled`."""
-        return self.wait(self.client.scheduled(max))
-
-    def recall(self, message_id: str) -> dict[str, Any]:
-        """See `Client.recall`."""
-        return self.wait(self.client.recall(message_id))
-
     def groups(self) -> list[dict[str, Any]]:
         """See `Client.groups`."""
         return self.wait(self.client.groups())
@@ -124,6 +116,18 @@ class SyncClient:
     def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> SyncConsumer:
         """See `Client.consumer`; the handler is a plain function, run in threads. Use it as `with`."""
         return SyncConsumer(self, self.client.consumer(group, topic, handler, **options))
+
+    def scheduled(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """See `Client.scheduled`."""
+        return self.wait(self.client.scheduled(limit))
+
+    def show_scheduled(self, message_id: str) -> dict[str, Any]:
+        """See `Client.show_scheduled`."""
+        return self.wait(self.client.show_scheduled(message_id))
+
+    def recall(self, message_id: str) -> None:
+        """See `Client.recall`."""
+        self.wait(self.client.recall(message_id))
 
     def topics(self) -> list[dict[str, Any]]:
         """See `Client.topics`."""

@@ -114,12 +114,15 @@ class LeasedGroup:
 
     # ---- ending leases
 
-    def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
+    def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None, *, lazily: bool = False
             ) -> list[KernelError | None]:
-        """These are done. Answers per handle why not; `owner` is told when the rest is durable. Raises Stopping."""
+        """These are done. Answers per handle why not; `owner` is told when the rest is durable. Raises Stopping.
+
+        `lazily`: they become durable with whatever is stored next, and soon in any case; for who asks no answer.
+        """
         refused, by_line = self._sort(handles)
         for supply, offsets in by_line:
-            self._settle(supply, offsets)
+            self._settle(supply, offsets, lazily=lazily)
         self._core.answer(owner, token)
         return refused
 
@@ -191,8 +194,11 @@ class LeasedGroup:
             by_line = {of: list(dict.fromkeys(found)) for of, found in by_line.items()}
         return refused, [(self.supplies[of.queue_id], found) for of, found in by_line.items() if found]
 
-    def _settle(self, supply: Supply, offsets: list[int]) -> None:
-        self._core.touch(supply.line)
+    def _settle(self, supply: Supply, offsets: list[int], *, lazily: bool) -> None:
+        if lazily:
+            self._core.touch_lazily(supply.line)
+        else:
+            self._core.touch(supply.line)
         supply.line.settle(offsets)
         self.settled += len(offsets)
         if supply.key_of and supply.free_keys(offsets):
@@ -366,7 +372,7 @@ class LeasedGroup:
             if member.keeps:
                 self._lease(supply, mine, member, 0)
             else:
-                self._settle(supply, [one[1] for one in mine])
+                self._settle(supply, [one[1] for one in mine], lazily=True)
 
     def _lease(self, supply: Supply, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
@@ -381,10 +387,11 @@ class LeasedGroup:
             lease = Lease(member, until_ms, attempt)
             lease.offsets = [one[1] for one in messages[at:stop]]
             supply.line.lease(lease.offsets, lease)
-            self._core.touch(supply.line)
             if member is not None:
+                self._core.touch_lazily(supply.line)
                 member.note(supply, lease)
             else:
+                self._core.touch(supply.line)
                 self._core.lease_until(self, supply, lease)
             at = stop
 

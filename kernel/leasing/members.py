@@ -50,6 +50,9 @@ class Core(Protocol):
     def touch(self, line: Line) -> None:
         """The line has changed: its pages go into the frame being gathered. Raises Stopping."""
 
+    def touch_lazily(self, line: Line) -> None:
+        """The line has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
+
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the frame being gathered is durable."""
 
