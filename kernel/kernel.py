@@ -24,7 +24,7 @@ from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
-from kernel.idempotency import Window, decode_answer
+from kernel.idempotency import Window
 from kernel.index import Index
 from kernel.keeping import Keeping
 from kernel.leasing.calls import GroupCalls
@@ -85,7 +85,8 @@ class Kernel(GroupCalls):
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
             heads=heads, state=state, topics=topics,
             producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
-            window=Window(settings.idempotency_ms, settings.max_idempotency_keys), views=Views(topics, heads),
+            window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
+            views=Views(topics, heads),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
             hub=new_hub, secret=new_secret)
@@ -122,7 +123,7 @@ class Kernel(GroupCalls):
         next_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
         self._begin_epoch(next_id, recovered.deleted)
         answered = parts.state.scan(Kind.IDEMPOTENCY)
-        parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
+        parts.window.load((key.decode(), value) for key, value in answered)
         self._build(next_id, recovered.kept_end)
         self._keeping.open()
         self.leasing.open()
