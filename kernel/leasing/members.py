@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kernel.errors import KernelError
 from kernel.leasing.line import Lease, Line
+from kernel.leasing.settings import LightQueue
 from kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
@@ -64,6 +65,12 @@ class Core(Protocol):
 
     def soon(self, group: LeasedGroup) -> None:
         """Call `group.serve` in this turn, once."""
+
+    def entering(self, queue_id: int) -> int:
+        """How many messages are on their way into a queue: behind its end, and not durable yet."""
+
+    def used(self, queue: LightQueue) -> None:
+        """Somebody comes to a light queue, or goes."""
 
     def append_ms(self, queue_id: int, offset: int) -> int:
         """When a message, or the first behind it, was appended; 0 where there is none."""
