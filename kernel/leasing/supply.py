@@ -89,7 +89,7 @@ class Supply:
     def take(self, count: int, now_ms: int, rules: Rules) -> Taken:
         """Up to `count` messages that are in memory and may be leased now."""
         taken = Taken([], [], [], [])
-        if self._keys_wanted:
+        if self._keys_wanted or self._is_overtaken():
             return taken
         while self.front and len(taken.leased) < count:
             messages = self.front[:count - len(taken.leased)]
@@ -98,6 +98,11 @@ class Supply:
         if not self.line.again and not self.fetching:
             self._take_ahead(count, now_ms, rules, taken)
         return taken
+
+    def _is_overtaken(self) -> bool:
+        """Something came back meanwhile that lies before all that is in hand: it is read first."""
+        again = self.line.again
+        return bool(again and self.front) and again[0] < self.front[0][1]
 
     def _take_ahead(self, count: int, now_ms: int, rules: Rules, taken: Taken) -> None:
         line = self.line
@@ -146,8 +151,10 @@ class Supply:
                 continue
             del self.busy[key]
             waiting = self.parked.get(key)
-            if waiting:
+            if waiting:                    # the key is its own at once: it may be settled without ever being leased
                 self.front.append(waiting.pop(0))
+                self.busy[key] = self.front[-1][1]
+                self.key_of[self.front[-1][1]] = key
                 self._parked_count -= 1
                 woken = True
                 if not waiting:
