@@ -231,6 +231,12 @@ class LeasedGroup:
             self._core.touch(supply.line)
             self.line_ready(supply)
 
+    def on_refused(self, supply: Supply) -> None:
+        """The line was put back to what is stored: what pops have found of it is not theirs, and it rests a while."""
+        supply.failed = True
+        for pop in self._pops:
+            pop.found = [one for one in pop.found if one[0] is not supply.line]
+
     # ---- serving
 
     def line_ready(self, supply: Supply) -> None:
@@ -264,6 +270,9 @@ class LeasedGroup:
             if not wanted:
                 break
             supply = self._next_supply()
+            if self.by_priority and any([one.line.queue_id > supply.line.queue_id for one in self._reading]):
+                self._turn.append(supply)            # what is being read goes first
+                break
             taken = supply.take(min(wanted, SHARE), now_ms, rules)
             self._take_out(supply, taken)
             if taken.leased:
@@ -274,16 +283,18 @@ class LeasedGroup:
                     self._reading.add(supply)
             if supply.fetching or not supply.has_more:
                 supply.queued = False                # a read brings it back, or something new
-                if supply.failed:
-                    self._core.wait_until(self, supply, -1, now_ms + READ_AGAIN_MS)
             else:
                 self._turn.append(supply)
         self._send()
 
     def _read(self, supply: Supply) -> None:
-        """Something of the line is in memory now."""
+        """Something of the line is in memory now; or it could not be read, and rests."""
         self._reading.discard(supply)
-        self.line_ready(supply)
+        if supply.failed:
+            self._core.wait_until(self, supply, -1, self._core.now_ms() + READ_AGAIN_MS)
+            self._core.soon(self)
+        else:
+            self.line_ready(supply)
 
     def _next_supply(self) -> Supply:
         """The line whose turn it is: the highest priority, or the one that waits longest."""

@@ -36,6 +36,9 @@ from kernel.views import decode_offset, offset_record
 STEP_MS: Final = 50
 """Leases end at multiples of this: those of one step are looked at together."""
 
+REFUSED_AGAIN_MS: Final = 1_000
+"""What a full disk has refused is not tried again before, lest trying be all that the hub does."""
+
 _CHANCE = struct.Struct("<QQ")
 _QUEUE = struct.Struct(">Q")
 
@@ -241,21 +244,24 @@ class Leasing:
         self._readers.setdefault(queue_id, []).append((group, supply))
         pages = self._loaded_pages.get((queue_id, group.name), ())
         if pages:
-            self._load(group, supply, pages)
+            self._load(group, supply, pages, 0)
         if line.ready(heads.next_offset(queue_id)):
             group.line_ready(supply)
         return supply
 
-    def _load(self, group: LeasedGroup, supply: Supply, pages: Iterable[tuple[int, bytes]]) -> None:
+    def _load(self, group: LeasedGroup, supply: Supply, pages: Iterable[tuple[int, bytes]], earliest_ms: int) -> None:
+        """Take in what is stored of a line. No lease or wait of it ends before `earliest_ms`."""
         line = supply.line
         end = self._parts.heads.next_offset(line.queue_id)
         for page, value in sorted(pages):
             for lease, offsets in load_page(line, page, value, end):
                 lease.offsets = offsets
+                lease.until_ms = max(lease.until_ms, earliest_ms)
                 self.lease_until(group, supply, lease)
         fill_gaps(line)
         for offset, when_ms in line.waiting.items():
-            self.wait_until(group, supply, offset, when_ms)
+            line.waiting[offset] = max(when_ms, earliest_ms)
+            self.wait_until(group, supply, offset, line.waiting[offset])
         if group.settings.ordered:
             supply.want_keys([*line.out, *line.waiting])
 
@@ -418,10 +424,13 @@ class Leasing:
         line.reset(floor)
         supply.reset()
         line.dirty, line.stored, line.stored_floor = set(), set(), floor
-        self._load(group, supply, pages)
-        kept = {offset: lease for offset, lease in held.items() if not line.is_settled(offset)}
-        line.hold(kept)
-        group.line_ready(supply)
+        again_ms = self.now_ms() + REFUSED_AGAIN_MS
+        self._load(group, supply, pages, again_ms)
+        line.hold({offset: lease for offset, lease in held.items() if not line.is_settled(offset)})
+        if group.settings.ordered:
+            supply.want_keys([*line.out, *line.waiting])
+        group.on_refused(supply)
+        self.wait_until(group, supply, -1, again_ms)
 
     # ---- handles as text
 

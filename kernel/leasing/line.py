@@ -194,11 +194,19 @@ class Line:
 
     def hold(self, leases: dict[int, Lease]) -> None:
         """After a reload: these are with their holders still."""
-        for offset, lease in leases.items():
+        for offset in sorted(leases):
+            before = self.out.get(offset)
+            if before is not None:
+                before.left -= 1
+            lease = leases[offset]
             lease.left += 1
+            lease.offsets.append(offset)
+            self.out[offset] = lease
             self.tries.pop(offset, None)
             self.waiting.pop(offset, None)
-        self.out.update(leases)
+            if offset >= self.next:                        # what lies between is not fresh any more
+                self.again += self.unsettled(self.next, offset)
+                self.next = offset + 1
         self.again = [offset for offset in self.again if offset not in leases]
         heapify(self.again)
 
