@@ -357,9 +357,7 @@ class LeasedGroup:
         at = 0
         while at < len(messages):
             attempt = messages[at][2]
-            stop = at + 1
-            if messages[-1][2] == attempt and attempt == 1:
-                stop = len(messages)
+            stop = at + 1 if supply.line.tries else len(messages)      # those handed out before are among its tries
             while stop < len(messages) and messages[stop][2] == attempt:
                 stop += 1
             lease = Lease(member, until_ms, attempt)
