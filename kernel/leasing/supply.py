@@ -81,6 +81,7 @@ class Supply:
         self.key_of: dict[int, bytes] = {}
         self.parked: dict[bytes, list[Leased]] = {}
         self._parked_count = 0
+        self._coming = -1                               # the lowest offset that is being read again; -1: none
         self._doomed = 0                                # being read to be buried
         self._keys_wanted: list[int] = []               # outstanding at a start: their keys are read first
 
@@ -100,9 +101,11 @@ class Supply:
         return taken
 
     def _is_overtaken(self) -> bool:
-        """Something came back meanwhile that lies before all that is in hand: it is read first."""
-        again = self.line.again
-        return bool(again and self.front) and again[0] < self.front[0][1]
+        """Something came back meanwhile that lies before what is in hand: it is read first."""
+        if not self.front:
+            return False
+        again, last = self.line.again, self.front[-1][1]
+        return bool(again) and again[0] < last or 0 <= self._coming < last
 
     def _take_ahead(self, count: int, now_ms: int, rules: Rules, taken: Taken) -> None:
         line = self.line
@@ -186,7 +189,8 @@ class Supply:
         if self._keys_wanted:
             self._read_offsets(self._keys_wanted, self._keys_read, on_done)
         elif line.again:
-            offsets = sorted(line.take_again(AGAIN_AT_ONCE))
+            offsets = line.take_again(AGAIN_AT_ONCE)
+            self._coming = offsets[0]
             self._read_offsets(offsets, self._again_read, on_done)
         elif self._at >= len(self.ahead) and line.next < self.end():
             if line.group:
@@ -279,6 +283,7 @@ class Supply:
         on_done()
 
     def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
+        self._coming = -1
         tries = self.line.tries
         self.front += [(one[0], one[1], tries.get(one[1], 0) + 1, *one[3:]) for one in found
                        if not self.line.is_settled(one[1])]
@@ -332,6 +337,7 @@ class Supply:
     def reset(self) -> None:
         """The line was reset: nothing of what was read counts."""
         self.front, self.ahead, self._at = [], [], 0
+        self._coming = -1
         self.parked.clear()
         self._parked_count = 0
         self.busy.clear()
