@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
+from kernel.frame import StateRecord
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.members import Core, Counts, Member, Membership, Pop
 from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
@@ -28,6 +29,29 @@ EXPIRED: Final = "expired"
 ATTEMPTS: Final = "attempts"
 REJECTED: Final = "rejected"
 OVERFLOW: Final = "overflow"
+
+
+class KeysFreed:
+    """Keys of messages that are being settled: the next ones of them come once that is durable, so that no crash
+    brings back a message behind those that came after it."""
+
+    count = 0
+
+    def __init__(self, group: LeasedGroup, supply: Supply, offsets: list[int]) -> None:
+        self._group = group
+        self._supply = supply
+        self._offsets = offsets
+        self._moved = supply.line.moved
+
+    def records(self, first_id: int) -> list[StateRecord]:
+        return []
+
+    def applied(self) -> None:
+        if self._moved == self._supply.line.moved and self._supply.free_keys(self._offsets):
+            self._group.line_ready(self._supply)
+
+    def failed(self) -> None:
+        """The line has been put back to what is stored."""
 
 
 class LeasedGroup:
@@ -177,15 +201,15 @@ class LeasedGroup:
         self._core.touch(supply.line)
         supply.line.settle(offsets)
         self.settled += len(offsets)
-        if supply.key_of and supply.free_keys(offsets):
-            self.line_ready(supply)
+        if supply.key_of:
+            self._core.when_stored(KeysFreed(self, supply, offsets))
 
     def settle_unleased(self, supply: Supply, offsets: list[int]) -> None:
         """These were in hand and are done with."""
         self._core.touch(supply.line)
         supply.line.settle(offsets)
-        if supply.key_of and supply.free_keys(offsets):
-            self.line_ready(supply)
+        if supply.key_of:
+            self._core.when_stored(KeysFreed(self, supply, offsets))
 
     def _end_leases(self, supply: Supply, offsets: list[int], delay_ms: int | None) -> None:
         """These are not leased any more: ready again, waiting for their retry, or dead."""
@@ -270,7 +294,7 @@ class LeasedGroup:
             if not wanted:
                 break
             supply = self._next_supply()
-            if self.by_priority and any([one.line.queue_id > supply.line.queue_id for one in self._reading]):
+            if self.by_priority and any(one.line.queue_id > supply.line.queue_id for one in self._reading):
                 self._turn.append(supply)            # what is being read goes first
                 break
             taken = supply.take(min(wanted, SHARE), now_ms, rules)

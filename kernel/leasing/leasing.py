@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from kernel.errors import AssignedGroup, KernelError, QueueExists, Stopping
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Submission
+from kernel.gathering import Gathering, Reserved, Submission
 from kernel.leasing.burial import Burial
 from kernel.leasing.definitions import group_definitions, queue_definitions
 from kernel.leasing.group import LeasedGroup
@@ -282,6 +282,9 @@ class Leasing:
         if owner is not None:
             gathering = self._gather()
             gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))
+
+    def when_stored(self, waiting: Reserved) -> None:
+        self._gather().reserved.append(waiting)
 
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         self.burial.bury(group, supply, messages, reason)
