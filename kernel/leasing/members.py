@@ -10,6 +10,7 @@ from kernel.leasing.settings import LightQueue
 from kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
+    from kernel.gathering import Reserved
     from kernel.leasing.group import LeasedGroup
     from kernel.leasing.supply import Supply
 
@@ -56,6 +57,9 @@ class Core(Protocol):
 
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the frame being gathered is durable."""
+
+    def when_stored(self, waiting: Reserved) -> None:
+        """Tell it once the frame being gathered is durable or refused."""
 
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
         """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
