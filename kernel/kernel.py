@@ -351,7 +351,9 @@ class Kernel(GroupCalls):
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""
-        self._appending.delete_topic(self._topics.require(name, tenant), self._views.offsets, owner, token)
+        topic = self._topics.require(name, tenant)
+        self._appending.delete_topic(topic, self._views.offsets, owner, token)
+        self.leasing.end_topic(topic)
 
     def _create_by_use(self, name: str, tenant: str) -> Topic:
         return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
@@ -370,7 +372,11 @@ class Kernel(GroupCalls):
 
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object = None) -> None:
-        """Per queue id the group's next offset and some bytes of its own (at most 4096)."""
+        """Per queue id the group's next offset and some bytes of its own (at most 4096).
+
+        Raises GroupIsLeased, Stopping.
+        """
+        self.leasing.check_commits(group, offsets)
         self._appending.commit_offsets(group, offsets, owner, token)
 
     def committed(self, group: str) -> dict[int, tuple[int, bytes]]:

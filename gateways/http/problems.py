@@ -51,6 +51,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
                                                        "group."),
     "unknown_group": Problem(404, "Unknown group", "There is no such group, or it does not read that topic."),
     "assigned_group": Problem(409, "Assigned group", "The group commits offsets; messages cannot be leased from it."),
+    "leased_group": Problem(409, "Leased group", "Messages of the group are leased; nobody commits offsets for it."),
     "queue_exists": Problem(409, "Queue exists", "A light queue of that name exists with other settings."),
     "receipt_expired": Problem(410, "Receipt expired", "The lease has ended: its time ran out, it was released, or its "
                                                        "message is settled."),

@@ -50,7 +50,7 @@ class LeasedGroup:
         self._reading: set[Supply] = set()
         self._next_member = 0
         self._serving = False
-        self.settled = self.dead = self.expired = 0
+        self.settled = self.dead = self.expired = self.dropped = 0
         self.gone = False
 
     # ---- members and pops
@@ -176,8 +176,10 @@ class LeasedGroup:
                 line = handle[0]
                 supply = self.supplies.get(line.queue_id) if isinstance(line, Line) else None
                 if line is None or supply is None or supply.line is not line:
+                    rewound = line is not None and supply is not None and line.group == self.name
                     line = None
-                    refused[i] = UnknownReceipt("this receipt handle is not of this group")
+                    refused[i] = ExpiredReceipt("the group was rewound") if rewound \
+                        else UnknownReceipt("this receipt handle is not of this group")
                     continue
                 offsets = by_line.setdefault(line, [])
             lease = line.out.get(handle[1])
@@ -251,11 +253,15 @@ class LeasedGroup:
 
     def line_ready(self, supply: Supply) -> None:
         """There may be something to take from this line."""
+        self.queue_up(supply)
+        self.wake()
+
+    def queue_up(self, supply: Supply) -> None:
+        """The same, for whoever asks next."""
         supply.failed = False
         if not supply.queued:
             supply.queued = True
             self._turn.append(supply)
-        self.wake()
 
     def wake(self) -> None:
         """Serve in this turn, if there is anything to give and anybody to take it."""
@@ -414,16 +420,31 @@ class LeasedGroup:
 
     # ---- looking
 
+    @property
+    def ready(self) -> int:
+        """Messages that could be handed out now."""
+        return sum([supply.line.ready(supply.end()) + supply.in_hand for supply in self.supplies.values()])
+
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""
-        ready = leased = waiting = lost = 0
+        leased = waiting = lost = 0
+        oldest: list[int] = []
         for supply in self.supplies.values():
             line = supply.line
-            ready += line.ready(supply.end()) + supply.in_hand
             leased += len(line.out)
             waiting += len(line.waiting)
             lost += supply.lost
-        return Counts(ready, leased, waiting, self.settled, self.dead, self.expired, lost)
+            if line.floor < supply.end():
+                oldest.append(self._appended_ms(supply))
+        return Counts(self.ready, leased, waiting, self.settled, self.dead, self.expired, lost, self.dropped,
+                      min(oldest, default=0))
+
+    def _appended_ms(self, supply: Supply) -> int:
+        """When the first message of a line that is not settled was appended; looked up once for each."""
+        first = max(supply.line.floor, supply.start())
+        if supply.oldest[0] != first:
+            supply.oldest = first, self._core.append_ms(supply.line.queue_id, first)
+        return supply.oldest[1]
 
     def end(self) -> None:
         """Its queue, its topic or itself is deleted."""

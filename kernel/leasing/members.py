@@ -25,6 +25,8 @@ class Counts(NamedTuple):
     dead: int              # likewise
     expired: int           # likewise
     lost: int              # likewise: overtaken by retention, or damaged
+    dropped: int           # likewise: gave way at the queue's limit
+    oldest_ms: int         # when the oldest message that is not settled was appended; 0 where there is none
 
 
 class Member(Protocol):
@@ -59,6 +61,9 @@ class Core(Protocol):
 
     def soon(self, group: LeasedGroup) -> None:
         """Call `group.serve` in this turn, once."""
+
+    def append_ms(self, queue_id: int, offset: int) -> int:
+        """When a message, or the first behind it, was appended; 0 where there is none."""
 
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         """Settle these, and keep them as dead letters where the group wants it."""
