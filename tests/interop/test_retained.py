@@ -81,7 +81,7 @@ def test_a_compacted_topic_is_made_by_kafka_and_written_by_every_door(tmp_path: 
         admin.create_topics([NewTopic("settings", 1, 1, topic_configs={"cleanup.policy": "compact"})])
         admin.close()
         topic = ask(hub, "GET", "/v1/topics/settings")
-        assert topic["compact"] is True and topic["bounds"] == [{"queue": 0, "log_start_offset": 0, "high_watermark": 0}]
+        assert topic["compact"] is True and topic["bounds"][0]["log_start_offset"] == 0
         ask(hub, "POST", "/v1/publish/settings/a", b"1")
         producer = KafkaProducer(bootstrap_servers=where)
         producer.send("settings", b"2", key=b"a")
