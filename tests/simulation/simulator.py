@@ -22,6 +22,7 @@ from tests.simulation.doors import Doors
 from tests.simulation.hub import SimHub
 from tests.simulation.plan import Plan, Step
 from tests.simulation.reading import Reading
+from tests.simulation.retaining import Retaining
 from tests.simulation.traffic import Traffic
 
 STALL_MS: Final = 3_000                     # the longest that work in progress waits
@@ -29,7 +30,8 @@ STARTS: Final = 5                           # a start that crashes or finds the 
 ADVANCES_MS: Final = (10, 600, 2_500, 11_000, 31_000)
 PLENTY_BYTES: Final = 1 << 60
 
-_DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY)
+_DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
+                         Kind.RETAINED)
 
 
 class Simulation:
@@ -45,13 +47,14 @@ class Simulation:
         self.traffic = Traffic(self)
         self.reading = Reading(self)
         self.definitions = Definitions(self)
+        self.retaining = Retaining(self)
         self.doors = Doors(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._random = Random(f"start {plan.seed}")
-        self._parts = (self, self.definitions, self.reading, self.traffic, self.doors)
+        self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors)
 
     # ---- the run
 
@@ -197,6 +200,7 @@ class Simulation:
         """Read everything."""
         self.ledger.log_end = self.hub.log.end()
         self.ledger.check(self.reading.read_all(), self.hub.world.loop.now_ms())
+        self.retaining.check()
 
     def dump(self) -> dict[str, object]:
         """Everything that a start must find again, at rest."""
