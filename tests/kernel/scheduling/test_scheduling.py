@@ -1,6 +1,8 @@
 """Messages for later: they come at their time, in due order, once, with their id, whatever happens meanwhile."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
@@ -65,6 +67,18 @@ def test_what_fell_due_during_a_stop_comes_at_start_in_due_order(rig: ScheduleRi
     rig.advance(90_000, 1_000)
     assert rig.values("t") == [b"1", b"2", b"3", b"4"]
     assert rig.kernel.statistics()["scheduled"] == 0
+
+
+def test_a_checkpoint_that_a_start_begins_hides_nothing() -> None:
+    rig = ScheduleRig(settings=KernelSettings(checkpoint_bytes=1, checkpoint_ms=600_000))
+    rig.kernel.parts.settings = replace(rig.settings, checkpoint_bytes=1 << 30)
+    rig.kernel._checkpoints._settings = rig.kernel.parts.settings          # none before the crash
+    ids = rig.later("t/k", (500, b"1"), (5_000, b"2"))
+    rig.restart()
+    rig.advance(100)
+    assert rig.values("t") == [b"1"] and rig.waiting() == ids[1:]
+    rig.advance(5_000)
+    assert rig.values("t") == [b"1", b"2"]
 
 
 def test_more_than_memory_holds_comes_from_the_store(rig: ScheduleRig) -> None:
