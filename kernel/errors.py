@@ -158,6 +158,12 @@ class AssignedGroup(KernelError):
     code = "assigned_group"
 
 
+class GroupIsLeased(KernelError):
+    """Messages are leased from the group one by one; nobody commits offsets for it."""
+
+    code = "leased_group"
+
+
 class InvalidQueue(KernelError):
     """Settings that no light queue can have."""
 

@@ -51,8 +51,7 @@ class Flushing:
         if burst.noted:
             gathering.state += retained_records(burst.noted, burst.now_ms)
             gathering.state += latest_records(burst.noted, burst.now_ms)
-        if gathering.lines:
-            self._leasing.seal(gathering)
+        self._leasing.seal(gathering)
         return sealed
 
     def _place_sequences(self, gathering: Gathering) -> None:

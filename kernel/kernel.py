@@ -35,7 +35,8 @@ from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
+from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
+from kernel.message_expiry import expires_at
 from kernel.owed import Owed
 from kernel.parts import Parts
 from kernel.placing import Places
@@ -47,7 +48,6 @@ from kernel.recovery import Recovery
 from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import Routes
-from kernel.scheduling.accepting import When
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
@@ -292,16 +292,22 @@ class Kernel(GroupCalls):
         """
         self._reader.fetch(wants, max_bytes, on_done, kept)
 
-    def retained(self, filter: str, tenant: str,
-                 on_done: Callable[[list[Retained], bytes | None, Exception | None], None], *, max_values: int = 100,
-                 start: bytes = b"") -> None:
-        """The values that addresses matching a filter retain, by address, a page at a time.
+    def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""
+                 ) -> None:
+        """The values that addresses matching a filter retain, level by level in order, a page at a time.
 
         `on_done(values, next, error)`: another call with `start=next` gives the next page, None says that there is
-        none; error is StorageFailed. A page may hold fewer values than asked for, and holds none only at the end. It is
-        true when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
+        none; error is StorageFailed. `start` may be any address: values from there on are given. A page may hold fewer
+        values than asked for, and holds none only at the end. It is true when it is given: a subscription made before
+        the call missed nothing. Raises InvalidFilter.
         """
         self._retained.look_up(filter, tenant, max_values, start, on_done)
+
+    def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
+        """Whether a record of a topic is worth nothing any more: sessions are not given it."""
+        found = self._topics.get(topic, tenant)
+        until_ms = expires_at(record[4], record[1], found.settings if found is not None else None)
+        return until_ms <= self._loop.now_ms()
 
     def keep_for(self, owed: Owed) -> None:
         """Ask `owed`, before records go with their segment, which of them must be kept."""
@@ -344,7 +350,9 @@ class Kernel(GroupCalls):
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""
-        self._appending.delete_topic(self._topics.require(name, tenant), self._views.offsets, owner, token)
+        topic = self._topics.require(name, tenant)
+        self._appending.delete_topic(topic, self._views.offsets, owner, token)
+        self.leasing.end_topic(topic)
 
     def _create_by_use(self, name: str, tenant: str) -> Topic:
         return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
@@ -363,7 +371,11 @@ class Kernel(GroupCalls):
 
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object = None) -> None:
-        """Per queue id the group's next offset and some bytes of its own (at most 4096)."""
+        """Per queue id the group's next offset and some bytes of its own (at most 4096).
+
+        Raises GroupIsLeased, Stopping.
+        """
+        self.leasing.check_commits(group, offsets)
         self._appending.commit_offsets(group, offsets, owner, token)
 
     def committed(self, group: str) -> dict[int, tuple[int, bytes]]:

@@ -203,14 +203,7 @@ class Client:
 
     async def topics(self) -> list[dict[str, Any]]:
         """Every topic that may be read, by name, with its settings."""
-        found: list[dict[str, Any]] = []
-        query: dict[str, str] = {}
-        while True:
-            page = await self.request("GET", "/v1/topics", query=query)
-            found += page.get("topics", [])
-            if not page.get("cursor"):
-                return found
-            query["cursor"] = page["cursor"]
+        return await self._listed("topics")
 
     async def topic(self, name: str) -> dict[str, Any]:
         """One topic with its settings and the bounds of its queues."""
@@ -223,6 +216,24 @@ class Client:
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its messages."""
         await self.request("DELETE", path_of("v1", "topics", name))
+
+    async def queues(self) -> list[dict[str, Any]]:
+        """Every light queue that may be read, by name, with its settings."""
+        return await self._listed("queues")
+
+    async def queue(self, name: str) -> dict[str, Any]:
+        """One light queue with its settings, and what is ready, leased, waiting."""
+        return await self.request("GET", path_of("v1", "queues", name))
+
+    async def _listed(self, what: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        query: dict[str, str] = {}
+        while True:
+            page = await self.request("GET", path_of("v1", what), query=query)
+            found += page.get(what, [])
+            if not page.get("cursor"):
+                return found
+            query["cursor"] = page["cursor"]
 
     async def ready(self) -> bool:
         """Whether the hub takes messages. Raises HubError where there is none."""

@@ -40,13 +40,19 @@ class Group:
 
         Never repeated by itself where the answer was lost: what was taken comes again when its time is up.
         """
+        return [decode(document) for document in await self.pop_documents(max, invisible_s=invisible_s, wait_s=wait_s)]
+
+    async def pop_documents(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0
+                            ) -> list[dict[str, Any]]:
+        """`pop`, with the messages as the hub's JSON."""
         query = {"topic": self.topic, "max": str(max)}
         if invisible_s is not None:
             query["invisible"] = f"{invisible_s:g}"
         if wait_s:
             query["wait"] = f"{wait_s:g}"
         page = await self.client.request("POST", self._path("pop"), query=query, wait_s=wait_s)
-        return [decode(document) for document in page.get("messages", [])]
+        found: list[dict[str, Any]] = page.get("messages", [])
+        return found
 
     async def ack(self, leases: Leases) -> list[HubError | None]:
         """These are done and never come again. For each None, or why not (LeaseLost: it was too late)."""

@@ -138,6 +138,14 @@ class SyncClient:
         """See `Client.delete_topic`."""
         self.wait(self.client.delete_topic(name))
 
+    def queues(self) -> list[dict[str, Any]]:
+        """See `Client.queues`."""
+        return self.wait(self.client.queues())
+
+    def queue(self, name: str) -> dict[str, Any]:
+        """See `Client.queue`."""
+        return self.wait(self.client.queue(name))
+
     def ready(self) -> bool:
         """See `Client.ready`."""
         return self.wait(self.client.ready())
@@ -168,6 +176,11 @@ class SyncGroup:
     def pop(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0) -> list[Message]:
         """See `Group.pop`."""
         return self._wait(self.group.pop(max, invisible_s=invisible_s, wait_s=wait_s))
+
+    def pop_documents(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0
+                      ) -> list[dict[str, Any]]:
+        """See `Group.pop_documents`."""
+        return self._wait(self.group.pop_documents(max, invisible_s=invisible_s, wait_s=wait_s))
 
     def ack(self, leases: Leases) -> list[HubError | None]:
         """See `Group.ack`."""

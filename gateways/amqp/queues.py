@@ -10,7 +10,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.addresses import address_of_amqp, filter_of_binding
+from gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding
+from gateways.amqp.dead_letters import encode_target
 from gateways.amqp.exchanges import Binding
 from gateways.amqp.tables import decode_table, encode_table
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
@@ -19,12 +20,13 @@ from kernel.errors import InvalidFilter
 from kernel.filters import MANY
 from kernel.leasing.members import Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.message import Handle, Leased, Owner, Placement
+from kernel.message import Handle, Leased, Message, Owner, Placement
 from kernel.record import named_headers
 
 if TYPE_CHECKING:
     from gateways.amqp.arguments import QueueArguments
     from gateways.amqp.consuming import Consumer
+    from gateways.amqp.ports import Bury
     from kernel.kernel import Kernel
     from kernel.leasing.group import LeasedGroup
 
@@ -108,11 +110,11 @@ class KernelQueues:
         if still is not None and still.first_queue_id == light.first_queue_id:
             self._kernel.unbind(text, light, chosen=True)
 
-    def address_of(self, leased: Leased) -> str:
+    def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         for _, value in named_headers(leased[7], (ADDRESS_HEADER,)):
             if value is not None:
                 return value.decode(errors="replace")
-        return SPACE                           # of a message that was put into the light queue itself
+        return f"{QUEUE_LEVEL}/{escape(queue.name, LEVEL_ESCAPES)}"          # put into the queue itself
 
     # ---- consuming
 
@@ -138,7 +140,7 @@ class KernelQueues:
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
-            self._group(queue).ack(handles)
+            self._group(queue).ack(handles, lazily=True)
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
@@ -147,6 +149,18 @@ class KernelQueues:
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
             self._group(queue).reject(handles)
+
+    def bury_by(self, bury: Bury) -> None:
+        burial = self._kernel.leasing.burial
+        before = burial.route
+
+        def route(light: LightQueue, leased: Leased, reason: str) -> list[Message]:
+            if _door_settings(light) is None:
+                return [] if before is None else before(light, leased, reason)
+            target = light.settings.dead_letter
+            return bury(light.tenant, light.name, target, leased, reason) if target else []
+
+        burial.route = route
 
     # ---- publishing
 
@@ -196,8 +210,7 @@ def filter_of(binding: Binding, exchange_type: str) -> str:
 
 def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
     of: QueueArguments = queue.settings
-    dead_letter = "" if of.dead_letter_exchange is None else json.dumps(
-        {"exchange": of.dead_letter_exchange, "key": of.dead_letter_key})
+    dead_letter = encode_target(of.dead_letter_exchange, of.dead_letter_key)
     door = json.dumps({"amqp": 1, "durable": queue.durable, "auto_delete": queue.auto_delete,
                        "arguments": b64encode(encode_table(queue.arguments)).decode()})
     return QueueSettings(

@@ -17,7 +17,6 @@ from kernel.leasing.settings import (
     LightQueue,
     QueueSettings,
     binding_key,
-    check_name,
     decode_definition,
     definition_key,
 )
@@ -56,12 +55,8 @@ class GroupCalls:
     def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
                      token: object = None) -> None:
         """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
-        check_name(name, "group")
-        settings.check()
-        self.leasing.selecting.check(settings.selector)
-        record = self.leasing.groups.put(tenant, name, settings)
-        self._appending.put_state([record], owner, token)
-        self.leasing.configure(tenant, name, settings)
+        self.leasing.define(tenant, name, settings)
+        self.leasing.answer(owner, token)
 
     def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
         """None where nobody has defined or used a group of this name."""

@@ -50,7 +50,7 @@ class LeasedGroup:
         self._reading: set[Supply] = set()
         self._next_member = 0
         self._serving = False
-        self.settled = self.dead = self.expired = 0
+        self.settled = self.dead = self.expired = self.dropped = 0
         self.gone = False
 
     # ---- members and pops
@@ -114,12 +114,15 @@ class LeasedGroup:
 
     # ---- ending leases
 
-    def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
+    def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None, *, lazily: bool = False
             ) -> list[KernelError | None]:
-        """These are done. Answers per handle why not; `owner` is told when the rest is durable. Raises Stopping."""
+        """These are done. Answers per handle why not; `owner` is told when the rest is durable. Raises Stopping.
+
+        `lazily`: they become durable with whatever is stored next, and soon in any case; for who asks no answer.
+        """
         refused, by_line = self._sort(handles)
         for supply, offsets in by_line:
-            self._settle(supply, offsets)
+            self._settle(supply, offsets, lazily=lazily)
         self._core.answer(owner, token)
         return refused
 
@@ -176,8 +179,10 @@ class LeasedGroup:
                 line = handle[0]
                 supply = self.supplies.get(line.queue_id) if isinstance(line, Line) else None
                 if line is None or supply is None or supply.line is not line:
+                    rewound = line is not None and supply is not None and line.group == self.name
                     line = None
-                    refused[i] = UnknownReceipt("this receipt handle is not of this group")
+                    refused[i] = ExpiredReceipt("the group was rewound") if rewound \
+                        else UnknownReceipt("this receipt handle is not of this group")
                     continue
                 offsets = by_line.setdefault(line, [])
             lease = line.out.get(handle[1])
@@ -189,8 +194,11 @@ class LeasedGroup:
             by_line = {of: list(dict.fromkeys(found)) for of, found in by_line.items()}
         return refused, [(self.supplies[of.queue_id], found) for of, found in by_line.items() if found]
 
-    def _settle(self, supply: Supply, offsets: list[int]) -> None:
-        self._core.touch(supply.line)
+    def _settle(self, supply: Supply, offsets: list[int], *, lazily: bool) -> None:
+        if lazily:
+            self._core.touch_lazily(supply.line)
+        else:
+            self._core.touch(supply.line)
         supply.line.settle(offsets)
         self.settled += len(offsets)
         if supply.key_of and supply.free_keys(offsets):
@@ -251,11 +259,15 @@ class LeasedGroup:
 
     def line_ready(self, supply: Supply) -> None:
         """There may be something to take from this line."""
+        self.queue_up(supply)
+        self.wake()
+
+    def queue_up(self, supply: Supply) -> None:
+        """The same, for whoever asks next."""
         supply.failed = False
         if not supply.queued:
             supply.queued = True
             self._turn.append(supply)
-        self.wake()
 
     def wake(self) -> None:
         """Serve in this turn, if there is anything to give and anybody to take it."""
@@ -360,7 +372,7 @@ class LeasedGroup:
             if member.keeps:
                 self._lease(supply, mine, member, 0)
             else:
-                self._settle(supply, [one[1] for one in mine])
+                self._settle(supply, [one[1] for one in mine], lazily=True)
 
     def _lease(self, supply: Supply, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
@@ -375,10 +387,11 @@ class LeasedGroup:
             lease = Lease(member, until_ms, attempt)
             lease.offsets = [one[1] for one in messages[at:stop]]
             supply.line.lease(lease.offsets, lease)
-            self._core.touch(supply.line)
             if member is not None:
+                self._core.touch_lazily(supply.line)
                 member.note(supply, lease)
             else:
+                self._core.touch(supply.line)
                 self._core.lease_until(self, supply, lease)
             at = stop
 
@@ -414,16 +427,31 @@ class LeasedGroup:
 
     # ---- looking
 
+    @property
+    def ready(self) -> int:
+        """Messages that could be handed out now."""
+        return sum([supply.line.ready(supply.end()) + supply.in_hand for supply in self.supplies.values()])
+
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""
-        ready = leased = waiting = lost = 0
+        leased = waiting = lost = 0
+        oldest: list[int] = []
         for supply in self.supplies.values():
             line = supply.line
-            ready += line.ready(supply.end()) + supply.in_hand
             leased += len(line.out)
             waiting += len(line.waiting)
             lost += supply.lost
-        return Counts(ready, leased, waiting, self.settled, self.dead, self.expired, lost)
+            if line.floor < supply.end():
+                oldest.append(self._appended_ms(supply))
+        return Counts(self.ready, leased, waiting, self.settled, self.dead, self.expired, lost, self.dropped,
+                      min(oldest, default=0))
+
+    def _appended_ms(self, supply: Supply) -> int:
+        """When the first message of a line that is not settled was appended; looked up once for each."""
+        first = max(supply.line.floor, supply.start())
+        if supply.oldest[0] != first:
+            supply.oldest = first, self._core.append_ms(supply.line.queue_id, first)
+        return supply.oldest[1]
 
     def end(self) -> None:
         """Its queue, its topic or itself is deleted."""

@@ -25,6 +25,8 @@ class Counts(NamedTuple):
     dead: int              # likewise
     expired: int           # likewise
     lost: int              # likewise: overtaken by retention, or damaged
+    dropped: int           # likewise: gave way at the queue's limit
+    oldest_ms: int         # when the oldest message that is not settled was appended; 0 where there is none
 
 
 class Member(Protocol):
@@ -48,6 +50,9 @@ class Core(Protocol):
     def touch(self, line: Line) -> None:
         """The line has changed: its pages go into the frame being gathered. Raises Stopping."""
 
+    def touch_lazily(self, line: Line) -> None:
+        """The line has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
+
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the frame being gathered is durable."""
 
@@ -59,6 +64,9 @@ class Core(Protocol):
 
     def soon(self, group: LeasedGroup) -> None:
         """Call `group.serve` in this turn, once."""
+
+    def append_ms(self, queue_id: int, offset: int) -> int:
+        """When a message, or the first behind it, was appended; 0 where there is none."""
 
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         """Settle these, and keep them as dead letters where the group wants it."""

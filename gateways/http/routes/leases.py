@@ -66,7 +66,7 @@ async def pop(door: Door, call: Call) -> web.StreamResponse:
         messages.append({
             **record_to_json(record, topic.name, queue, door.kernel.address_of(topic.name, key, headers),
                              door.door_names.get(door_of(attributes), str(door_of(attributes)))),
-            "receipt_handle": handles.encode(line.queue_id, offset, attempt), "attempt": attempt})
+            "receipt_handle": handles.encode(leased[:3]), "attempt": attempt})
     return json_answer({"messages": messages})
 
 
@@ -81,7 +81,7 @@ async def take(door: Door, group: LeasedGroup, count: int, invisible_ms: int, wa
             group.release([leased[:3] for leased in found], 0)
 
     popping = group.pop(count, invisible_ms, on_popped)
-    timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.counts().ready else 0, popping.on_time)
+    timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.ready else 0, popping.on_time)
     try:
         found = await door.unless_stopping(future)
     finally:

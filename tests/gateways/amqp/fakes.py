@@ -79,7 +79,7 @@ class FakeQueues:
             self.kernel.entered[placement] = [queue.light for queue in queues]
         return placement
 
-    def address_of(self, leased: Leased) -> str:
+    def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         return "plant/line1"
 
     def store(self, records: dict[bytes, bytes | None], owner: Owner | None, token: object) -> None:

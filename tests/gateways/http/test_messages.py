@@ -49,14 +49,14 @@ def test_many_messages_are_one_append() -> None:
 def test_some_are_refused_and_the_others_stored() -> None:
     async def test(client: Client) -> None:
         answer = await post(client, {"messages": [{"value": "a"}, {"value": "b" * 200}, {"vlaue": "c"},
-                                                  {"retain": True}, {"value": "d"}]})
+                                                  {"specversion": "1.0"}, {"value": "d"}]})
         assert answer.status == 207
         results = answer.json["messages"]
         assert [result["status"] for result in results] == [201, 413, 400, 501, 201]
         codes = [result.get("code") for result in results]
         assert codes == [None, "message_too_large", "invalid_body", "not_built", None]
         assert [message[1] for message in client.kernel.appended] == [b"a", b"d"]
-        none = await post(client, {"messages": [{"retain": True}]})
+        none = await post(client, {"messages": [{"specversion": "1.0"}]})
         assert (none.status, none.json["messages"][0]["code"]) == (207, "not_built")
     run_door(test, kernel=FakeKernel(max_message_bytes=100))
 
