@@ -1,10 +1,9 @@
 """Messages for later: they come at their time, in due order, once, with their id, whatever happens meanwhile."""
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from kernel.checkpoints import Checkpoints
 from kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
 from kernel.leasing.settings import QueueSettings
 from kernel.message import When
@@ -70,12 +69,12 @@ def test_what_fell_due_during_a_stop_comes_at_start_in_due_order(rig: ScheduleRi
     assert rig.kernel.statistics()["scheduled"] == 0
 
 
-def test_a_checkpoint_that_a_start_begins_hides_nothing() -> None:
-    rig = ScheduleRig(settings=KernelSettings(checkpoint_bytes=1, checkpoint_ms=600_000))
-    rig.kernel.parts.settings = replace(rig.settings, checkpoint_bytes=1 << 30)
-    rig.kernel._checkpoints._settings = rig.kernel.parts.settings          # none before the crash
+def test_a_checkpoint_that_a_start_begins_hides_nothing(rig: ScheduleRig, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = rig.later("t/k", (500, b"1"), (5_000, b"2"))
+    start = Checkpoints._start
+    monkeypatch.setattr(Checkpoints, "note", lambda self: self._busy or start(self, sync=False, on_done=None))
     rig.restart()
+    monkeypatch.undo()
     rig.advance(100)
     assert rig.values("t") == [b"1"] and rig.waiting() == ids[1:]
     rig.advance(5_000)
