@@ -85,9 +85,15 @@ class LeasedGroup:
 
     # ---- members and pops
 
-    def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None) -> Membership:
-        """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack."""
+    def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
+             lazily: bool = False) -> Membership:
+        """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack.
+
+        `lazily`: what it is handed is noted in the log with whatever is stored next, and soon in any case. A crash
+        before hands that out again as if for the first time.
+        """
         membership = Membership(self, member, credit, keeps, budget)
+        membership.lazily = lazily
         self.members.append(membership)
         self._note_use()
         self.wake()
@@ -110,7 +116,7 @@ class LeasedGroup:
         """One message for `member`, at once or when it has been read; an empty list where there is none. It holds it
         without being among those who are pushed more."""
         membership = Membership(self, member, 1, True, None)
-        membership.once = True
+        membership.once = membership.lazily = True
         self.members.insert(0, membership)
         if self._serving:
             self._core.soon(self)
@@ -437,7 +443,7 @@ class LeasedGroup:
             if member.keeps:
                 self._lease(supply, mine, member, 0)
             else:
-                self._settle(supply, [one[1] for one in mine], lazily=True)
+                self._settle(supply, [one[1] for one in mine], lazily=member.lazily)
 
     def _lease(self, supply: Supply, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
@@ -450,11 +456,13 @@ class LeasedGroup:
             lease = Lease(member, until_ms, attempt)
             lease.offsets = [one[1] for one in messages[at:stop]]
             supply.line.lease(lease.offsets, lease)
-            if member is not None:
+            if member is not None and member.lazily:
                 self._core.touch_lazily(supply.line)
-                member.note(supply, lease)
             else:
                 self._core.touch(supply.line)
+            if member is not None:
+                member.note(supply, lease)
+            else:
                 self._core.lease_until(self, supply, lease)
             at = stop
 

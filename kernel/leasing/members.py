@@ -99,6 +99,7 @@ class Membership:
         self.credit = credit
         self.budget = budget
         self.once = False                    # told, with nothing, when there is nothing to be had just now
+        self.lazily = False                  # what it is handed is noted with the next frame, whoever's that is
         self.keeps = keeps                   # False: what it gets counts as acked at once
         self.leases: dict[Lease, Supply] = {}
         self._prune_at = PRUNE_LEASES
