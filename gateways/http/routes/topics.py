@@ -15,11 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-import orjson
 from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
 from gateways.http.problems import Refusal
 from gateways.http.target import decode_number
@@ -123,16 +123,7 @@ def _existing(door: Door, principal: Principal, name: str) -> Topic:
 
 async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, int | None]]:
     """(queues, settings) of a topic's document; an empty body is an empty document."""
-    body = await door.bodies.read(call.request)
-    if body and call.request.content_type != "application/json":
-        raise Refusal("unsupported_media_type", "a topic's settings are application/json", headers={
-            "Accept": "application/json"})
-    try:
-        document = orjson.loads(body) if body else {}
-    except orjson.JSONDecodeError as error:
-        raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise Refusal("invalid_body", "a topic's settings are an object")
+    document = await read_object(door, call.request, "a document of a topic's settings")
     for name, value in document.items():
         if name not in SETTINGS and name != "queues":
             known = ", ".join(("queues", *SETTINGS))
