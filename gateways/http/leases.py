@@ -78,7 +78,7 @@ def read_ms(document: Mapping[str, Any], name: str, lowest_ms: int, highest_ms: 
     if type(given) not in (int, float) or not lowest_ms <= given * 1000 <= highest_ms:
         raise Refusal("invalid_body", f"{name!r} is a number of seconds from {lowest_ms / 1000:g} to "
                                       f"{highest_ms / 1000:g}")
-    return round(given * 1000)
+    return int(round(given * 1000))
 
 
 def read_invisible_ms(document: Mapping[str, Any], default_ms: int | None = None) -> int | None:

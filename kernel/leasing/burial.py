@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kernel.gathering import Gathering
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.message import Leased, Message, Placement
+from kernel.message import Headers, Leased, Message, Placement
 from kernel.parts import Parts
 from kernel.record import encode_headers, read_headers
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 PREFIX: Final = "$dead-letters/"
 HEADER: Final = b"dead-letter"
 MAX_HISTORY: Final = 20                 # deaths that a message remembers; the oldest go first
+
+_DEATH: Final = {"reason": str, "topic": str, "queue": int, "offset": int, "attempts": int, "at_ms": int,
+                 "address": str}
 
 Route = Callable[["LightQueue", Leased, str], "list[Message]"]
 """A door's own: the messages that a dead letter of a light queue becomes, for this reason; none to drop it."""
@@ -69,16 +72,24 @@ class Burial:
 
 def deaths_of(headers_encoded: bytes) -> list[dict[str, Any]]:
     """The deaths a message has died, oldest first."""
-    if HEADER not in headers_encoded:
-        return []
-    for name, value in read_headers(headers_encoded, 0)[0]:
+    return read_deaths(read_headers(headers_encoded, 0)[0]) if HEADER in headers_encoded else []
+
+
+def read_deaths(headers: Headers) -> list[dict[str, Any]]:
+    """The same for headers that are decoded."""
+    for name, value in headers:
         if name == HEADER and value is not None:
             try:
                 read = json.loads(value)
             except ValueError:
                 return []
-            return read if isinstance(read, list) else []
+            return [death for death in read if _is_death(death)] if isinstance(read, list) else []
     return []
+
+
+def _is_death(read: Any) -> bool:
+    """A sender may have made one up."""
+    return isinstance(read, dict) and all(type(read.get(name)) is kind for name, kind in _DEATH.items())
 
 
 def with_death(message: Leased, death: dict[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 from kernel.burst import check
 from kernel.errors import ExpiredReceipt, KernelError, UnknownQueue, UnknownTopic
 from kernel.gathering import Gathering
-from kernel.leasing.burial import HEADER, deaths_of
+from kernel.leasing.burial import HEADER, read_deaths
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.settings import LightQueue
@@ -63,7 +63,7 @@ class Redriving:
 
     def _message(self, tenant: str, letter: Record) -> Message:
         offset, timestamp_ms, key, value, headers, attributes, _ = letter
-        deaths = deaths_of(encode_headers([header for header in headers if header[0] == HEADER]))
+        deaths = read_deaths(headers)
         if not deaths or not deaths[-1].get("topic"):
             raise UnknownTopic(f"the dead letter at {offset} does not say where it came from")
         encoded = encode_headers([header for header in headers if header[0] != HEADER])

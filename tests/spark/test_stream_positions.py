@@ -23,7 +23,8 @@ class Query:
     """What Spark does with a reader: positions through JSON, tasks and reader through pickle."""
 
     def __init__(self, door: HttpDoor, **options: Any) -> None:
-        given = {"url": door.url, "startingOffsets": "earliest", **{name: str(value) for name, value in options.items()}}
+        given = {"url": door.url, "startingOffsets": "earliest"}
+        given |= {name: str(value) for name, value in options.items()}
         if not options.keys() & {"subscribe", "subscribePattern", "filter", "assign"}:
             given["subscribe"] = "plant"
         self.reader = StreamReader(read_options(given), ["offset", "value"])

@@ -8,7 +8,6 @@
 
 A popped message belongs to its taker for `invisible` seconds (the group's `invisible_ms` unless given); unless it is
 acked until then it comes again. A pop waits up to `wait` seconds for the first message; whoever hangs up takes nothing.
-The topic `$queue/NAME` is the light queue NAME, whose one group is called as the queue.
 
 The others answer for every handle: 200, or 207 where some hold nothing any more. What is answered is durable.
 """
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
 from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
@@ -58,7 +56,7 @@ async def pop(door: Door, call: Call) -> web.StreamResponse:
     invisible_ms = round(decode_seconds(query, "invisible", MAX_INVISIBLE_MS / 1000) * 1000)
     group = door.kernel.group(name, topic.name, tenant=principal.tenant)
     found = await take(door, group, count, invisible_ms or group.settings.invisible_ms, wait_s)
-    handles = door.kernel.handles(name, tenant=principal.tenant)
+    handles = door.kernel.leasing.handles(principal.tenant, name)
     messages = []
     for leased in found:
         line, offset, attempt, message_id, timestamp_ms, key, value, encoded, attributes = leased
@@ -140,10 +138,11 @@ async def settle(door: Door, principal: Principal, call: Call, texts: list[str],
     errors: list[KernelError | None] = [None] * len(texts)
     held: dict[LeasedGroup, list[tuple[int, Handle]]] = {}
     name = call.topic_name()
-    reader = door.kernel.handles(name, tenant=principal.tenant)
+    leasing = door.kernel.leasing
+    reader = leasing.handles(principal.tenant, name)
     for number, text in enumerate(texts):
         try:
-            found = door.kernel.find_lease(name, *reader.decode(text), tenant=principal.tenant)
+            found = leasing.find(principal.tenant, name, *reader.decode(text))
         except KernelError as error:
             errors[number] = error
             continue

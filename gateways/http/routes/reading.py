@@ -109,7 +109,7 @@ async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
         raise Refusal("invalid_parameter", f"{topic.name} has {topic.queues} queues; name one with 'queue'",
                       parameter="queue")
     queues = range(topic.queues) if queue is None else (queue,)
-    offsets = await _offsets(door, topic, queues, queue, query)
+    offsets = await named_offsets(door, topic, queues, queue, query)
     return Cursor(topic.uuid, queue, 0, dict(zip(queues, offsets, strict=True)))
 
 
@@ -131,8 +131,8 @@ def _continued(topic: Topic, text: str, queue: int | None) -> Cursor:
     return cursor
 
 
-async def _offsets(door: Door, topic: Topic, queues: range | tuple[int, ...], queue: int | None,
-                   query: dict[str, str]) -> list[int]:
+async def named_offsets(door: Door, topic: Topic, queues: range | tuple[int, ...], queue: int | None,
+                        query: dict[str, str]) -> list[int]:
     """The offset of each queue that `from` names."""
     begin = query.get("from", "earliest")
     bounds = [door.kernel.bounds(topic.queue_id(number)) for number in queues]

@@ -9,7 +9,6 @@ away: adding some breaks the order of keys at that point. Answers come once the 
 """
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.cursor import decode_name, encode_name
 from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
 from gateways.http.problems import Refusal
@@ -41,10 +41,10 @@ async def list_topics(door: Door, call: Call) -> web.StreamResponse:
     principal = door.principal(call.request)
     query = call.query("max", "cursor")
     count = decode_number(query, "max", MAX_LISTED, 1, MAX_LISTED)
-    after = _decode_name(query["cursor"]) if "cursor" in query else ""
+    after = decode_name(query["cursor"]) if "cursor" in query else ""
     topics = sorted((topic for topic in door.kernel.topics(tenant=principal.tenant) if topic.name > after
                      and door.admission.may(principal, Operation.CONSUME, f"{topic.name}/#")), key=_name_of)
-    cursor = _encode_name(topics[count - 1].name) if len(topics) > count else None
+    cursor = encode_name(topics[count - 1].name) if len(topics) > count else None
     return json_answer({"topics": [describe_topic(topic) for topic in topics[:count]], "cursor": cursor})
 
 
@@ -136,17 +136,6 @@ async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, 
 
 def _name_of(topic: Topic) -> str:
     return topic.name
-
-
-def _encode_name(name: str) -> str:
-    return urlsafe_b64encode(name.encode()).rstrip(b"=").decode()
-
-
-def _decode_name(cursor: str) -> str:
-    try:
-        return urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
-    except ValueError:
-        raise Refusal("invalid_cursor", "this cursor was not made here") from None
 
 
 ROUTES: Routes = (

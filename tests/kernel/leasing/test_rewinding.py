@@ -65,7 +65,7 @@ def test_leases_and_retries_are_void_after_a_rewind() -> None:
     assert numbers(again) == [1, 2, 3]
     assert [one[2] for one in again] == [1, 1, 1]
     group.ack(handles(again))
-    rig.world.run(60_000)
+    rig.world.advance(60_000)
     assert pop(rig, group) == []
     assert group.counts()[:3] == (0, 0, 0)
 
