@@ -19,7 +19,8 @@ ROWS_PER_BATCH = 4_000
 LOOK_S = 0.05
 
 
-def start_copy(session: SparkSession, url: str, checkpoint: str, rows_per_batch: int = ROWS_PER_BATCH) -> StreamingQuery:
+def start_copy(session: SparkSession, url: str, checkpoint: str,
+               rows_per_batch: int = ROWS_PER_BATCH) -> StreamingQuery:
     """The running query. Values are copied; small chunks, so that a task can be killed between two."""
     source = (session.readStream.format("gatehouse").options(
         url=url, subscribe="plant", startingOffsets="earliest", maxOffsetsPerTrigger=rows_per_batch, minPartitions=3,
