@@ -45,10 +45,13 @@ def decode_values(frame: DataFrame, format: str, schema: str | StructType, *, va
 def _by_text(frame: DataFrame, format: str, schema: str | StructType, value: str, decoded: str, bad: str,
              options: dict[str, str]) -> DataFrame:
     wanted = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(wanted, StructType):
+        raise InvalidOption(f"the schema of {format} names columns, as in 'sensor string, celsius double'")
     full = StructType([*wanted.fields, StructField(CORRUPT, StringType())])
     options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    text = F.decode(F.col(value), "UTF-8") if dict(frame.dtypes)[value] == "binary" else F.col(value)
-    parsed = F.from_json(text, full, options) if format == "json" else F.from_csv(text, full.simpleString()[7:-1], options)
+    text = F.col(value).cast("string")
+    columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in full)
+    parsed = F.from_json(text, full, options) if format == "json" else F.from_csv(text, columns, options)
     is_bad = F.col(value).isNotNull() & (F.col(decoded).isNull() | F.col(f"{decoded}.{CORRUPT}").isNotNull())
     return (frame.withColumn(decoded, parsed).withColumn(bad, F.when(is_bad, F.col(value)))
             .withColumn(decoded, F.when(F.col(bad).isNull(), F.col(decoded).dropFields(CORRUPT))))
@@ -67,4 +70,5 @@ def _protobuf(value: Column, message: str, descriptor: str, options: dict[str, s
     try:
         return from_protobuf(value, message, descriptor, {**options, "mode": "PERMISSIVE"})
     except (PySparkException, TypeError) as error:
-        raise InvalidOption(f"Protobuf needs Spark's own package, org.apache.spark:spark-protobuf_2.13: {error}") from None
+        raise InvalidOption(f"Protobuf needs Spark's own package, org.apache.spark:spark-protobuf_2.13: {error}"
+                            ) from None

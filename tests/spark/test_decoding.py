@@ -15,10 +15,10 @@ def frame_of(spark: SparkSession, *values: bytes | None) -> DataFrame:
 
 
 def test_json_with_a_schema(spark: SparkSession) -> None:
-    values = (b'{"sensor": "a", "celsius": 21.5}', b'{"sensor": "b"}', b"not json", b'{"sensor": "c", "celsius": "hot"}',
-              None, b"", b"\xff\xfe")
+    values = (b'{"sensor": "a", "celsius": 21.5}', b'{"sensor": "b"}', b"not json",
+              b'{"sensor": "c", "celsius": "hot"}', None, b"", b"\xff\xfe")
     rows = decode_values(frame_of(spark, *values), "json", SCHEMA).collect()
-    assert [row.decoded and tuple(row.decoded) for row in rows] == [("a", 21.5), ("b", None), None, None, None, None, None]
+    assert [row.decoded and tuple(row.decoded) for row in rows] == [("a", 21.5), ("b", None), *[None] * 5]
     assert [row.bad_value and bytes(row.bad_value) for row in rows[:4]] == [None, None, values[2], values[3]]
     assert rows[4].bad_value is None
     assert bytes(rows[6].bad_value) == b"\xff\xfe"

@@ -44,8 +44,8 @@ def opened(body: bytes) -> tuple[list[Any], list[list[Piece]]]:
 
 
 def values(pieces: list[Piece]) -> list[bytes | None]:
-    return [record[3] for piece in pieces
-            for record in decode_records(piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)]
+    return [record[3] for one in pieces
+            for record in decode_records(one.data, 0, one.count, one.first_offset, one.append_ms, one.first_id)]
 
 
 def ranges_of(*ranges: tuple[int, int, int], **more: Any) -> dict[str, Any]:
