@@ -21,7 +21,7 @@ from tests.running_hub import ROOT, RunningHub, free_port
 from tests.spark.copying import start_copy
 from tests.spark.door import HttpDoor
 
-ROWS = 16_000
+ROWS = 8_000
 LINES_BEFORE_KILL = 1
 DEADLINE_S = 100
 
@@ -88,6 +88,7 @@ def run_driver(crashing: Crashing, kill_after: int | None) -> int:
         return driver.wait(DEADLINE_S)
 
 
+@pytest.mark.timeout(300)        # two Sparks are started, one after the other
 def test_the_driver_is_killed_in_mid_batch(crashing: Crashing) -> None:
     assert run_driver(crashing, LINES_BEFORE_KILL) == -signal.SIGKILL
     assert 0 < len(crashing.door.values("copy")) < ROWS
