@@ -1,0 +1,123 @@
+"""What a running job tells its user: one line on standard error that stays where it is on a terminal, else one every
+ten seconds; and how it ends: by itself, by Ctrl-C or SIGTERM, or by an error in one line.
+"""
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_S: Final = 0.5
+LINE_EVERY_S: Final = 10.0
+OK: Final = 0
+FAILED: Final = 1
+CAUSE_CHARACTERS: Final = 500
+
+
+class Count:
+    """Rows of one query so far, from the progress that Spark reports after each micro-batch."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._seen: tuple[str, int] | None = None
+        self.rows = 0
+        self._rate = 0.0
+        self._batch = 0
+
+    def add(self, progress: Any) -> None:
+        """Take over a progress that may have been seen before."""
+        seen = (progress["runId"], progress["batchId"])
+        if seen == self._seen or progress["numInputRows"] == 0:
+            return
+        self._seen = seen
+        self.rows += progress["numInputRows"]
+        self._rate = progress["processedRowsPerSecond"] or 0.0
+        self._batch = progress["batchId"]
+
+    def text(self) -> str:
+        """`archive: 1,200,000 rows, 350,000 a second, batch 12`"""
+        return f"{self._name}: {self.rows:,} rows, {self._rate:,.0f} a second, batch {self._batch}"
+
+
+class ProgressLine:
+    """Shows texts: over each other on a terminal, rarely and line by line elsewhere."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._last = ""
+        self._shown_at = 0.0
+
+    def show(self, text: str, now: float) -> None:
+        """Show a text unless it was shown last."""
+        if text == self._last or (not self._out.isatty() and now - self._shown_at < LINE_EVERY_S and self._last):
+            return
+        self._out.write(f"\r\x1b[K{text}" if self._out.isatty() else text + "\n")
+        self._out.flush()
+        self._last, self._shown_at = text, now
+
+    def end(self, text: str) -> None:
+        """Leave a last line."""
+        if text != self._last or self._out.isatty():
+            self._out.write(("\r\x1b[K" if self._out.isatty() else "") + text + "\n")
+            self._out.flush()
+
+
+def follow(spark: SparkSession, queries: Sequence[StreamingQuery]) -> int:
+    """Show the queries' progress until all have ended, one has failed, or somebody stops them. An exit code."""
+    counts = {query.id: Count(query.name) for query in queries}
+    line = ProgressLine(sys.stderr)
+    failure = None
+    with stop_signals() as stopped:
+        while not stopped.wait(LOOK_S):
+            _look(queries, counts)
+            line.show(_text(counts), time.monotonic())
+            failure = next((found for query in queries if (found := query.exception()) is not None), None)
+            if failure is not None or not any(query.isActive for query in queries):
+                break
+        for query in queries:
+            query.stop()
+    _look(queries, counts)
+    line.end(_text(counts))
+    spark.stop()
+    if failure is not None:
+        sys.stderr.write(f"{cause_of(failure)}\n")
+        return FAILED
+    return OK
+
+
+def _look(queries: Sequence[StreamingQuery], counts: dict[str, Count]) -> None:
+    for query in queries:
+        for progress in query.recentProgress:
+            counts[query.id].add(progress)
+
+
+def _text(counts: dict[str, Count]) -> str:
+    return " · ".join(count.text() for count in counts.values())
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set."""
+    stopped = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def cause_of(failure: StreamingQueryException) -> str:
+    """The line of a failed query that says what to do: the last error that was raised in Python, else Spark's first."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    raised = [line for line in lines if line.partition(":")[0].isidentifier() or ".jobs." in line.partition(":")[0]]
+    chosen = raised[-1] if raised else lines[0] if lines else type(failure).__name__
+    return chosen.partition(": ")[2][:CAUSE_CHARACTERS] or chosen[:CAUSE_CHARACTERS]
