@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 LOCAL_SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
     # Local tasks share one machine: two hundred state stores, Spark's default, would be two hundred files a batch.
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
     # The progress line says how far a job is; Spark's warnings about a batch that took longer would hide it.
@@ -27,4 +26,6 @@ def make_session(name: str, master: str) -> SparkSession:
         builder = builder.master(master)
         for key, value in LOCAL_SETTINGS.items():
             builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    spark.conf.set("spark.sql.session.timeZone", "UTC")    # days and times in results are UTC everywhere
+    return spark

@@ -88,7 +88,7 @@ class AnalyticsSettings(JobSettings):
         "min": 0.0, "max": 86400.0,
         "help": "Seconds a window stays open behind the newest reading. What comes later is counted, nothing else."})
     percentiles: tuple[float, ...] = field(default=(50.0, 95.0, 99.0), metadata={
-        "max": 20, "help": "Percentiles of each window, each from 0 to 100."})
+        "min": 1, "max": 20, "help": "Percentiles of each window, each from 0 to 100."})
     trigger_s: float = field(default=1.0, metadata={
         "min": 0.0, "max": 86400.0, "help": "Seconds from one micro-batch to the next, each an update of open windows."})
 
