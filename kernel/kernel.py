@@ -36,7 +36,7 @@ from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retention import Retention
-from kernel.routes import Routes
+from kernel.routes import RouteEntry, Routes
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
@@ -170,6 +170,11 @@ class Kernel:
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
         return self._places.routes.address_of(topic, key, headers)
+
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]:
+        """The routes as configured: with them a reader of stored records finds their addresses itself."""
+        return self._places.routes.entries
 
     # ---- append
 

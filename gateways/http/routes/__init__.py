@@ -4,13 +4,13 @@ from __future__ import annotations
 from types import ModuleType
 
 from gateways.http.door import Handler
-from gateways.http.routes import batches, health, messages, not_built, publish, reading, topics
+from gateways.http.routes import batches, bulk, health, messages, not_built, publish, reading, topics
 from gateways.http.routing import RouteTable
 
 
 def build_table() -> RouteTable[Handler]:
     """The table of all calls that are built."""
-    return _table(publish, messages, reading, batches, topics, health)
+    return _table(publish, messages, reading, batches, bulk, topics, health)
 
 
 def build_not_built_table() -> RouteTable[Handler]:
