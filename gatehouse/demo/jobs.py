@@ -10,6 +10,7 @@ from typing import Final
 
 from spark.jobs import analytics
 from spark.jobs.archive import Archive
+from spark.jobs.failure import exit_code
 from spark.jobs.progress import follow
 from spark.jobs.session import make_session
 from spark.jobs.settings import AnalyticsSettings, ArchiveSettings
@@ -31,12 +32,12 @@ def analytics_settings(url: str, folder: Path) -> AnalyticsSettings:
                              lateness_s=LATENESS_S, starting="latest")
 
 
-def main(url: str, folder: Path) -> int:
-    """Run both; an exit code."""
+def main(url: str, folder: Path) -> None:
+    """Run both. Raises JobFailed."""
     spark = make_session("gatehouse demo", "local[2,4]")
     queries = [analytics.start(spark, analytics_settings(url, folder)), Archive(archive_settings(url, folder)).start(spark)]
-    return follow(spark, queries)
+    follow(spark, queries)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(exit_code(lambda: main(sys.argv[1], Path(sys.argv[2]))))

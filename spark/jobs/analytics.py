@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.jobs.arguments import parse_arguments
 from spark.jobs.lateness import marker
+from spark.jobs.failure import exit_code
 from spark.jobs.progress import follow
 from spark.jobs.session import make_session
 from spark.jobs.settings import AnalyticsSettings
@@ -98,11 +99,12 @@ def _utc(name: str) -> Column:
     return F.date_format(name, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
 
 
-def run(settings: AnalyticsSettings, once: bool = False) -> int:
-    """Send statistics until told to stop; an exit code."""
+def run(settings: AnalyticsSettings, once: bool = False) -> None:
+    """Send statistics until told to stop. Raises JobFailed."""
     spark = make_session("gatehouse analytics", settings.master)
-    return follow(spark, [start(spark, settings, once)])
+    follow(spark, [start(spark, settings, once)])
 
 
 if __name__ == "__main__":
-    sys.exit(run(*parse_arguments(AnalyticsSettings, "analytics")))
+    settings, once = parse_arguments(AnalyticsSettings, "analytics")
+    sys.exit(exit_code(lambda: run(settings, once)))

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.jobs import delta
 from spark.jobs.arguments import parse_arguments
+from spark.jobs.failure import exit_code
 from spark.jobs.progress import follow
 from spark.jobs.session import make_session
 from spark.jobs.settings import ArchiveSettings
@@ -65,11 +66,12 @@ def stored_on() -> Any:
     return F.to_date(F.coalesce("append_time", "timestamp"))
 
 
-def run(settings: ArchiveSettings, once: bool = False) -> int:
-    """Archive until told to stop; an exit code."""
+def run(settings: ArchiveSettings, once: bool = False) -> None:
+    """Archive until told to stop. Raises JobFailed."""
     spark = make_session("gatehouse archive", settings.master)
-    return follow(spark, [Archive(settings).start(spark, once)])
+    follow(spark, [Archive(settings).start(spark, once)])
 
 
 if __name__ == "__main__":
-    sys.exit(run(*parse_arguments(ArchiveSettings, "archive")))
+    settings, once = parse_arguments(ArchiveSettings, "archive")
+    sys.exit(exit_code(lambda: run(settings, once)))

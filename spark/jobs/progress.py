@@ -3,6 +3,7 @@ ten seconds; and how it ends: by itself, by Ctrl-C or SIGTERM, or by an error in
 """
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -15,11 +16,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark.jobs.failure import JobFailed
+
 LOOK_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0
-OK: Final = 0
-FAILED: Final = 1
 CAUSE_CHARACTERS: Final = 500
+RAISED: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w*: (.+)$", re.MULTILINE)
+"""The last line of a Python traceback."""
 
 
 class Count:
@@ -44,6 +47,8 @@ class Count:
 
     def text(self) -> str:
         """`archive: 1,200,000 rows, 350,000 a second, batch 12`"""
+        if self._seen is None:
+            return f"{self._name}: nothing new yet"
         return f"{self._name}: {self.rows:,} rows, {self._rate:,.0f} a second, batch {self._batch}"
 
 
@@ -70,8 +75,8 @@ class ProgressLine:
             self._out.flush()
 
 
-def follow(spark: SparkSession, queries: Sequence[StreamingQuery]) -> int:
-    """Show the queries' progress until all have ended, one has failed, or somebody stops them. An exit code."""
+def follow(spark: SparkSession, queries: Sequence[StreamingQuery]) -> None:
+    """Show the queries' progress until all have ended or somebody stops them. Raises JobFailed where one fails."""
     counts = {query.id: Count(query.name) for query in queries}
     line = ProgressLine(sys.stderr)
     failure = None
@@ -88,9 +93,7 @@ def follow(spark: SparkSession, queries: Sequence[StreamingQuery]) -> int:
     line.end(_text(counts))
     spark.stop()
     if failure is not None:
-        sys.stderr.write(f"{cause_of(failure)}\n")
-        return FAILED
-    return OK
+        raise JobFailed(cause_of(failure))
 
 
 def _look(queries: Sequence[StreamingQuery], counts: dict[str, Count]) -> None:
@@ -117,7 +120,7 @@ def stop_signals() -> Iterator[threading.Event]:
 
 def cause_of(failure: StreamingQueryException) -> str:
     """The line of a failed query that says what to do: the last error that was raised in Python, else Spark's first."""
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    raised = [line for line in lines if line.partition(":")[0].isidentifier() or ".jobs." in line.partition(":")[0]]
-    chosen = raised[-1] if raised else lines[0] if lines else type(failure).__name__
-    return chosen.partition(": ")[2][:CAUSE_CHARACTERS] or chosen[:CAUSE_CHARACTERS]
+    text = str(failure).partition("=== Streaming Query ===")[0]
+    raised = RAISED.findall(text)
+    found: str = raised[-1] if raised else text.strip().partition("\n")[0]
+    return found[:CAUSE_CHARACTERS]

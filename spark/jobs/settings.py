@@ -41,8 +41,8 @@ class JobSettings:
         "help": "Where Spark runs, unless spark-submit says it; `local[*,4]` tries a failed task up to four times."})
 
     def __post_init__(self) -> None:
-        if sum(map(bool, (self.topics, self.pattern, self.filter))) > 1:
-            raise ValueError("give one of topics, pattern and filter")
+        if sum(map(bool, (self.topics, self.pattern, self.filter))) != 1:
+            raise ValueError("one of topics, pattern and filter says what to read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
