@@ -8,7 +8,7 @@ from kernel.errors import IdempotencyConflict, MessageTooLarge, UnknownQueue, Un
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, Repeatable, Submission
 from kernel.gathering import Places as MessagePlaces
-from kernel.idempotency import fingerprint
+from kernel.idempotency import fingerprint, fingerprint_batches
 from kernel.message import Message, Owner, Placement
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
@@ -47,22 +47,32 @@ class Appending:
         """Unless the key is known: then its first answer is given again."""
         gathering = self._committer.gather()
         mine = fingerprint(messages)
+        if self._answered(gathering, mine, owner, token, key):
+            return
+        check(messages, self._refresh)
+        places: MessagePlaces = []
+        gathering.burst.add(messages, places)
+        self._remember(gathering, mine, places, owner, token, key)
+
+    def _answered(self, gathering: Gathering, mine: bytes, owner: Owner | None, token: object, key: str) -> bool:
+        """Answer what is known by its key, stored or pending."""
         for pending in (self._committer.flight, gathering):
             first = pending.repeatable.get(key) if pending is not None else None
             if pending is not None and first is not None:
                 self._same(first.fingerprint, mine)
                 if owner is not None:
                     pending.submissions.append(Submission(owner, token, first.places, None))
-                return
+                return True
         answer = self._window.get(key, self._now_ms())
-        if answer is not None:
-            self._same(answer.fingerprint, mine)
-            if owner is not None:
-                gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
-            return
-        check(messages, self._refresh)
-        places: MessagePlaces = []
-        gathering.burst.add(messages, places)
+        if answer is None:
+            return False
+        self._same(answer.fingerprint, mine)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
+        return True
+
+    def _remember(self, gathering: Gathering, mine: bytes, places: MessagePlaces, owner: Owner | None, token: object,
+                  key: str) -> None:
         gathering.repeatable[key] = Repeatable(mine, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
@@ -82,6 +92,38 @@ class Appending:
 
     def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object) -> None:
         """See `Kernel.append_batch`."""
+        topic, header = self._checked(queue_id, batch)
+        gathering = self._committer.gather()
+        if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
+            return
+        run = self._add_batch(gathering, topic, queue_id, batch, header)
+        if header.producer_id >= 0:
+            self._note_sequence(gathering, queue_id, header, run)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
+        self._committer.note_size()
+
+    def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object,
+                       key: str | None) -> None:
+        """See `Kernel.append_batches`."""
+        checked = [(queue_id, batch, *self._checked(queue_id, batch)) for queue_id, batch in batches]
+        if any(header.producer_id >= 0 for _, _, _, header in checked):
+            raise UnsupportedBatch("batches of an idempotent producer come one by one, each with its sequence")
+        gathering = self._committer.gather()
+        mine = fingerprint_batches(batches)
+        if key is not None and self._answered(gathering, mine, owner, token, key):
+            return
+        places: MessagePlaces = [(self._add_batch(gathering, topic, queue_id, batch, header), 0)
+                                 for queue_id, batch, topic, header in checked]
+        if key is not None:
+            self._remember(gathering, mine, places, owner, token, key)
+            return
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, places, None))
+        self._committer.note_size()
+
+    def _checked(self, queue_id: int, batch: bytes) -> tuple[Topic, BatchHeader]:
+        """The topic of a producer's batch and its header. Raises what `Kernel.append_batch` says."""
         found = self._topics.of_queue(queue_id)
         if found is None:
             raise UnknownQueue(f"there is no queue {queue_id}")
@@ -91,17 +133,13 @@ class Appending:
         header = check_batch(batch)
         if header.attributes & TRANSACTIONAL:
             raise UnsupportedBatch("Kafka transactions are not built yet")
-        gathering = self._committer.gather()
-        if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
-            return
+        return found[0], header
+
+    def _add_batch(self, gathering: Gathering, topic: Topic, queue_id: int, batch: bytes, header: BatchHeader) -> Run:
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
-        if self._deliveries.listens(found[0]):
+        if self._deliveries.listens(topic):
             gathering.burst.heard.append((None, [], run, 0))
-        if header.producer_id >= 0:
-            self._note_sequence(gathering, queue_id, header, run)
-        if owner is not None:
-            gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
-        self._committer.note_size()
+        return run
 
     def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
                  token: object) -> bool:

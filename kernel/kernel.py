@@ -207,6 +207,15 @@ class Kernel:
         """
         self._appending.append_batch(queue_id, batch, owner, token)
 
+    def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object = None, *,
+                       idempotency_key: str | None = None) -> None:
+        """Store record batches v2 as they are, (queue id, batch) each, in order, all or none of them.
+
+        Answered with (queue id, base offset, first message id) of each. A repeated `idempotency_key` gets the first
+        answer and stores nothing. Raises what `append_batch` does, but for sequences; IdempotencyConflict.
+        """
+        self._appending.append_batches(batches, owner, token, idempotency_key)
+
     # ---- reading
 
     def bounds(self, queue_id: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from spark.errors import InvalidOption
 from spark.hub import HubAddress
 
+COMPRESSIONS: Final = ("none", "lz4", "zstd")
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 CONNECTION: Final = ("url", "user", "password", "token", "tlsCa", "tlsCert", "tlsKey", "tlsVerify", "retrySeconds")
@@ -31,7 +32,6 @@ WITHOUT_EFFECT: Final = ("includeHeaders", "groupIdPrefix", "kafkaConsumer.pollT
 
 KNOWN: Final = {name.lower(): name for name in (*CONNECTION, *READING, *WRITING, *WITHOUT_EFFECT)}
 
-Position = "str | dict[str, dict[int, int]] | AtTime"
 SPECIAL: Final = {-1: LATEST, -2: EARLIEST}
 """The Kafka connector's numbers for them in a JSON of offsets."""
 
@@ -42,6 +42,10 @@ class AtTime:
 
     everywhere_ms: int | None = None
     by_queue_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+Place = str | Mapping[str, Mapping[int, int]] | AtTime
+"""earliest, latest, offsets by topic and queue, or a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ class ReadOptions:
 
     hub: HubAddress
     subscription: Subscription
-    starting: str | Mapping[str, Mapping[int, int]] | AtTime | None
-    ending: str | Mapping[str, Mapping[int, int]] | AtTime | None
+    starting: Place | None
+    ending: Place | None
     columns: tuple[str, ...] = ()
     fail_on_data_loss: bool = True
     min_partitions: int = 0
@@ -69,6 +73,16 @@ class ReadOptions:
     max_offsets_per_trigger: int = 0
     max_bytes_per_trigger: int = 0
     fetch_bytes: int = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Everything about one sink."""
+
+    hub: HubAddress
+    topic: str = ""
+    batch_bytes: int = 2 << 20
+    compression: str = "none"
 
 
 class OptionReader:
@@ -134,6 +148,16 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         options.number("fetchBytes", 2 << 20, 1024))
 
 
+def read_write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a sink. Raises InvalidOption."""
+    options = OptionReader(given)
+    compression = options.text("compression", "none").lower()
+    if compression not in COMPRESSIONS:
+        raise InvalidOption(f"option 'compression' is one of {', '.join(COMPRESSIONS)}, not {compression!r}")
+    return WriteOptions(read_address(options), options.text("topic"), options.number("batchBytes", 2 << 20, 1024),
+                        compression)
+
+
 def _subscription(options: OptionReader) -> Subscription:
     given = [name for name in WHAT if options.text(name)]
     if len(given) != 1:
@@ -160,7 +184,7 @@ def _subscription(options: OptionReader) -> Subscription:
 
 
 def _position(options: OptionReader, which: str,
-              forbidden: str) -> str | Mapping[str, Mapping[int, int]] | AtTime | None:
+              forbidden: str) -> Place | None:
     """`startingOffsets`, or by a time; None where nothing is said. A batch may begin at `latest` for no reason, nor end
     at `earliest`."""
     names = [f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets"]      # the connector's precedence

@@ -14,10 +14,9 @@ from kernel.routes import RouteEntry
 from spark.columns import HubFacts
 from spark.errors import InvalidOption
 from spark.hub import Hub
-from spark.options import EARLIEST, LATEST, SPECIAL, AtTime, ReadOptions, Subscription
+from spark.options import EARLIEST, LATEST, SPECIAL, AtTime, Place, ReadOptions, Subscription
 
 TOPICS_PER_REQUEST: Final = 1_000
-Place = str | Mapping[str, Mapping[int, int]] | AtTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,8 @@ class Positions:
 
     # --- where to begin and end
 
-    def resolve(self, place: Place, *, ending: bool = False) -> tuple[dict[str, dict[int, int]], dict[str, TopicBounds]]:
+    def resolve(self, place: Place, *,
+                ending: bool = False) -> tuple[dict[str, dict[int, int]], dict[str, TopicBounds]]:
         """Offsets by topic and queue of a place, and the bounds that they were found in."""
         known = self.bounds(place if isinstance(place, AtTime) else None)
         self._check_exists(known)

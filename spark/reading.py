@@ -87,7 +87,8 @@ class FilteringReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Notes what is of use; every filter is given back, so that nothing depends on it."""
         for one in filters:
-            column = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else ""
+            path: tuple[str, ...] = getattr(one, "attribute", ())
+            column = path[0] if len(path) == 1 else ""
             values: tuple[Any, ...] = ()
             if isinstance(one, EqualTo):
                 values = (one.value,)

@@ -98,8 +98,8 @@ def locate(pieces: Heads) -> tuple[Located, list[Unreadable]]:
         return found, unreadable
     owner = np.repeat(np.arange(len(stretches.at)), stretches.count)
     broken = np.unique(owner[~good])
-    unreadable += [Unreadable(int(stretches.first_offset[i]), int(stretches.count[i]), "its records do not fit together")
-                   for i in broken]
+    unreadable += [Unreadable(int(stretches.first_offset[i]), int(stretches.count[i]),
+                              "its records do not fit together") for i in broken]
     return found.only(~np.isin(owner, broken)), sorted(unreadable, key=lambda one: one.first_offset)
 
 

@@ -1,5 +1,5 @@
-"""The reader of a stream: positions that Spark keeps in its checkpoint, limits per trigger, and what may go wrong between
-two triggers.
+"""The reader of a stream: positions that Spark keeps in its checkpoint, limits per trigger, and what may go wrong
+between two triggers.
 """
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                                "Set failOnDataLoss to false to go on without it")
             one = known[name]
             if entry["uuid"] != one.uuid:
-                raise DataLoss(f"the topic {name!r} was deleted and made again; the stream had read the old one's queues "
+                raise DataLoss(f"the topic {name!r} was deleted and made again; the stream had read the old one "
                                f"up to {{{read}}}. Set failOnDataLoss to false to read the new one from its beginning")
             for queue, offset in entry["offsets"].items():
                 if one.ends.get(int(queue), offset) < offset:

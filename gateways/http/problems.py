@@ -34,6 +34,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "invalid_cursor": Problem(400, "Invalid cursor", "The cursor was not made by this hub for this topic."),
     "invalid_address": Problem(400, "Invalid address", "The address cannot be decoded, or is none to publish to."),
     "invalid_topic": Problem(400, "Invalid topic", "No legal topic name, or settings that cannot be."),
+    "corrupt_batch": Problem(400, "Corrupt batch", "A record batch whose CRC, lengths or counts lie."),
+    "unsupported_batch": Problem(400, "Unsupported batch", "A record batch of a kind that is not taken here."),
     "not_found": Problem(404, "Not found", "No call has this path."),
     "unknown_topic": Problem(404, "Unknown topic", "The topic does not exist and is not created by this call."),
     "unknown_queue": Problem(404, "Unknown queue", "The topic exists; that queue number of it does not."),

@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = ("gatehouse", "gateways", "kernel", "relay", "spark", "tracing", "transactions")
+PACKAGES = ("gatehouse", "gateways", "kernel", "pyspark_gatehouse", "relay", "spark", "tracing", "transactions")
+SPARK_PACKAGES = ("pyspark_gatehouse", "spark")
 WORLD = {"asyncio", "os", "random", "socket", "ssl", "threading", "time"}
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 CONTRACTS = PYPROJECT["tool"]["importlinter"]["contracts"]
@@ -47,10 +48,16 @@ def test_a_pure_file_asks_nothing_of_the_world(file):
 
 
 def test_every_library_that_is_used_is_declared():
-    declared = {line.partition("==")[0].lower().replace("-", "_") for line in PYPROJECT["project"]["dependencies"]}
-    assert all("==" in line for line in PYPROJECT["project"]["dependencies"])
-    names = {"kafka_python": "kafka", "prometheus_client": "prometheus_client", "sqlalchemy": "sqlalchemy"}
-    modules = {names.get(name, name) for name in declared}
-    allowed = modules | set(PACKAGES) | sys.stdlib_module_names | {"multidict", "yarl"}    # the last two are aiohttp's
+    hub = modules_of(PYPROJECT["project"]["dependencies"])
+    spark = modules_of(PYPROJECT["project"]["optional-dependencies"]["spark"])
+    allowed = hub | set(PACKAGES) | sys.stdlib_module_names | {"multidict", "yarl"}    # the last two are aiohttp's
     for file in SOURCES:
-        assert imported(file) <= allowed, file.relative_to(ROOT)
+        extra = spark if file.relative_to(ROOT).parts[0] in SPARK_PACKAGES else set()
+        assert imported(file) <= allowed | extra, file.relative_to(ROOT)
+
+
+def modules_of(requirements: list[str]) -> set[str]:
+    assert all("==" in line for line in requirements)
+    declared = {line.partition("==")[0].lower().replace("-", "_") for line in requirements}
+    names = {"kafka_python": "kafka"}
+    return {names.get(name, name) for name in declared}

@@ -1,6 +1,7 @@
 """Reading in bulk: many queues of many topics in one request, without state in the server.
 
-`POST /v1/batches/positions`: where topics begin and end, and where in them a time is.
+`POST /v1/batches/positions`: where topics begin and end, and where in them a time is; for who may read a topic whole,
+or write anywhere in it.
 
     {"topics": ["plant", "fleet"], "times": {"plant": {"0": 1700000000000}}}
 
@@ -39,11 +40,12 @@ import orjson
 from aiohttp import web
 
 from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
 from gateways.http.door import Call, Door, Routes
 from gateways.http.problems import Refusal
 from gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
-from kernel.errors import KernelError, UnknownTopic
+from kernel.errors import KernelError
 from kernel.pieces import encode_pieces
 
 if TYPE_CHECKING:
@@ -74,9 +76,8 @@ async def post_positions(door: Door, call: Call) -> web.StreamResponse:
     times = _times(document.get("times", {}))
     found, missing = [], []
     for name in names:
-        try:
-            topic = door.readable_topic(principal, name)
-        except UnknownTopic:
+        topic = _visible_topic(door, principal, name)
+        if topic is None:
             missing.append(name)
         else:
             found.append(await _positions(door, topic, times.get(name)))
@@ -84,6 +85,13 @@ async def post_positions(door: Door, call: Call) -> web.StreamResponse:
               for entry in door.kernel.route_entries]
     return json_answer({"topics": found, "missing": missing, "routes": routes,
                         "doors": {str(number): name for number, name in door.door_names.items()}})
+
+
+def _visible_topic(door: Door, principal: Principal, name: str) -> Topic | None:
+    """None where there is none. Raises Denied for who may neither read nor write all of it."""
+    if not door.admission.may(principal, Operation.PUBLISH, f"{name}/#"):
+        door.admission.require(principal, Operation.CONSUME, f"{name}/#")
+    return door.kernel.topic(name, tenant=principal.tenant)
 
 
 async def _positions(door: Door, topic: Topic, times: dict[int, int] | None) -> dict[str, Any]:
@@ -187,7 +195,8 @@ def _ranges(given: Any) -> list[_Range]:
     try:
         return [_range(one) for one in given]
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise Refusal("invalid_body", 'a range is {"topic", "queue", "offset", "end"}, with "uuid" if you like') from None
+        raise Refusal("invalid_body", 'a range is {"topic", "uuid", "queue", "offset", "end"}, "uuid" may be missing'
+                      ) from None
 
 
 def _range(one: dict[str, Any]) -> _Range:
