@@ -29,7 +29,7 @@ from spark.jobs.failure import exit_code
 from spark.jobs.progress import follow
 from spark.jobs.session import make_session
 from spark.jobs.settings import AnalyticsSettings
-from spark.jobs.source import credentials, read_stream
+from spark.jobs.source import read_stream, sink_options
 
 COLUMNS: Final = ("topic", "address", "value", "timestamp", "append_time")
 PERCENTILE_ACCURACY: Final = 1_000
@@ -41,9 +41,14 @@ def start(spark: SparkSession, settings: AnalyticsSettings, once: bool = False) 
     checkpoint = str(Path(settings.checkpoint).absolute())
     messages = read_stream(spark, settings, COLUMNS).where(F.col("topic") != settings.to)
     results = as_messages(statistics(readings(messages, settings, checkpoint), settings), settings.to)
-    writer = results.writeStream.queryName("analytics").outputMode("update").format("gatehouse")
-    given = {"url": settings.url, "checkpointLocation": checkpoint} | credentials(settings)
-    writer = writer.options(**{name: value for name, value in given.items() if value})
+    sink = sink_options(settings)
+
+    def send(changed: DataFrame, batch_id: int) -> None:
+        """At least once: a micro-batch that comes again sends the same windows, each replacing itself."""
+        changed.write.format("gatehouse").options(**sink).mode("append").save()
+
+    writer = results.writeStream.queryName("analytics").outputMode("update").foreachBatch(send)
+    writer = writer.option("checkpointLocation", checkpoint)
     if once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{settings.trigger_s} seconds").start()
@@ -92,7 +97,7 @@ def as_messages(results: DataFrame, topic: str) -> DataFrame:
     return results.select(
         F.concat(F.lit(f"{topic}/"), "address").alias("address"),
         F.to_json(F.struct(*fields), {"ignoreNullFields": "false"}).cast("binary").alias("value"),
-        F.lit("application/json").alias("content_type"))
+        F.array(F.struct(F.lit("content-type").alias("key"), F.lit(b"application/json").alias("value"))).alias("headers"))
 
 
 def _utc(name: str) -> Column:

@@ -16,18 +16,26 @@ def read_stream(spark: SparkSession, settings: JobSettings, columns: Sequence[st
 
 def source_options(settings: JobSettings) -> dict[str, str]:
     """The source's options; what is left empty is left out."""
-    chosen = {
-        "url": settings.url,
+    return _given(connection(settings) | {
         "subscribe": ",".join(settings.topics),
         "subscribePattern": settings.pattern,
         "filter": settings.filter,
         "startingOffsets": settings.starting,
         "maxOffsetsPerTrigger": str(settings.max_rows),
         "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
-    }
-    return {name: value for name, value in (chosen | credentials(settings)).items() if value}
+    })
 
 
-def credentials(settings: JobSettings) -> dict[str, str]:
-    """How a job shows who it is, for the source and the sink."""
-    return {"user": settings.user, "password": settings.password, "token": settings.token, "tlsCa": settings.tls_ca}
+def sink_options(settings: JobSettings) -> dict[str, str]:
+    """The sink's options; the rows say where they go."""
+    return _given(connection(settings))
+
+
+def connection(settings: JobSettings) -> dict[str, str]:
+    """Where the hub is, and who asks."""
+    return {"url": settings.url, "user": settings.user, "password": settings.password, "token": settings.token,
+            "tlsCa": settings.tls_ca}
+
+
+def _given(options: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value}
