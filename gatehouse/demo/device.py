@@ -16,11 +16,16 @@ MAX_QUEUED: Final = 10_000
 """Readings that wait in the client while the hub is away; then the newest are lost, as on any device."""
 
 
+def value_of(number: float) -> str:
+    """A reading as a message's value."""
+    return str(round(number)) if number >= 1e6 else f"{number:g}"
+
+
 class Device:
     """Publishes from its own thread until stopped."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="machine", protocol=mqtt.MQTTv5)
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="machine")
         self._client.max_queued_messages_set(MAX_QUEUED)
         self._client.connect(host, port)
         self._stopped = threading.Event()
@@ -45,7 +50,7 @@ class Device:
         while not self._stopped.wait(max(0.0, due - time.monotonic())):
             due += EVERY_S
             for address, value in telemetry.read(time.monotonic()):
-                last = self._client.publish(address, f"{value:g}" if value < 1e6 else str(round(value)), QOS)
+                last = self._client.publish(address, value_of(value), QOS)
                 self.published += 1
         if last is not None and self._client.is_connected():
             last.wait_for_publish(EVERY_S)

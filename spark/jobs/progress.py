@@ -30,24 +30,21 @@ class Count:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._seen: tuple[str, int] | None = None
         self.rows = 0
         self._rate = 0.0
-        self._batch = 0
+        self._batch = -1
 
     def add(self, progress: Any) -> None:
-        """Take over a progress that may have been seen before."""
-        seen = (progress["runId"], progress["batchId"])
-        if seen == self._seen or progress["numInputRows"] == 0:
+        """Take over a micro-batch's report, which may have been seen before; an idle query repeats its last."""
+        if progress["numInputRows"] == 0 or progress["batchId"] <= self._batch:
             return
-        self._seen = seen
         self.rows += progress["numInputRows"]
         self._rate = progress["processedRowsPerSecond"] or 0.0
         self._batch = progress["batchId"]
 
     def text(self) -> str:
         """`archive: 1,200,000 rows, 350,000 a second, batch 12`"""
-        if self._seen is None:
+        if self._batch < 0:
             return f"{self._name}: nothing new yet"
         return f"{self._name}: {self.rows:,} rows, {self._rate:,.0f} a second, batch {self._batch}"
 

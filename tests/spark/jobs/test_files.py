@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark.jobs.files import MAX_OPEN_FILES, split, write_files
-from tests.spark.rows import batch_of
+from tests.spark.jobs.rows import batch_of
 
 
 def test_a_batch_of_one_topic_and_day_is_not_copied():

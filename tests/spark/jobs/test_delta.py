@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from spark.jobs import delta, parquet
 from spark.jobs.files import write_files
-from tests.spark.rows import SCHEMA, batch_of
+from tests.spark.jobs.rows import SCHEMA, batch_of
 
 
 def store(folder: Path, batch_id: int, *batches: pa.RecordBatch, application: str = "query-1") -> None:
