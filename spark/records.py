@@ -1,14 +1,11 @@
 """Records of many pieces found all at once: where each one's key, value and headers lie, without touching them.
 
 A record is in `kernel.record`'s form. Its length stands in front, so the next one's place follows from it and records
-must be found one after the other; everything else is the same for all of them and is done by numpy in columns.
-
-    find      where every record begins: by stride where records of a piece are equally long, in step through many
-              pieces, or one by one
-    locate    lengths of keys and values, timestamps, where headers begin
+must be found one after the other (`record_starts`, which is compiled where there is a compiler); everything else is the
+same for all of them and is done by numpy in columns: lengths of keys and values, timestamps, where headers begin.
 
 What does not fit together (a length that points elsewhere) is found by comparing where a record ends with where it
-should: such a piece is left to `kernel.record`, which says what is wrong with it. Pure.
+should; such a piece cannot be opened, and is told. Pure.
 """
 from __future__ import annotations
 
@@ -28,13 +25,13 @@ from kernel.batch import (
 )
 from kernel.compression import decompress
 from kernel.errors import CorruptBatch
+from kernel.record import record_starts
 from spark.answers import Heads, Longs
 
 Bytes = npt.NDArray[np.uint8]
 
-STRIDE_RECORDS: Final = 192        # from this many on it pays to look whether records of a piece are equally long
-STEP_PIECES: Final = 12            # from this many on it pays to step through all of them at once
 MAX_VARINT_BYTES: Final = 10
+MIN_RECORD_BYTES: Final = 7        # the shortest: six fields of one byte behind a length of one byte
 
 
 @dataclass(slots=True)
@@ -92,7 +89,8 @@ def locate(pieces: Heads) -> tuple[Located, list[Unreadable]]:
     if not len(stretches.at):
         return _empty(), unreadable
     bytes_of = np.frombuffer(stretches.buffer, np.uint8)
-    starts = _find(stretches, bytes_of)
+    starts = stretches.at if (stretches.count == 1).all() else np.array(
+        record_starts(stretches.buffer, stretches.at.tolist(), stretches.count.tolist()), np.int64)
     found, good = _locate(stretches, bytes_of, starts)
     if good.all():
         return found, unreadable
@@ -137,6 +135,9 @@ def _open(pieces: Heads) -> tuple[_Stretches, list[Unreadable]]:
             at[i], limit[i] = opened_at, opened_at + len(records)
             opened_at += len(records)
             opened.append(records)
+    for i in np.flatnonzero(count * MIN_RECORD_BYTES > limit - at).tolist():
+        unreadable.append(Unreadable(int(pieces.first_offset[i]), int(count[i]), "it claims more records than it holds"))
+        count[i] = 0
     buffer = b"".join([pieces.body, *opened]) if opened else pieces.body
     stretches = _Stretches(buffer, at, limit, count, pieces.first_offset, base_ms, fixed_ms, pieces.append_ms,
                            pieces.first_id)
@@ -148,119 +149,6 @@ def _without_empty(found: _Stretches) -> _Stretches:
     if kept.all():
         return found
     return _Stretches(found.buffer, *(getattr(found, one.name)[kept] for one in fields(found)[1:]))
-
-
-# --- finding ------------------------------------------------------------------------------------------------
-
-def _find(stretches: _Stretches, buffer: Bytes) -> Longs:
-    """Where every record begins. Beyond the buffer where lengths lie; `_locate` finds that out."""
-    counts = stretches.count
-    firsts = np.concatenate(([0], np.cumsum(counts)))
-    starts = np.empty(int(firsts[-1]), np.int64)
-    single = counts == 1
-    starts[firsts[:-1][single]] = stretches.at[single]
-    rest = np.flatnonzero(~single)
-    if len(rest) >= STEP_PIECES:
-        _step(stretches, buffer, starts, firsts, rest)
-        return starts
-    for i in rest.tolist():
-        first, end = int(firsts[i]), int(firsts[i + 1])
-        if end - first >= STRIDE_RECORDS:
-            _stride(stretches.buffer, buffer, int(stretches.at[i]), int(stretches.limit[i]), starts[first:end])
-        else:
-            starts[first:end] = _walk(stretches.buffer, int(stretches.at[i]), end - first)
-    return starts
-
-
-def _step(stretches: _Stretches, buffer: Bytes, starts: Longs, firsts: Longs, rest: Longs) -> None:
-    """The n-th record of all pieces at once, for every n; pieces that have ended fall out at the end of the order."""
-    order = rest[np.argsort(-stretches.count[rest], kind="stable")]
-    counts = stretches.count[order]
-    alive = np.searchsorted(-counts, -np.arange(1, int(counts[0]) + 1), side="right")
-    at, to = stretches.at[order], firsts[order]
-    last = len(buffer) - 1
-    for n, living in enumerate(alive.tolist()):
-        if living < len(at):
-            at, to = at[:living], to[:living]
-        starts[to + n] = at
-        size, width = _lengths(buffer, at, last)
-        at = at + size + width
-
-
-def _lengths(buffer: Bytes, at: Longs, last: int) -> tuple[Longs, Longs]:
-    """(value, bytes) of the varints at these places, as far as lengths of records go: up to four bytes."""
-    first = buffer[np.minimum(at, last)].astype(np.int64)
-    value, width = first & 0x7F, np.ones(len(at), np.int64)
-    more = first > 0x7F
-    shift = 7
-    while shift < 28 and more.any():
-        byte = buffer[np.minimum(at + width, last)].astype(np.int64)
-        value = np.where(more, value | (byte & 0x7F) << shift, value)
-        width += more
-        more &= byte > 0x7F
-        shift += 7
-    return value >> 1, width
-
-
-def _stride(data: bytes, buffer: Bytes, at: int, limit: int, starts: Longs) -> None:
-    """Follow stretches of equally long records by looking only at their length bytes; else one by one.
-
-    Offset deltas grow by a byte at 64 and 8192, and records with them.
-    """
-    done, count = 0, len(starts)
-    while done < count:
-        length, width = _one_length(data, at)
-        size = length + width
-        most = min(count - done, (limit - at) // size) if size > 0 else 0
-        if most < 2:
-            starts[done] = at
-            done, at = done + 1, at + max(size, 1)
-            continue
-        rows = np.lib.stride_tricks.as_strided(buffer[at:], (most, width), (size, 1))
-        same = (rows == rows[0]).all(axis=1)
-        equal = most if same.all() else int(np.argmin(same))
-        starts[done:done + equal] = at + size * np.arange(equal)
-        done, at = done + equal, at + size * equal
-        if equal < 8 and done < count:
-            starts[done:] = _walk(data, at, count - done)
-            return
-
-
-def _one_length(data: bytes, at: int) -> tuple[int, int]:
-    raw = shift = width = 0
-    while at + width < len(data) and width < MAX_VARINT_BYTES:
-        byte = data[at + width]
-        raw |= (byte & 0x7F) << shift
-        width += 1
-        shift += 7
-        if byte < 0x80:
-            break
-    return raw >> 1, max(width, 1)
-
-
-def _walk(data: bytes, at: int, count: int) -> list[int]:
-    """One after the other."""
-    starts = []
-    end = len(data)
-    for _ in range(count):
-        starts.append(at)
-        if at >= end:
-            continue
-        byte = data[at]
-        if byte < 0x80:
-            at += 1 + (byte >> 1)
-            continue
-        raw, shift = byte & 0x7F, 7
-        at += 1
-        while at < end and shift < 63:
-            byte = data[at]
-            at += 1
-            raw |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        at += raw >> 1
-    return starts
 
 
 # --- locating -----------------------------------------------------------------------------------------------
@@ -275,9 +163,8 @@ def _locate(stretches: _Stretches, buffer: Bytes, starts: Longs) -> tuple[Locate
         return np.repeat(column, counts) if several else column
 
     limit = spread(stretches.limit)
-    length, width = _lengths(buffer, starts, last)
-    at = starts + width
-    end = at + length
+    length, at = _varints(buffer, starts, last)
+    end = at + np.clip(length, 0, last)
     attributes = buffer[np.minimum(at, last)]
     delta_ms, at = _varints(buffer, at + 1, last)
     _, at = _varints(buffer, at, last)                 # the offset delta: a batch that is stored has no gaps
