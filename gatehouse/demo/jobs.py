@@ -35,8 +35,8 @@ def analytics_settings(url: str, folder: Path) -> AnalyticsSettings:
 def main(url: str, folder: Path) -> None:
     """Run both. Raises JobFailed."""
     spark = make_session("gatehouse demo", "local[2,4]")
-    queries = [analytics.start(spark, analytics_settings(url, folder)), Archive(archive_settings(url, folder)).start(spark)]
-    follow(spark, queries)
+    follow(spark, [lambda: analytics.start(spark, analytics_settings(url, folder)),
+                   lambda: Archive(archive_settings(url, folder)).start(spark)])
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def _utc(name: str) -> Column:
 def run(settings: AnalyticsSettings, once: bool = False) -> None:
     """Send statistics until told to stop. Raises JobFailed."""
     spark = make_session("gatehouse analytics", settings.master)
-    follow(spark, [start(spark, settings, once)])
+    follow(spark, [lambda: start(spark, settings, once)])
 
 
 if __name__ == "__main__":

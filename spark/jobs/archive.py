@@ -69,7 +69,7 @@ def stored_on() -> Any:
 def run(settings: ArchiveSettings, once: bool = False) -> None:
     """Archive until told to stop. Raises JobFailed."""
     spark = make_session("gatehouse archive", settings.master)
-    follow(spark, [Archive(settings).start(spark, once)])
+    follow(spark, [lambda: Archive(settings).start(spark, once)])
 
 
 if __name__ == "__main__":

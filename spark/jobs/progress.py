@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
@@ -72,35 +72,66 @@ class ProgressLine:
             self._out.flush()
 
 
-def follow(spark: SparkSession, queries: Sequence[StreamingQuery]) -> None:
-    """Show the queries' progress until all have ended or somebody stops them. Raises JobFailed where one fails."""
-    counts = {query.id: Count(query.name) for query in queries}
+class Run:
+    """One query of a job, started again where it ends in an error after it had got somewhere."""
+
+    def __init__(self, start: Callable[[], StreamingQuery]) -> None:
+        self._start = start
+        self.query = start()
+        self.count = Count(self.query.name)
+        self._rows_at_start = 0
+
+    def add_progress(self) -> None:
+        """Take over what Spark has reported since."""
+        for progress in self.query.recentProgress:
+            self.count.add(progress)
+
+    def start_again(self) -> str | None:
+        """Where the query has ended in an error: start it again; the cause of that.
+
+        Raises JobFailed where it had got nowhere: the next start would end like this one.
+        """
+        failure = self.query.exception()
+        if failure is None:
+            return None
+        cause = cause_of(failure)
+        if self.count.rows == self._rows_at_start:
+            raise JobFailed(cause)
+        self._rows_at_start = self.count.rows
+        self.query = self._start()
+        return cause
+
+
+def follow(spark: SparkSession, starts: Sequence[Callable[[], StreamingQuery]]) -> None:
+    """Start the queries and show their progress until all have ended or somebody stops them. Raises JobFailed."""
     line = ProgressLine(sys.stderr)
-    failure = None
+    runs: list[Run] = []
     with stop_signals() as stopped:
-        while not stopped.wait(LOOK_S):
-            _look(queries, counts)
-            line.show(_text(counts), time.monotonic())
-            failure = next((found for query in queries if (found := query.exception()) is not None), None)
-            if failure is not None or not any(query.isActive for query in queries):
-                break
-        for query in queries:
-            query.stop()
-    _look(queries, counts)
-    line.end(_text(counts))
-    spark.stop()
-    if failure is not None:
-        raise JobFailed(cause_of(failure))
+        try:
+            runs += [Run(start) for start in starts]
+            while not stopped.wait(LOOK_S):
+                _look(runs, line)
+                if not any(run.query.isActive for run in runs):
+                    break
+        finally:
+            for run in runs:
+                run.query.stop()
+                run.add_progress()
+            line.end(_text(runs))
+            spark.stop()
 
 
-def _look(queries: Sequence[StreamingQuery], counts: dict[str, Count]) -> None:
-    for query in queries:
-        for progress in query.recentProgress:
-            counts[query.id].add(progress)
+def _look(runs: Sequence[Run], line: ProgressLine) -> None:
+    for run in runs:
+        run.add_progress()
+        cause = run.start_again()
+        if cause is not None:
+            line.end(f"{run.query.name} is started again: {cause}")
+    line.show(_text(runs), time.monotonic())
 
 
-def _text(counts: dict[str, Count]) -> str:
-    return " · ".join(count.text() for count in counts.values())
+def _text(runs: Sequence[Run]) -> str:
+    return " · ".join(run.count.text() for run in runs)
 
 
 @contextmanager
