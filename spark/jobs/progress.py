@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,6 +21,8 @@ from spark.jobs.failure import JobFailed
 
 LOOK_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0
+START_ATTEMPTS: Final = 5
+START_AGAIN_S: Final = 1.0
 CAUSE_CHARACTERS: Final = 500
 RAISED: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w*: (.+)$", re.MULTILINE)
 """The last line of a Python traceback."""
@@ -77,7 +80,7 @@ class Run:
 
     def __init__(self, start: Callable[[], StreamingQuery]) -> None:
         self._start = start
-        self.query = start()
+        self.query = started(start)
         self.count = Count(self.query.name)
         self._rows_at_start = 0
 
@@ -98,8 +101,24 @@ class Run:
         if self.count.rows == self._rows_at_start:
             raise JobFailed(cause)
         self._rows_at_start = self.count.rows
-        self.query = self._start()
+        self.query = started(self._start, START_ATTEMPTS)
         return cause
+
+
+def started(start: Callable[[], StreamingQuery], attempts: int = 1) -> StreamingQuery:
+    """A query. Raises JobFailed where it cannot be started.
+
+    Of several attempts the first may meet what a failure has left behind: Spark's processes for Python that were killed
+    are noticed when they are next used.
+    """
+    for left in reversed(range(attempts)):
+        try:
+            return start()
+        except (PySparkException, Py4JError) as error:
+            if not left:
+                raise JobFailed(cause_of(error)) from None
+            time.sleep(START_AGAIN_S)
+    raise ValueError("at least one attempt")
 
 
 def follow(spark: SparkSession, starts: Sequence[Callable[[], StreamingQuery]]) -> None:
@@ -146,9 +165,10 @@ def stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def cause_of(failure: StreamingQueryException) -> str:
+def cause_of(failure: Exception) -> str:
     """The line of a failed query that says what to do: the last error that was raised in Python, else Spark's first."""
-    text = str(failure).partition("=== Streaming Query ===")[0]
+    told = failure.java_exception if isinstance(failure, Py4JJavaError) else failure
+    text = str(told).partition("=== Streaming Query ===")[0]
     raised = RAISED.findall(text)
     found: str = raised[-1] if raised else text.strip().partition("\n")[0]
     return found[:CAUSE_CHARACTERS]

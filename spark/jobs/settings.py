@@ -65,6 +65,11 @@ class ArchiveSettings(JobSettings):
     vacuum_hours: int = field(default=168, metadata={
         "min": 0, "help": "Hours after which files that compaction replaced are deleted; a query may not run longer."})
 
+    def __post_init__(self) -> None:
+        JobSettings.__post_init__(self)
+        _refuse_object_store(self.to)
+        _refuse_object_store(self.checkpoint)
+
     @property
     def checkpoint_folder(self) -> str:
         """Readers of tables skip what begins with an underscore."""
@@ -94,7 +99,13 @@ class AnalyticsSettings(JobSettings):
 
     def __post_init__(self) -> None:
         JobSettings.__post_init__(self)
+        _refuse_object_store(self.checkpoint)
         if not all(0 <= percentile <= 100 for percentile in self.percentiles):
             raise ValueError("percentiles are numbers from 0 to 100")
         if self.to in self.topics:
             raise ValueError(f"the results go to {self.to!r}, which cannot be read at the same time")
+
+
+def _refuse_object_store(folder: str) -> None:
+    if "://" in folder:
+        raise ValueError(f"{folder!r} is no folder: object stores are not built yet")

@@ -28,6 +28,8 @@ from tests.running_hub import COMMAND_LINE, ROOT, RunningHub, free_port
 DEADLINE_S = 90
 MESSAGES = 500
 PAUSE_S = 0.1
+TASK_MODULES = ("pyspark.daemon pyspark.worker", "pyspark.daemon pyspark.sql.worker.write_into_data_source")
+"""What Spark starts for tasks: one reads from the source, the other writes files."""
 
 
 class Writer:
@@ -84,7 +86,7 @@ class RunningArchive:
     def kill_workers(self) -> int:
         """The processes that run our Python in tasks; how many there were."""
         workers = [child for child in psutil.Process(self.process.pid).children(recursive=True)
-                   if "pyspark.daemon" in command_of(child)]
+                   if command_of(child).endswith(TASK_MODULES)]
         for worker in workers:
             signal_if_there(worker.pid)
         return len(workers)
