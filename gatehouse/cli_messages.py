@@ -4,22 +4,30 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
 from gatehouse import exits
-from gatehouse.client import HubClient, HubError
+from gatehouse.client.errors import HubError
 from gatehouse.exits import Refused
-from gatehouse.hub_option import hub_options
+from gatehouse.hub_option import asking, hub_options, refusal
 from gatehouse.tables import as_json, cell, show
-from kernel.filters import InvalidFilter, matches, parse_filter
+from kernel.errors import InvalidSelector
+from kernel.selectors.selector import parse_selector
+
+if TYPE_CHECKING:
+    from gatehouse.client.message import Properties, Stored
 
 # A line without an end would otherwise be read into memory whole; the hub refuses larger messages anyway.
 MAX_LINE_BYTES: Final = 64 << 20
+
+FILTER_HELP: Final = ("Only messages that match: addresses like plant/+/temp or plant/#, tags like \"tags:a || b\", a "
+                      "condition like \"unit = 'C' AND temp > 20\".")
 
 
 @click.command()
@@ -44,39 +52,36 @@ def publish(address: str, body: str | None, file: Path | None, key: str | None, 
     """
     if body is not None and file is not None:
         raise click.UsageError("give either BODY or --file")
-    sent_headers = request_headers(headers, {
-        "X-Message-Key": key, "Content-Type": content_type, "X-Correlation-Id": correlation_id, "X-Reply-To": reply_to,
-        "X-Message-Id": message_id, "X-Expires-In": None if expires_in is None else str(expires_in),
-        "X-Retain": "true" if retain else None})
-    with HubClient(url) as hub:
+    own = user_headers(headers)
+    given: dict[str, Any] = {
+        "content_type": content_type, "correlation_id": correlation_id, "reply_to": reply_to, "message_id": message_id,
+        "expires_in": expires_in, "retain": retain or None}
+    properties: Properties = {name: value for name, value in given.items() if value is not None}    # type: ignore
+    place = {"address": address} if key is None else {"topic": address, "key": key}
+    with asking(url) as hub:
+        def store(value: bytes) -> Stored:
+            return hub.publish(value=value, headers=own, **place, **properties)
+
         if body is not None or file is not None:
-            value = file.read_bytes() if file is not None else (body or "").encode()
-            _tell_stored(hub.publish(address, value, sent_headers), json_wanted)
+            _tell_stored(store(file.read_bytes() if file is not None else (body or "").encode()), json_wanted)
             return
-        count = _publish_lines(hub, address, sent_headers, json_wanted)
+        count = _publish_lines(store, address, json_wanted)
     if not json_wanted:
         click.echo(f"published {count} {'message' if count == 1 else 'messages'} to {address}")
 
 
-def request_headers(own: Iterable[str], known: dict[str, str | None]) -> dict[str, str]:
-    """The request headers of a publish. Raises UsageError for what cannot be one."""
-    headers = {name: value for name, value in known.items() if value is not None}
-    for pair in own:
+def user_headers(pairs: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Headers as they were given, NAME=VALUE. Raises UsageError."""
+    headers = []
+    for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise click.UsageError(f"{pair!r} is not NAME=VALUE")
-        if f"X-Header-{name}" in headers:
-            raise click.UsageError(f"header {name!r} is given twice, which this command cannot send")
-        headers[f"X-Header-{name}"] = value
-    for name, value in headers.items():
-        if not name.isascii() or not all(character.isalnum() or character in "-_." for character in name):
-            raise click.UsageError(f"{name.removeprefix('X-Header-')!r} cannot be the name of an HTTP header")
-        if any(ord(character) < 32 or ord(character) > 255 for character in value):
-            raise click.UsageError(f"{value!r} cannot be sent in an HTTP header")
+        headers.append((name, value))
     return headers
 
 
-def _publish_lines(hub: HubClient, address: str, headers: dict[str, str], json_wanted: bool) -> int:
+def _publish_lines(store: Callable[[bytes], Stored], address: str, json_wanted: bool) -> int:
     """Every line of standard input; how many there were. A failure says how many went before."""
     source = sys.stdin.buffer
     length = _size_of(source)
@@ -87,17 +92,17 @@ def _publish_lines(hub: HubClient, address: str, headers: dict[str, str], json_w
     with progress if show_bar else nullcontext() as bar:
         try:
             for line in _lines(source):
-                answer = hub.publish(address, line.removesuffix(b"\n").removesuffix(b"\r"), headers)
+                stored = store(line.removesuffix(b"\n").removesuffix(b"\r"))
                 count += 1
                 if json_wanted:
-                    click.echo(as_json(answer))
+                    click.echo(as_json(asdict(stored)))
                 if bar is not None and length is not None:
                     bar.update(len(line))
                 elif bar is not None:
                     bar.length = count + 1    # nobody knows how many will come: count, with no end in sight
                     bar.update(1)
         except HubError as error:
-            raise HubError(f"{error}; {count} published before it", error.code, error.status) from None
+            raise refusal(error, f"; {count} published before it") from None
     return count
 
 
@@ -113,13 +118,14 @@ def _size_of(source: BinaryIO) -> int | None:
 def _lines(source: BinaryIO) -> Iterator[bytes]:
     while line := source.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
-            raise HubError(f"a line is longer than {MAX_LINE_BYTES} bytes; send it with --file")
+            raise HubError(f"a line is longer than {MAX_LINE_BYTES} bytes; send it with --file", "body_too_large")
         yield line
 
 
-def _tell_stored(answer: dict[str, Any], json_wanted: bool) -> None:
-    told = {name: answer.get(name) for name in ("topic", "queue", "offset", "id")}
-    show(answer, "stored: " + ", ".join(f"{name} {cell(value)}" for name, value in told.items()), json_wanted)
+def _tell_stored(stored: Stored, json_wanted: bool) -> None:
+    told = asdict(stored)
+    show(told, "stored: " + ", ".join(f"{name} {cell(told[name])}" for name in ("topic", "queue", "offset", "id")),
+         json_wanted)
 
 
 @click.command()
@@ -129,7 +135,7 @@ def _tell_stored(answer: dict[str, Any], json_wanted: bool) -> None:
 @click.option("--queue", type=int, help="Only this queue of the topic.")
 @click.option("--max", "limit", type=click.IntRange(min=1), help="Stop after so many messages.")
 @click.option("--follow", is_flag=True, help="At the end wait for more instead of stopping.")
-@click.option("--filter", "pattern", metavar="FILTER", help="Only addresses that match, like plant/+/temp or plant/#.")
+@click.option("--filter", "pattern", metavar="FILTER", help=FILTER_HELP)
 @click.option("--group", help="Read as a member of a group. Not built yet.")
 @hub_options
 def consume(topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
@@ -143,7 +149,7 @@ def consume(topic: str, start: str, queue: int | None, limit: int | None, follow
 @click.argument("topic")
 @click.option("--from", "start", default="latest", show_default=True, metavar="START",
               help="latest, earliest, or a time (RFC 3339).")
-@click.option("--filter", "pattern", metavar="FILTER", help="Only addresses that match, like plant/+/temp or plant/#.")
+@click.option("--filter", "pattern", metavar="FILTER", help=FILTER_HELP)
 @click.option("--max", "limit", type=click.IntRange(min=1), help="Stop after so many messages.")
 @click.option("--group", help="Read as a member of a group. Not built yet.")
 @hub_options
@@ -161,22 +167,26 @@ def _refuse_group(group: str | None) -> None:
 
 def _read(url: str, topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
           json_wanted: bool) -> None:
-    try:
-        levels = None if pattern is None else parse_filter(pattern)
-    except InvalidFilter as error:
-        raise click.UsageError(f"{pattern!r} is no filter: {error}") from None
-    query = {"from": start, "queue": "" if queue is None else str(queue)}
+    if pattern is not None:
+        _check_filter(pattern)
+    query = {"from": start, "queue": "" if queue is None else str(queue), "filter": pattern or ""}
     printed = 0
-    with HubClient(url) as hub:
+    with asking(url) as hub:
         for page in hub.pages(topic, query, follow):
             for message in page:
-                if levels is not None and not matches(levels, tuple(str(message.get("address", "")).split("/"))):
-                    continue
                 click.echo(as_json(message) if json_wanted else line_of(message))
                 printed += 1
                 if printed == limit:
                     return
             sys.stdout.flush()
+
+
+def _check_filter(pattern: str) -> None:
+    """A filter that cannot be read is refused before anybody is asked."""
+    try:
+        parse_selector(pattern)
+    except InvalidSelector as error:
+        raise click.UsageError(f"{pattern!r} is no filter: {error}") from None
 
 
 def line_of(message: dict[str, Any]) -> str:

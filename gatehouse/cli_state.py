@@ -9,8 +9,7 @@ from typing import Any, Final
 import click
 
 from gatehouse import exits
-from gatehouse.client import HubClient, HubError
-from gatehouse.hub_option import hub_options
+from gatehouse.hub_option import asking, hub_options
 from gatehouse.tables import as_json, pairs, show, table
 
 _SAMPLE: Final = re.compile(r"^(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
@@ -32,13 +31,8 @@ def read_samples(page: str) -> list[tuple[str, dict[str, str], float]]:
 @hub_options
 def status(url: str, json_wanted: bool) -> int:
     """Whether the hub is ready, its doors and what went through. Exit code 1 where it is not ready."""
-    with HubClient(url) as hub:
-        ready_status, _ = hub.text("/readyz")
-        metrics_status, page = hub.text("/metrics")
-        topics_found = hub.topics()
-    if metrics_status != 200:
-        raise HubError(f"{url} gives no metrics (it answered {metrics_status}); is it the HTTP door of a hub?")
-    told = describe(read_samples(page), ready_status == 200, len(topics_found), url)
+    with asking(url) as hub:
+        told = describe(read_samples(hub.metrics()), hub.ready(), len(hub.topics()), url)
     doors = told["doors"]
     text = pairs({name.replace("_", " "): value for name, value in told.items() if name != "doors"})
     if doors:
@@ -80,7 +74,7 @@ def describe(samples: list[tuple[str, dict[str, str], float]], ready: bool, topi
 @hub_options
 def topics(name: str | None, url: str, json_wanted: bool) -> None:
     """List topics, or show the one that is named."""
-    with HubClient(url) as hub:
+    with asking(url) as hub:
         if name is not None:
             told = hub.topic(name)
             show(told, describe_topic(told), json_wanted)

@@ -16,12 +16,17 @@ from typing import Final
 
 from gatehouse import exits
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 Upgrade = Callable[[Path], None]
 
-# What brings a folder from the format that is the key to the next one. Format 1 is the first.
-UPGRADES: Final[Mapping[int, Upgrade]] = {}
+def _read_as_it_is(_folder: Path) -> None:
+    """The newer version reads what the older one wrote; the number only keeps the older one away from the newer's."""
+
+
+# What brings a folder from the format that is the key to the next one. Format 1 is the first; 2 has frame heads of
+# version 2 and state records of more kinds.
+UPGRADES: Final[Mapping[int, Upgrade]] = {1: _read_as_it_is}
 
 
 class DataDirError(exits.Refused):

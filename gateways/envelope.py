@@ -190,6 +190,10 @@ FIELD_BY_NAME: Final = {field.name: field for field in FIELDS}
 RECORD_FIELDS: Final = frozenset(("key", "timestamp", "durability"))
 """Fields that are parts of the record itself and no record header."""
 
+SELECTOR_NAMES: Final = {name.replace("-", "_") if name != "id" else "message_id": name
+                         for name in FIELD_BY_NAME if name not in RECORD_FIELDS}
+"""How selectors name the fields that are record headers without quotes: as a message in JSON does."""
+
 USER_HEADERS: Final = "headers"
 """What `losses` calls the user's own headers."""
 

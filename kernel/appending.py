@@ -12,6 +12,7 @@ from kernel.idempotency import fingerprint, fingerprint_batches
 from kernel.message import Message, Owner, Placement
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
+from kernel.record import encode_headers
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
@@ -36,7 +37,7 @@ class Appending:
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        check(messages, self._refresh)
+        check(messages, self.refresh)
         places: MessagePlaces | None = [] if positions else None
         gathering.burst.add(messages, places)
         if owner is not None:
@@ -49,7 +50,7 @@ class Appending:
         mine = fingerprint(messages)
         if self._answered(gathering, mine, owner, token, key):
             return
-        check(messages, self._refresh)
+        check(messages, self.refresh)
         places: MessagePlaces = []
         gathering.burst.add(messages, places)
         self._remember(gathering, mine, places, owner, token, key)
@@ -83,7 +84,7 @@ class Appending:
         if first != second:
             raise IdempotencyConflict("this idempotency key came with another message before")
 
-    def _refresh(self, placement: Placement) -> None:
+    def refresh(self, placement: Placement) -> None:
         if placement.topics_version != self._topics.version:
             self._places.renew(placement)
         self._subscriptions.refresh(placement)
@@ -92,11 +93,11 @@ class Appending:
 
     def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object) -> None:
         """See `Kernel.append_batch`."""
-        topic, header = self._checked(queue_id, batch)
+        found, header = self._checked(queue_id, batch)
         gathering = self._committer.gather()
         if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
             return
-        run = self._add_batch(gathering, topic, queue_id, batch, header)
+        run = self._add_batch(gathering, found, queue_id, batch, header)
         if header.producer_id >= 0:
             self._note_sequence(gathering, queue_id, header, run)
         if owner is not None:
@@ -113,8 +114,8 @@ class Appending:
         mine = fingerprint_batches(batches)
         if key is not None and self._answered(gathering, mine, owner, token, key):
             return
-        places: MessagePlaces = [(self._add_batch(gathering, topic, queue_id, batch, header), 0)
-                                 for queue_id, batch, topic, header in checked]
+        places: MessagePlaces = [(self._add_batch(gathering, found, queue_id, batch, header), 0)
+                                 for queue_id, batch, found, header in checked]
         if key is not None:
             self._remember(gathering, mine, places, owner, token, key)
             return
@@ -122,8 +123,8 @@ class Appending:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
 
-    def _checked(self, queue_id: int, batch: bytes) -> tuple[Topic, BatchHeader]:
-        """The topic of a producer's batch and its header. Raises what `Kernel.append_batch` says."""
+    def _checked(self, queue_id: int, batch: bytes) -> tuple[tuple[Topic, int], BatchHeader]:
+        """Topic and queue of a producer's batch, and its header. Raises what `Kernel.append_batch` says."""
         found = self._topics.of_queue(queue_id)
         if found is None:
             raise UnknownQueue(f"there is no queue {queue_id}")
@@ -133,13 +134,29 @@ class Appending:
         header = check_batch(batch)
         if header.attributes & TRANSACTIONAL:
             raise UnsupportedBatch("Kafka transactions are not built yet")
-        return found[0], header
+        return found, header
 
-    def _add_batch(self, gathering: Gathering, topic: Topic, queue_id: int, batch: bytes, header: BatchHeader) -> Run:
+    def _add_batch(self, gathering: Gathering, found: tuple[Topic, int], queue_id: int, batch: bytes,
+                   header: BatchHeader) -> Run:
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
-        if self._deliveries.listens(topic):
+        if self._deliveries.listens(found[0]):
             gathering.burst.heard.append((None, [], run, 0))
+            if self._subscriptions.binds:
+                self._copy_to_queues(gathering, found, run)
         return run
+
+    def _copy_to_queues(self, gathering: Gathering, of: tuple[Topic, int], run: Run) -> None:
+        """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
+        topic, queue = of
+        copies: list[Message] = []
+        for _, timestamp_ms, key, value, headers, attributes, _ in self._deliveries.open(run):
+            placement = self._places.for_record(topic, queue, key, headers)
+            self._subscriptions.refresh(placement)
+            if placement.also:
+                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers), attributes,
+                               timestamp_ms))
+        if copies:
+            gathering.burst.add(copies, None)
 
     def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
                  token: object) -> bool:

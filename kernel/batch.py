@@ -26,8 +26,8 @@ from crc32c import crc32c
 
 from kernel.compression import NONE, decompress
 from kernel.errors import CorruptBatch, UnsupportedBatch
-from kernel.message import Piece, Record
-from kernel.record import decode_records
+from kernel.message import Leased, Piece, Record
+from kernel.record import decode_records, first_delta, split_records
 
 HEADER_BYTES: Final = 61
 LENGTH_COVERS_FROM: Final = 12
@@ -108,13 +108,31 @@ def as_batch(piece: Piece, leader_epoch: int) -> bytes:
 def records_of(piece: Piece) -> list[Record]:
     """Every record of the piece. Control batches give none. Raises CorruptBatch."""
     if not piece.whole:
-        return decode_records(piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)
+        base_offset = piece.first_offset - first_delta(piece.data, 0)
+        return decode_records(piece.data, 0, piece.count, base_offset, piece.append_ms, piece.first_id)
     header = read_header(piece.data)
     if header.attributes & CONTROL:
         return []
+    data, at, append_ms = _opened(piece, header)
+    return decode_records(data, at, header.record_count, piece.first_offset, header.base_ms, piece.first_id, append_ms)
+
+
+def leased_of(piece: Piece, line: object) -> list[Leased]:
+    """Every record of the piece as handed out of `line` for the first time. Raises CorruptBatch."""
+    if not piece.whole:
+        return split_records(line, piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)
+    header = read_header(piece.data)
+    if header.attributes & CONTROL:
+        return []
+    data, at, append_ms = _opened(piece, header)
+    return split_records(line, data, at, header.record_count, piece.first_offset, header.base_ms, piece.first_id,
+                         append_ms)
+
+
+def _opened(piece: Piece, header: BatchHeader) -> tuple[bytes, int, int]:
+    """The records' bytes, where they begin, and the timestamp that replaces theirs (-1: none does)."""
     codec = header.attributes & CODEC_MASK
     data, at = piece.data, HEADER_BYTES
     if codec != NONE:
         data, at = decompress(codec, data[HEADER_BYTES:], MAX_OPENED_BYTES), 0
-    append_ms = header.max_ms if header.attributes & LOG_APPEND_TIME else -1
-    return decode_records(data, at, header.record_count, piece.first_offset, header.base_ms, piece.first_id, append_ms)
+    return data, at, header.max_ms if header.attributes & LOG_APPEND_TIME else -1

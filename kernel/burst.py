@@ -34,6 +34,7 @@ class Run:
         self.more: list[bytes] | None = None
         self.max_ms: int = now_ms
         self.flags: int = 0
+        self.own_id: int = -1                        # >= 0: its messages keep the ids they have, from this on
         # known once sealed:
         self.first_offset: int = -1
         self.first_id: int = -1
@@ -56,13 +57,34 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
 
 
+class Stretch:
+    """Records of a run that enter light queues as well: by reference, their bytes lie in the run."""
+
+    def __init__(self, queue_ids: tuple[int, ...], run: Run, start: int) -> None:
+        self.queue_ids: tuple[int, ...] = queue_ids
+        self.run: Run = run
+        self.start: int = start                      # index in the run
+        self.stop: int = start
+
+
+class Reference:
+    """Consecutive records of a run as one light queue gets them."""
+
+    def __init__(self, queue_id: int, run: Run, start: int, stop: int) -> None:
+        self.queue_id: int = queue_id
+        self.run: Run = run
+        self.start: int = start
+        self.stop: int = stop
+
+
 class Sealed:
     """A burst as it goes to the log."""
 
-    def __init__(self, entries: Entries, body: bytes, record_count: int) -> None:
+    def __init__(self, entries: Entries, body: bytes, record_count: int, id_count: int) -> None:
         self.entries: Entries = entries
         self.body: bytes = body
         self.record_count: int = record_count
+        self.id_count: int = id_count                # message ids used up; copies use none
 
 
 class Burst:
@@ -76,6 +98,8 @@ class Burst:
         # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the
         # run) or a producer's batch that somebody may listen to: (None, [], run, 0)
         self.heard: list[tuple[Placement | None, list[Message], Run, int]] = []
+        self.stretches: list[Stretch] = []
+        self.references: list[Reference] = []            # known once `queue_ids` was asked
 
     def add(self, messages: list[Message], places: list[tuple[Run, int]] | None) -> None:
         """Encode messages, in order. Their placements' targets are fresh and their sizes checked.
@@ -87,15 +111,22 @@ class Burst:
         last: Placement | None = None
         run: Run | None = None
         heard: list[Message] | None = None
+        stretch: Stretch | None = None
         for message in messages:
             placement, value, headers, attributes, timestamp_ms = message
             if placement is not last or run is None or run.count >= RUN_LIMIT:
+                if stretch is not None:
+                    stretch.stop = stretch.run.count
+                    stretch = None
                 last = placement
                 run = self._run(placement.queue_id)
                 heard = None
                 if placement.targets:
                     heard = []
                     self.heard.append((placement, heard, run, run.count))
+                if placement.also:
+                    stretch = Stretch(placement.also, run, run.count)
+                    self.stretches.append(stretch)
             if heard is not None:
                 heard.append(message)
             if placement.address_header:
@@ -125,6 +156,8 @@ class Burst:
                 run.more.append(record)
             run.count = n + 1
             size_bytes += size
+        if stretch is not None:
+            stretch.stop = stretch.run.count
         self.size_bytes += size_bytes
 
     def _run(self, queue_id: int) -> Run:
@@ -146,20 +179,59 @@ class Burst:
         self.size_bytes += len(batch)
         return run
 
+    def add_copies(self, messages: list[Message], ids: list[int], places: list[tuple[Run, int]] | None) -> None:
+        """As `add`, for messages that keep the ids they have. What follows on each other lies in one run."""
+        start = 0
+        while start < len(messages):
+            queue_id = messages[start][0].queue_id
+            stop = start + 1
+            while stop < len(messages) and stop - start < RUN_LIMIT and messages[stop][0].queue_id == queue_id \
+                    and ids[stop] == ids[start] + stop - start:
+                stop += 1
+            run = Run(queue_id, self.now_ms)
+            run.own_id = ids[start]
+            self._open[queue_id] = run
+            self.runs.append(run)
+            self.add(messages[start:stop], places)
+            del self._open[queue_id]
+            start = stop
+
+    def queue_ids(self) -> list[int]:
+        """What this burst enters: the queue of every run, then of every reference."""
+        found = [run.queue_id for run in self.runs]
+        if self.stretches:
+            self._refer()
+            found += [reference.queue_id for reference in self.references]
+        return found
+
+    def _refer(self) -> None:
+        """Stretches as references, queue by queue; what follows on each other in a run is one."""
+        last: dict[int, Reference] = {}
+        for stretch in self.stretches:
+            for queue_id in stretch.queue_ids:
+                reference = last.get(queue_id)
+                if reference is not None and reference.run is stretch.run and reference.stop == stretch.start:
+                    reference.stop = stretch.stop
+                else:
+                    last[queue_id] = Reference(queue_id, stretch.run, stretch.start, stretch.stop)
+                    self.references.append(last[queue_id])
+
     def seal(self, next_offsets: list[int], first_id: int, epoch: int) -> Sealed:
-        """Give every run its place; `next_offsets` holds, per run, the next offset of its queue before this frame.
+        """Give every run its place; `next_offsets` holds, per entry of `queue_ids`, the next offset before this frame.
 
         A queue with several runs is listed with the same number each time; later runs are moved on here.
         """
         runs = self.runs
         first_offsets: list[int] = []
+        first_ids: list[int] = []
         counts: list[int] = []
         lengths: list[int] = []
         crcs: list[int] = []
         bodies: list[bytes] = []
         moved: dict[int, int] = {}
-        several = len(self._open) != len(runs)          # some queue may have several runs
-        record = first_id
+        several = len(self._open) != len(runs) or len(self.references) > 0     # of a queue, perhaps
+        next_id = first_id
+        record_count = 0
         i = 0
         for run in runs:
             count = run.count
@@ -169,14 +241,19 @@ class Burst:
                 offset += moved.get(run.queue_id, 0)
                 moved[run.queue_id] = moved.get(run.queue_id, 0) + count
             run.first_offset = offset
-            run.first_id = record
-            record += count
+            message_id = run.own_id
+            if message_id < 0:
+                message_id = next_id
+                next_id += count
+            run.first_id = message_id
+            record_count += count
             data = run.first
             if run.flags:
                 data = placed(data, offset, epoch)
             elif run.more is not None:
                 data = data + b"".join(run.more)
             first_offsets.append(offset)
+            first_ids.append(message_id)
             counts.append(count)
             lengths.append(len(data))
             crcs.append(crc32c(data))
@@ -185,10 +262,41 @@ class Burst:
         entries.queue_id.fromlist([run.queue_id for run in runs])
         entries.first_offset.fromlist(first_offsets)
         entries.max_ms.fromlist([run.max_ms for run in runs])
+        entries.message_id.fromlist(first_ids)
         entries.count.fromlist(counts)
-        entries.first_record.fromlist([0, *accumulate(counts)][:-1])
         entries.byte_offset.fromlist([0, *accumulate(lengths)][:-1])
         entries.byte_length.fromlist(lengths)
         entries.crc.fromlist(crcs)
         entries.flags.fromlist([run.flags for run in runs])
-        return Sealed(entries, bodies[0] if len(bodies) == 1 else b"".join(bodies), record - first_id)
+        if self.references:
+            self._add_references(entries, next_offsets, moved)
+        return Sealed(entries, bodies[0] if len(bodies) == 1 else b"".join(bodies), record_count, next_id - first_id)
+
+    def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int]) -> None:
+        """An entry per reference: the bytes of its records within their run, which has its own entry."""
+        numbers: dict[Run, int] = {run: number for number, run in enumerate(self.runs)}
+        ends: dict[Run, list[int]] = {}                  # where each record of a run ends, for runs taken in part
+        i = len(self.runs)
+        for reference in self.references:
+            run, start, stop = reference.run, reference.start, reference.stop
+            queue_id, number = reference.queue_id, numbers[run]
+            offset = next_offsets[i] + moved.get(queue_id, 0)
+            i += 1
+            moved[queue_id] = moved.get(queue_id, 0) + stop - start
+            byte_offset, length, crc = entries.byte_offset[number], entries.byte_length[number], entries.crc[number]
+            if stop - start < run.count and run.more is not None:
+                if run not in ends:
+                    ends[run] = [0, *accumulate([len(run.first), *[len(one) for one in run.more]])]
+                parts = run.more[start - 1:stop - 1] if start else [run.first, *run.more[:stop - 1]]
+                byte_offset += ends[run][start]
+                length = ends[run][stop] - ends[run][start]
+                crc = crc32c(b"".join(parts))
+            entries.queue_id.append(queue_id)
+            entries.first_offset.append(offset)
+            entries.max_ms.append(run.max_ms)
+            entries.message_id.append(run.first_id + start)
+            entries.count.append(stop - start)
+            entries.byte_offset.append(byte_offset)
+            entries.byte_length.append(length)
+            entries.crc.append(crc)
+            entries.flags.append(0)

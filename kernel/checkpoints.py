@@ -109,9 +109,10 @@ class Checkpoints:
         tail, changes = self._reader.tail, self._state.changes
         pages = {number: self._heads.packed(number) for number in self._heads.dirty}
         self._heads.dirty.clear()
+        consumed, self._heads.consumed = self._heads.consumed, {}
         self._reader.frozen, self._reader.tail = tail, Tail(tail.end)
         self._state.frozen, self._state.changes = changes, StateChanges()
-        return Checkpoint(tail, changes, pages, Positions(tail.end, self.kept_end, self._next_id()))
+        return Checkpoint(tail, changes, pages, Positions(tail.end, self.kept_end, self._next_id()), consumed)
 
     def thaw(self) -> None:
         """What was frozen is in the store."""

@@ -31,7 +31,6 @@ class Durable(NamedTuple):
     sealed: Sealed
     position: int
     end: int
-    first_id: int
 
 
 class Flushed(Protocol):
@@ -113,12 +112,12 @@ class Committer:
             return
         first_id = self.next_id
         sealed = self._flushed.seal(gathering, first_id)
-        self.next_id += sealed.record_count
-        head = encode_head(self._epoch, gathering.burst.now_ms, first_id, sealed.record_count, sealed.entries,
+        self.next_id += sealed.id_count
+        head = encode_head(self._epoch, gathering.burst.now_ms, first_id, sealed.id_count, sealed.entries,
                            gathering.state)
         self.flight = gathering
         self._worker.submit(partial(self._write, head, sealed.body),
-                            partial(self._written, gathering, sealed, first_id))
+                            partial(self._written, gathering, sealed))
         self._relieve()
 
     def _write(self, head: bytes, body: bytes) -> tuple[int, int]:
@@ -128,7 +127,7 @@ class Committer:
             self._log.sync()
         return position, self._log.end()
 
-    def _written(self, gathering: Gathering, sealed: Sealed, first_id: int, place: tuple[int, int] | None,
+    def _written(self, gathering: Gathering, sealed: Sealed, place: tuple[int, int] | None,
                  error: BaseException | None) -> None:
         self.flight = None
         if place is None:
@@ -136,7 +135,7 @@ class Committer:
             return
         self.flushes += 1
         self.flushed_bytes += len(sealed.body)
-        self._flushed.applied(Durable(gathering, sealed, place[0], place[1], first_id))
+        self._flushed.applied(Durable(gathering, sealed, place[0], place[1]))
         if self._policy == "interval":
             self._sync_later()
         self._next()

@@ -79,14 +79,15 @@ class Deliveries:
             if placement is not None:
                 outbox.add(placement, messages, run.first_offset + index)
             else:
-                records = opened[id(run)] if id(run) in opened else self._open(run)
+                records = opened[id(run)] if id(run) in opened else self.open(run)
                 self._add_records(outbox, run.queue_id, records)
         outbox.send(self._on_error)
 
     def _open_all(self, runs: list[Run]) -> list[list[Record]]:
-        return [self._open(run) for run in runs]
+        return [self.open(run) for run in runs]
 
-    def _open(self, run: Run) -> list[Record]:
+    def open(self, run: Run) -> list[Record]:
+        """A producer's records."""
         try:
             return records_of(Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id))
         except CorruptBatch as error:        # its CRC is right: the producer wrote records that make no sense

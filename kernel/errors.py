@@ -38,6 +38,24 @@ class InvalidFilter(KernelError):
     code = "invalid_filter"
 
 
+class InvalidSelector(KernelError):
+    """A text that is no selector of messages. `position` counts characters from 0; `expected` says what may stand
+    there."""
+
+    code = "invalid_selector"
+
+    def __init__(self, position: int, expected: str, found: str = "") -> None:
+        super().__init__(f"at character {position + 1}: expected {expected}{f', found {found}' if found else ''}")
+        self.position = position
+        self.expected = expected
+
+
+class InvalidSchedule(KernelError):
+    """A text that is no schedule of repeated deliveries, or one that never falls due."""
+
+    code = "invalid_schedule"
+
+
 class UnknownQueue(KernelError):
     """The topic exists; that queue number of it does not."""
 
@@ -114,3 +132,51 @@ class Stopping(KernelError):
     """The hub is shutting down and takes nothing new."""
 
     code = "stopping"
+
+
+class InvalidGroup(KernelError):
+    """A name that no group can have, or settings that cannot be."""
+
+    code = "invalid_group"
+
+
+class UnknownGroup(KernelError):
+    """There is no group of that name, or it does not read that topic."""
+
+    code = "unknown_group"
+
+
+class AssignedGroup(KernelError):
+    """The group's queues are assigned to members that commit offsets; messages cannot be leased from it."""
+
+    code = "assigned_group"
+
+
+class InvalidQueue(KernelError):
+    """Settings that no light queue can have."""
+
+    code = "invalid_queue"
+
+
+class QueueExists(KernelError):
+    """A light queue of that name exists with other settings."""
+
+    code = "queue_exists"
+
+
+class QueueFull(KernelError):
+    """The light queue is at its limit and refuses what would exceed it."""
+
+    code = "queue_full"
+
+
+class ExpiredReceipt(KernelError):
+    """The lease has ended: its time ran out, it was released, or its message is settled."""
+
+    code = "receipt_expired"
+
+
+class UnknownReceipt(KernelError):
+    """A receipt handle that this hub never gave, or gave to another group."""
+
+    code = "unknown_receipt"

@@ -8,6 +8,7 @@ from kernel.errors import KernelError
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, answers
 from kernel.idempotency import Answer, encode_answer
+from kernel.leasing.leasing import Leasing
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, encode_state, producer_key
 from kernel.state import Kind
@@ -16,8 +17,9 @@ from kernel.state import Kind
 class Flushing:
     """The kernel's side of `committer.Flushed`."""
 
-    def __init__(self, parts: Parts, checkpoints: Checkpoints) -> None:
+    def __init__(self, parts: Parts, checkpoints: Checkpoints, leasing: Leasing) -> None:
         self._parts = parts
+        self._leasing = leasing
         self._checkpoints = checkpoints
         self._heads = parts.heads
         self._reader = parts.reader
@@ -28,8 +30,11 @@ class Flushing:
 
     def seal(self, gathering: Gathering, first_id: int) -> Sealed:
         burst = gathering.burst
-        next_offsets = self._heads.next_offsets([run.queue_id for run in burst.runs])
+        next_offsets = self._heads.next_offsets(burst.queue_ids())
         sealed = burst.seal(next_offsets, first_id, self._parts.epoch)
+        for one in gathering.reserved:
+            gathering.state += one.records(first_id + sealed.id_count)
+            sealed.id_count += one.count
         if gathering.produced:
             self._place_sequences(gathering)
         # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
@@ -38,6 +43,8 @@ class Flushing:
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:
             self._remember(gathering)
+        if gathering.lines:
+            self._leasing.seal(gathering)
         return sealed
 
     def _place_sequences(self, gathering: Gathering) -> None:
@@ -70,7 +77,7 @@ class Flushing:
         gathering, sealed, reader = frame.gathering, frame.sealed, self._reader
         entries, now_ms = sealed.entries, gathering.burst.now_ms
         self._heads.apply(entries)
-        reader.tail.absorb(frame.position, frame.end, now_ms, frame.first_id, len(sealed.body), entries)
+        reader.tail.absorb(frame.position, frame.end, now_ms, len(sealed.body), entries)
         reader.recent.add(frame.position, sealed.body)
         if gathering.state:
             self._apply_state(frame)
@@ -79,7 +86,9 @@ class Flushing:
         if gathering.burst.heard:
             self._parts.deliveries.deliver(gathering.burst.heard)
         if gathering.burst.runs:
-            self._parts.watches.touch({run.queue_id for run in gathering.burst.runs})
+            entered = set(entries.queue_id)
+            self._parts.watches.touch(entered)
+            self._leasing.applied(entered)
         self._checkpoints.note()
 
     def _apply_state(self, frame: Durable) -> None:
@@ -87,6 +96,8 @@ class Flushing:
         parts.state.changes.absorb(frame.position, gathering.state)
         for record in gathering.state:
             parts.views.apply_stored(record)
+            if record.kind in (Kind.QUEUE, Kind.GROUP):
+                self._leasing.settle(record)
         parts.topics.settle(gathering.topic_changes)
         parts.window.forget(gathering.expired)
         for key, answer in gathering.answered.items():
@@ -116,5 +127,6 @@ class Flushing:
         parts.producers.forget()
         if parts.topics.undo():
             parts.subscriptions.touch()
+        self._leasing.failed(gatherings)
         for gathering in gatherings:
             self._tell(gathering, error)

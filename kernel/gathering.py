@@ -1,12 +1,13 @@
 """What goes into the next frame, and who waits for it."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kernel.batch import BatchHeader
 from kernel.burst import Burst, Run
 from kernel.frame import StateRecord
 from kernel.idempotency import Answer
+from kernel.leasing.line import Line
 from kernel.message import Owner, Stored
 
 Places = list[tuple[Run, int]]
@@ -29,6 +30,15 @@ class Repeatable(NamedTuple):
     places: Places
 
 
+class Reserved(Protocol):
+    """Messages that are stored as state and enter no queue yet. They get their ids at seal, after the runs'."""
+
+    count: int
+
+    def records(self, first_id: int) -> list[StateRecord]:
+        """What to store, now that the ids are known: `first_id` and the `count` - 1 after it."""
+
+
 class Gathering:
     """Everything between two flushes. One is being filled; one may be on its way to the disk."""
 
@@ -36,6 +46,8 @@ class Gathering:
         self.burst = Burst(now_ms)
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
+        self.reserved: list[Reserved] = []
+        self.lines: dict[Line, None] = {}                    # of groups, that have changed: sealed into state records
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id
         self.repeatable: dict[str, Repeatable] = {}
         self.answered: dict[str, Answer] = {}
@@ -54,7 +66,7 @@ class Gathering:
     @property
     def stores_nothing(self) -> bool:
         """There may be answers to give all the same."""
-        return not self.burst.runs and not self.state
+        return not self.burst.runs and not self.state and not self.reserved and not self.lines
 
 
 def answers(submissions: list[Submission], append_ms: int, error: Exception | None) -> dict[Owner, list[Stored]]:

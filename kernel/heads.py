@@ -21,11 +21,13 @@ class Heads:
     def __init__(self) -> None:
         self.pages: dict[int, array[int]] = {}
         self.dirty: set[int] = set()
+        self.consumed: dict[int, int] = {}         # queues whose beginning was consumed since a checkpoint: their start
 
     def clear(self) -> None:
         """Forget everything, for building anew from the log."""
         self.pages.clear()
         self.dirty.clear()
+        self.consumed.clear()
 
     def next_offset(self, queue_id: int) -> int:
         page = self.pages.get(queue_id >> _SHIFT)
@@ -86,6 +88,16 @@ class Heads:
             at = (queue_id & _MASK) * 2 + 1
             if page[at] < end:
                 page[at] = end
+
+    def advance(self, queue_id: int, start: int) -> None:
+        """What lies before `start` was consumed: the queue begins there, unless it begins later already."""
+        number = queue_id >> _SHIFT
+        page = self._page(number)
+        at = (queue_id & _MASK) * 2
+        if page[at] < start:
+            page[at] = start
+            self.dirty.add(number)
+            self.consumed[queue_id] = start
 
     def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
         """The pages of these queues as they are once the records before these offsets are gone; nothing changes

@@ -7,7 +7,8 @@
     b"m" name                     positions up to which all of this is complete, and the next message id
 
 Everything here follows from the log. A checkpoint carries the log position it is complete to, written last; replay from
-there repeats the same writes, because blocks are cut from a fixed start in the order of the log.
+there repeats the same writes, because blocks are cut from a fixed start in the order of the log. Of a light queue's
+entries only those are written that nobody has consumed by then; blocks that are consumed whole are deleted.
 """
 from __future__ import annotations
 
@@ -77,6 +78,7 @@ class Checkpoint(NamedTuple):
     changes: StateChanges
     pages: dict[int, bytes]
     positions: Positions
+    consumed: dict[int, int]           # queues of which nothing before this offset is needed any more
 
 
 def block_key(queue_id: int, offset: int) -> bytes:
@@ -86,14 +88,13 @@ def block_key(queue_id: int, offset: int) -> bytes:
 def tail_entry(tail: Tail, number: int) -> Entry:
     """One entry of the tail in memory, in the same shape as a row."""
     columns, frame = tail.entries, tail.frame[number]
-    return Entry(columns.first_offset[number], tail.position[frame],
-                 tail.first_id[frame] + columns.first_record[number], tail.append_ms[frame],
-                 columns.max_ms[number], columns.byte_offset[number], columns.byte_length[number],
-                 columns.count[number], columns.crc[number], columns.flags[number])
+    return Entry(columns.first_offset[number], tail.position[frame], columns.message_id[number],
+                 tail.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
+                 columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
 
 
-def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
-    """The tail's entries as blocks, queue by queue."""
+def pack_blocks(tail: Tail, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:
+    """The tail's entries as blocks, queue by queue, without those that were consumed since."""
     columns = tail.entries
     queue_ids: npt.NDArray[np.int64] = np.array(columns.queue_id, dtype=np.int64)
     if not len(queue_ids):
@@ -105,13 +106,16 @@ def pack_blocks(tail: Tail) -> list[tuple[bytes, bytes]]:
         rows[name] = np.array(getattr(columns, name))[order]
     rows["position"] = np.array(tail.position)[frame]
     rows["append_ms"] = np.array(tail.append_ms)[frame]
-    rows["first_id"] = np.array(tail.first_id)[frame] + np.array(columns.first_record)[order]
+    rows["first_id"] = np.array(columns.message_id)[order]
     packed = rows.tobytes()
     sorted_ids = queue_ids[order]
     starts = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[0] - 1)).tolist()
     blocks = []
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
         queue_id = int(sorted_ids[start])
+        if queue_id in consumed:
+            ends = rows["first_offset"][start:stop] + rows["count"][start:stop]
+            start += int(np.searchsorted(ends, consumed[queue_id], side="right"))
         for at in range(start, stop, BLOCK_ENTRIES):
             data = packed[at * ROW.itemsize:min(stop, at + BLOCK_ENTRIES) * ROW.itemsize]
             blocks.append((block_key(queue_id, int(rows[at]["first_offset"])), data))
@@ -135,10 +139,13 @@ class Index:
 
     def write(self, checkpoint: Checkpoint, segments: list[Segment], *, sync: bool = False) -> None:
         """Write a checkpoint. The log must be durable up to its positions."""
-        puts = pack_blocks(checkpoint.tail)
+        puts = pack_blocks(checkpoint.tail, checkpoint.consumed)
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
         states, gone = self._state_puts(checkpoint.changes, segments)
         puts += states
+        for queue_id, start in checkpoint.consumed.items():
+            below = self._first_block_needed(queue_id, start)
+            gone += [key for key, _ in self._store.scan(block_key(queue_id, 0), below)]
         puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
         self._store.write(puts, gone, sync=sync)
 
@@ -252,6 +259,7 @@ class Index:
                     return found
                 found.append(entry)
                 total += entry.byte_length
+                offset = entry.end_offset      # a checkpoint that a crash cut off may have left the same entries twice
         return found
 
     def first_at_or_after(self, queue_id: int, timestamp_ms: int, start_offset: int) -> Entry | None:

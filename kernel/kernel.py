@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kernel.address import is_topic_name
@@ -18,16 +18,30 @@ from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic
+from kernel.errors import InvalidTopic, KernelError
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.leasing import Leasing
+from kernel.leasing.redriving import Redriving
+from kernel.leasing.rewinding import Rewinding
+from kernel.leasing.settings import (
+    GroupSettings,
+    LightQueue,
+    QueueSettings,
+    binding_key,
+    check_name,
+    decode_binding,
+    decode_definition,
+    definition_key,
+)
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Subscriber
+from kernel.message import Fetched, Headers, Message, Owner, Placement, Record, Subscriber
 from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
@@ -59,11 +73,12 @@ class Kernel:
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
                  on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
-                 projection: Projection | None = None, new_hub: bytes = bytes(16)) -> None:
+                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32)
+                 ) -> None:
         self.recovered_frames = 0
         self._loop = loop
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
-        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use)
+        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
         self._reader = Reader(heads, index, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
@@ -73,7 +88,7 @@ class Kernel:
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys), views=Views(topics, heads),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
-            hub=new_hub)
+            hub=new_hub, secret=new_secret)
         self._log = log
         self._heads = heads
         self._topics = topics
@@ -108,6 +123,10 @@ class Kernel:
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
         self._build(next_id, recovered.kept_end)
+        self.leasing.open()
+        for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
+            queue_id, chosen, filter_text = decode_binding(key)
+            parts.subscriptions.bind(filter_text, queue_id, chosen)
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
@@ -120,21 +139,29 @@ class Kernel:
             records.append(StateRecord(Kind.HUB, b"", parts.hub))
         else:
             parts.hub = known
+        secret = parts.state.get(Kind.SECRET, b"")
+        if secret is None:
+            records.append(StateRecord(Kind.SECRET, b"", parts.secret))
+        else:
+            parts.secret = secret
         head = encode_head(parts.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
-        self._reader.tail.absorb(position, self._log.end(), 0, next_id, 0, Entries())
+        self._reader.tail.absorb(position, self._log.end(), 0, 0, Entries())
         parts.state.changes.absorb(position, records)
 
     def _build(self, next_id: int, kept_end: int) -> None:
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self._flushing = Flushing(parts, self._checkpoints)
+        self.leasing = Leasing(parts, lambda: self._committer.gather())
+        self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
+        self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._expiry = ProducerExpiry(parts, self._appending)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
 
@@ -143,6 +170,7 @@ class Kernel:
         store."""
         self._retention.stop()
         self._expiry.stop()
+        self.leasing.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
     def configure(self, settings: KernelSettings) -> None:
@@ -295,6 +323,129 @@ class Kernel:
     def committed(self, group: str) -> dict[int, tuple[int, bytes]]:
         """The group's durable offsets by queue id."""
         return dict(self._views.offsets.get(group, {}))
+
+    def group(self, name: str, topic: str, tenant: str = "/") -> LeasedGroup:
+        """The leased group of this name over a topic; made where it is missing.
+
+        Raises UnknownTopic, InvalidGroup, AssignedGroup, Stopping.
+        """
+        return self.leasing.of_topic(name, self._topics.require(topic, tenant))
+
+    def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
+                     token: object = None) -> None:
+        """Make a group, or change its settings. Raises InvalidGroup, Stopping."""
+        check_name(name, "group")
+        settings.check()
+        record = self.leasing.groups.put(tenant, name, settings)
+        self._appending.put_state([record], owner, token)
+        self.leasing.configure(tenant, name, settings)
+
+    def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
+        """None where nobody has defined or used a group of this name."""
+        return self._rewinding.settings(tenant, name)
+
+    def groups(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]:
+        """Every group, leased or assigned, sorted by name."""
+        return self._rewinding.all(tenant)
+
+    def group_topics(self, name: str, tenant: str = "/") -> list[Topic]:
+        """What a group has progress in, sorted by name."""
+        return self._rewinding.topics(tenant, name)
+
+    def group_offsets(self, name: str, topic: Topic) -> dict[int, int]:
+        """Per queue id that the group has met, the first offset that is not settled."""
+        return self._rewinding.offsets(topic.tenant, name, topic)
+
+    def rewind_group(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
+                     token: object = None) -> None:
+        """Go on from these offsets, by queue id; leases that run there are void.
+
+        Raises UnknownQueue, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
+        """
+        self._rewinding.rewind(self.leasing.of_topic(name, topic), topic, offsets)
+        self.leasing.answer(owner, token)
+
+    def delete_group(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, Stopping."""
+        self._rewinding.delete(tenant, name)
+        self.leasing.answer(owner, token)
+
+    # ---- light queues
+
+    def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
+                      owner: Owner | None = None, token: object = None) -> LightQueue:
+        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
+        queue = self.leasing.declare(name, settings or QueueSettings(), tenant)
+        self.leasing.answer(owner, token)
+        return queue
+
+    def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
+        """The queue with everything in it, and its bindings. Raises Stopping."""
+        self.leasing.delete(queue)
+        bound = [key for key, _ in self.parts.state.scan(Kind.BINDING)
+                 if decode_binding(key)[0] in queue.queue_ids()]
+        for queue_id, chosen, filter_text in map(decode_binding, bound):
+            self._subscriptions.unbind(filter_text, queue_id, chosen)
+        self._appending.put_state([StateRecord(Kind.BINDING, key, None) for key in bound], owner, token)
+
+    def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
+        return self.leasing.queues.get(tenant, name)
+
+    def queues(self, tenant: str = "/") -> list[LightQueue]:
+        """Sorted by name."""
+        return [queue for _, queue in self.leasing.queues.all(tenant)]
+
+    def queue_group(self, queue: LightQueue) -> LeasedGroup:
+        """The group that a light queue is of itself: who takes from the queue takes from it."""
+        return self.leasing.of_queue(queue)
+
+    def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None
+                ) -> list[KernelError | None]:
+        """Send records of a dead-letter queue back to where they died. Answers for each why it stays; `owner` is told
+        when the rest is durable. Raises Stopping."""
+        results = self._redriving.redrive(queue, letters)
+        self.leasing.answer(owner, token)
+        return results
+
+    def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
+             token: object = None) -> None:
+        """Messages to matching addresses enter the queue too, by reference, from this frame on.
+
+        `chosen` bindings do not count for messages whose door chose their queues. Raises InvalidFilter, Stopping.
+        """
+        self._subscriptions.bind(filter, queue.first_queue_id, chosen)
+        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), b"")
+        self._appending.put_state([record], owner, token)
+
+    def unbind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
+               token: object = None) -> None:
+        """Undo `bind`. Raises InvalidFilter, Stopping."""
+        self._subscriptions.unbind(filter, queue.first_queue_id, chosen)
+        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), None)
+        self._appending.put_state([record], owner, token)
+
+    def place_queue(self, queue: LightQueue, priority: int = 0, key: bytes | None = None) -> Placement:
+        """Into a light queue alone."""
+        return self._places.place_light(queue, priority, key)
+
+    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True
+                     ) -> Placement:
+        """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
+        `chosen`. Raises as `place`."""
+        return self._places.place_routed(address, queue_ids, tenant, may_create)
+
+    # ---- definitions of the doors' own
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
+        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
+        self._appending.put_state([record], owner, token)
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+        found = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
+        return [(tenant, name, value) for of, tenant, name, value in found if of == space]
 
     # ---- live subscribers
 

@@ -8,7 +8,7 @@
 """
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 # A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
 DOOR_MASK: Final = 0x0F      # low four bits: the door's number (0 is Kafka, whose clients write 0)
@@ -25,6 +25,13 @@ time)"""
 
 Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
+
+Leased = tuple[Any, int, int, int, int, "bytes | None", "bytes | None", bytes, int]
+"""One message handed to a member of a group: (line, offset, attempt from 1, message id, timestamp_ms, key, value,
+headers as they stand in the record, attribute bits). The first three are its handle; a line is the kernel's own."""
+
+Handle = tuple[Any, int, int]
+"""(line, offset, attempt): which lease of which message."""
 
 
 class Subscriber(Protocol):
@@ -51,7 +58,8 @@ class Placement:
     """
 
     __slots__ = ("tenant", "address", "topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
-                 "max_message_bytes", "fixed_queue", "targets", "first_level", "version", "topics_version")
+                 "max_message_bytes", "fixed_queue", "targets", "also", "routed", "light", "first_level", "version",
+                 "topics_version")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, queue: int, queue_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
@@ -68,6 +76,9 @@ class Placement:
         self.max_message_bytes = max_message_bytes
         self.fixed_queue = False                     # the queue was asked for by number, not found by key
         self.targets: tuple[tuple[Subscriber, int], ...] = ()
+        self.also: tuple[int, ...] = ()              # light queues that its messages enter besides
+        self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
+        self.light: object = None                    # the light queue it is, where it leads to one alone
         self.first_level = first_level
         self.version = -1
         self.topics_version = -1

@@ -55,5 +55,8 @@ class Parts:
     hub: bytes
     """Identity of this hub, 16 bytes, given once."""
 
+    secret: bytes = b""
+    """What signs receipt handles, 32 bytes, given once."""
+
     epoch: int = 0
     """Which start of the hub this is."""

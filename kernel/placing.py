@@ -2,31 +2,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kernel.address import ADDRESS_HEADER, UNROUTED, is_topic_name
-from kernel.errors import InvalidAddress, InvalidTopic, UnknownTopic
+from kernel.errors import InvalidAddress, InvalidTopic, UnknownQueue, UnknownTopic
+from kernel.leasing.settings import LightQueue
 from kernel.message import Headers, Placement
 from kernel.murmur2 import queue_for
-from kernel.record import encode_key, varint
+from kernel.record import encode_header, encode_key
 from kernel.routes import Routes
 from kernel.settings import KernelSettings
 from kernel.subscriptions import Subscriptions
 from kernel.topics import Topic, Topics
+
+LIGHT: Final = "$queue/"
+"""Addresses of light queues."""
 
 
 class Places:
     """Makes placements. `create` makes a topic with default settings in the frame being gathered."""
 
     def __init__(self, routes: Routes, topics: Topics, subscriptions: Subscriptions, settings: KernelSettings,
-                 create: Callable[[str, str], Topic]) -> None:
+                 create: Callable[[str, str], Topic], light: Callable[[str, str], LightQueue | None]) -> None:
         self.routes = routes
         self.settings = settings
         self._topics = topics
         self._subscriptions = subscriptions
         self._create = create
+        self._light = light
 
     def place(self, address: str, tenant: str, may_create: bool) -> Placement:
-        """Raises InvalidAddress, or UnknownTopic where topics are not made by use."""
+        """Raises InvalidAddress; UnknownTopic where topics are not made by use; UnknownQueue."""
+        if address.startswith(LIGHT):
+            return self.place_light(self._require_light(address[len(LIGHT):], tenant), 0, None)
         routed = self.routes.route(address)
         topic = self._topics.get(routed.topic, tenant)
         if topic is None and routed.topic != UNROUTED and self.settings.auto_create_topics \
@@ -37,6 +45,39 @@ class Places:
             topic = self._auto_create(routed.topic, tenant)
         queue = routed.queue(topic.queues)
         return self._placement(topic, queue, routed.key, address, address if routed.needs_header else "")
+
+    def place_light(self, queue: LightQueue, priority: int, key: bytes | None) -> Placement:
+        """Into a light queue and nowhere else."""
+        address = LIGHT + queue.name
+        placement = Placement(queue.tenant, address, "", 0, 0, queue.queue_id(priority), key, encode_key(key), b"",
+                              self.settings.max_message_bytes, self._subscriptions.first_level(address))
+        placement.light = queue
+        placement.fixed_queue = True
+        placement.topics_version = self._topics.version
+        return placement
+
+    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str, may_create: bool) -> Placement:
+        """Where the address leads, and by reference into these light queues, whatever is bound to the address."""
+        placement = self.place(address, tenant, may_create)
+        placement.routed = queue_ids
+        return placement
+
+    def copied_to(self, placement: Placement, topic: Topic) -> Placement:
+        """For a record of a producer's batch: the same message in the light queues alone that its address leads to."""
+        first, *others = placement.also
+        copy = Placement(placement.tenant, placement.address, topic.name, topic.id, placement.queue, first,
+                         placement.key, placement.key_part, encode_header(ADDRESS_HEADER, placement.address.encode()),
+                         1 << 62, placement.first_level)
+        copy.also = tuple(others)
+        copy.fixed_queue = True
+        copy.version, copy.topics_version = placement.first_level.version, self._topics.version
+        return copy
+
+    def _require_light(self, name: str, tenant: str) -> LightQueue:
+        queue = self._light(name, tenant)
+        if queue is None:
+            raise UnknownQueue(f"there is no queue {name!r}")
+        return queue
 
     def place_in(self, name: str, key: bytes | None, queue: int | None, tenant: str, may_create: bool) -> Placement:
         """Raises UnknownTopic, UnknownQueue, InvalidTopic."""
@@ -78,6 +119,12 @@ class Places:
         """Topics have changed: find this placement's topic again, making it anew if it was deleted. Raises as
         `place`."""
         placement.topics_version = self._topics.version
+        if isinstance(placement.light, LightQueue):
+            queue = self._require_light(placement.light.name, placement.tenant)
+            if queue.first_queue_id != placement.light.first_queue_id:
+                raise UnknownQueue(f"queue {queue.name!r} was deleted and made anew")
+            placement.light = queue
+            return
         topic = self._topics.get(placement.topic, placement.tenant)
         if topic is not None and topic.id == placement.topic_id and placement.queue < topic.queues:
             placement.max_message_bytes = self.max_message_bytes(topic)
@@ -96,8 +143,7 @@ class Places:
         return self._create(name, tenant)
 
     def _placement(self, topic: Topic, queue: int, key: bytes | None, address: str, header: str) -> Placement:
-        value = header.encode()
-        encoded = varint(len(ADDRESS_HEADER)) + ADDRESS_HEADER + varint(len(value)) + value if header else b""
+        encoded = encode_header(ADDRESS_HEADER, header.encode()) if header else b""
         placement = Placement(topic.tenant, address, topic.name, topic.id, queue, topic.queue_id(queue), key,
                               encode_key(key), encoded, self.max_message_bytes(topic),
                               self._subscriptions.first_level(address))

@@ -10,10 +10,11 @@ Source: https://kafka.apache.org/documentation/#record
 """
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from kernel.errors import CorruptBatch
-from kernel.message import Headers, Record
+from kernel.message import Headers, Leased, Record
 
 NO_HEADERS: Final = b"\0"
 NULL: Final = b"\x01"          # the varint -1
@@ -55,6 +56,11 @@ def encode_headers(headers: Headers | list[tuple[bytes, bytes | None]]) -> bytes
         parts.append(varint(len(name)) + name)
         parts.append(NULL if value is None else varint(len(value)) + value)
     return b"".join(parts)
+
+
+def encode_header(name: bytes, value: bytes) -> bytes:
+    """One header as it stands in a record."""
+    return varint(len(name)) + name + varint(len(value)) + value
 
 
 def add_header(headers: bytes, extra: bytes) -> bytes:
@@ -105,6 +111,23 @@ def read_headers(data: bytes, at: int) -> tuple[Headers, int]:
         value, at = _read_bytes(data, at)
         found.append((name, value))
     return tuple(found), at
+
+
+def named_headers(data: bytes, wanted: Container[bytes]) -> Headers:
+    """Those of a record's encoded headers whose names are wanted, in order. Raises CorruptBatch."""
+    count, at = read_varint(data, 0)
+    if count < 0 or count > MAX_HEADERS:
+        raise CorruptBatch(f"a record claims {count} headers")
+    found: list[tuple[bytes, bytes | None]] = []
+    for _ in range(count):
+        name, at = _read_bytes(data, at)
+        length, start = read_varint(data, at)
+        at = start if length < 0 else start + length
+        if name is None or at > len(data):
+            raise CorruptBatch("a header has no name, or a length points beyond the end of its record")
+        if name in wanted:
+            found.append((name, data[start:at] if length >= 0 else None))
+    return tuple(found)
 
 
 def decode_records(data: bytes, at: int, count: int, base_offset: int, base_ms: int, first_id: int,
@@ -162,3 +185,34 @@ def record_starts(data: bytes, firsts: list[int], counts: list[int]) -> list[int
                 shift += 7
             at += raw >> 1
     return starts
+
+
+def first_delta(data: bytes, at: int) -> int:
+    """The offset delta of the record that begins at index `at`: not 0 for one from the middle of a run."""
+    _, at = read_varint(data, at)
+    _, at = read_varint(data, at + 1)
+    return read_varint(data, at)[0]
+
+
+def split_records(line: object, data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,
+                  append_ms: int = -1) -> list[Leased]:
+    """As `decode_records`, for handing out: offsets follow on each other from the first, headers stay encoded, and
+    each record is marked as given out for the first time."""
+    records: list[Leased] = []
+    size = len(data)
+    for i in range(count):
+        length, at = read_varint(data, at)
+        end = at + length
+        if length < 6 or end > size:
+            raise CorruptBatch(f"record {i} of {count} claims {length} bytes")
+        attributes = data[at]
+        delta_ms, at = read_varint(data, at + 1)
+        _, at = read_varint(data, at)
+        key, at = _read_bytes(data, at)
+        value, at = _read_bytes(data, at)
+        if at >= end:
+            raise CorruptBatch(f"record {i} of {count} is not as long as it claims")
+        records.append((line, first_offset + i, 1, first_id + i, base_ms + delta_ms if append_ms < 0 else append_ms,
+                        key, value, data[at:end], attributes))
+        at = end
+    return records

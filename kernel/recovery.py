@@ -85,13 +85,12 @@ class Recovery:
 
     def _replay_main(self, frame: Frame) -> None:
         head = decode_head(frame.head)
-        self._reader.tail.absorb(frame.position, frame.end, head.append_ms, head.first_id, frame.end - frame.position,
-                                 head.entries)
+        self._reader.tail.absorb(frame.position, frame.end, head.append_ms, frame.end - frame.position, head.entries)
         self._heads.apply(head.entries)
         self._state.changes.absorb(frame.position, head.state)
         for record in head.state:
             self._apply(record)
-        self._next_id = max(self._next_id, head.first_id + head.record_count)
+        self._next_id = max(self._next_id, head.first_id + head.id_count)
 
     def _replay_kept(self, frame: Frame) -> None:
         """Records that were moved here count by the position they first had.
@@ -117,7 +116,9 @@ class Recovery:
         self._heads.dirty.clear()
         tail = self._reader.tail
         self._index.write(Checkpoint(tail, self._state.changes, pages,
-                                     Positions(tail.end, self._log.kept_end(), self._next_id)),
+                                     Positions(tail.end, self._log.kept_end(), self._next_id),
+                                     self._heads.consumed),
                           [*self._log.segments(), *self._log.kept_segments()])
+        self._heads.consumed = {}
         self._reader.tail = Tail(tail.end)
         self._state.changes = StateChanges()

@@ -32,6 +32,17 @@ class Kind(IntEnum):
     OFFSET = 6            # a group's committed offset, by group and queue id
     IDEMPOTENCY = 7       # the answer given for an idempotency key
     HUB = 8               # the 16 bytes that tell this log from every other; one record, written at the first start
+    DEFINITION = 9        # a definition of a door's own, by space, tenant and name
+    QUEUE = 10            # a light queue's definition, by tenant and name
+    GROUP = 11            # what is set for a leased or assigned group
+    LEASES = 12           # what is settled and leased of 256 offsets of a line, by queue id, page and group
+    BINDING = 13          # an address filter that leads to a light queue
+    SCHEDULED = 14        # a message to be delivered later, by message id; its record inline
+    TIMER = 15            # when something scheduled falls due, by time and message id; no value
+    RETAINED = 16         # the message an address retains, by tenant and levels; its record inline
+    KEPT = 17             # a record below its queue's start that somebody still needs, by queue id and offset
+    LATEST = 18           # the newest offset of a compacted topic's key, by queue id and key
+    SECRET = 19           # random bytes that sign handles; one record
 
 
 class Held(NamedTuple):

@@ -7,9 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kernel.address import levels_of
+from kernel.address import ADDRESS_HEADER, levels_of
 from kernel.filters import MANY, ONE, FilterTrie, parse_filter
 from kernel.message import Delivery, FirstLevel, Message, Placement, Subscriber
+from kernel.record import encode_header
+
+
+class LightTarget:
+    """A light queue among the subscribers: what matches enters it. `chosen` ones a door may leave out, see
+    `Placement.routed`."""
+
+    __slots__ = ("queue_id", "chosen")
+
+    def __init__(self, queue_id: int, chosen: bool) -> None:
+        self.queue_id = queue_id
+        self.chosen = chosen
+
+    def on_delivery(self, deliveries: list[Delivery]) -> None:
+        """Never called: what matches is in the queue already."""
 
 
 class Subscriptions:
@@ -17,6 +32,7 @@ class Subscriptions:
         self._trie: FilterTrie[tuple[Subscriber, int]] = FilterTrie()
         self._options: dict[tuple[tuple[str, ...], Subscriber], int] = {}
         self._first_levels: dict[str, FirstLevel] = {}
+        self._light_targets: dict[tuple[int, bool], LightTarget] = {}
         self._wild = 0                               # filters that begin with a wildcard
         self._by_first: dict[str, int] = {}          # other filters, by first level
         self.version = 0
@@ -69,11 +85,18 @@ class Subscriptions:
     def refresh(self, placement: Placement) -> None:
         """Find the placement's targets again: each subscriber once, with its highest options."""
         best: dict[Subscriber, int] = {}
-        if self._options:
+        also: dict[int, None] = dict.fromkeys(placement.routed or ())
+        if self._options and placement.light is None:
             for subscriber, options in self._trie.match(levels_of(placement.address)):
-                if options >= best.get(subscriber, options):
+                if isinstance(subscriber, LightTarget):
+                    if placement.routed is None or not subscriber.chosen:
+                        also[subscriber.queue_id] = None
+                elif options >= best.get(subscriber, options):
                     best[subscriber] = options
         placement.targets = tuple(best.items())
+        placement.also = tuple(also)
+        if also and not placement.address_header:      # a light queue knows no topic: the record says its address
+            placement.address_header = encode_header(ADDRESS_HEADER, placement.address.encode())
         placement.version = placement.first_level.version
 
     def touch(self, addresses: Iterable[str] | None = None) -> None:
@@ -90,6 +113,23 @@ class Subscriptions:
         if self._wild or first_levels is None:
             return True
         return not first_levels.isdisjoint(self._by_first)
+
+    # ---- light queues
+
+    def bind(self, filter_text: str, queue_id: int, chosen: bool) -> None:
+        """What matches enters this light queue. Raises InvalidFilter."""
+        target = self._light_targets.setdefault((queue_id, chosen), LightTarget(queue_id, chosen))
+        self.subscribe(filter_text, target, 0)
+
+    def unbind(self, filter_text: str, queue_id: int, chosen: bool) -> bool:
+        """False where there was no such binding. Raises InvalidFilter."""
+        target = self._light_targets.get((queue_id, chosen))
+        return target is not None and self.unsubscribe(filter_text, target)
+
+    @property
+    def binds(self) -> bool:
+        """Whether any light queue is bound."""
+        return bool(self._light_targets)
 
 
 class Outbox:

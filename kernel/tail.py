@@ -27,18 +27,16 @@ class Tail:
         self.frame = array("I")
         self.position = array("q")
         self.append_ms = array("q")
-        self.first_id = array("q")
         self._by_queue: dict[int, list[int]] = {}
         self._numbered: int = 0            # entries that are in `_by_queue`
 
-    def absorb(self, position: int, end: int, append_ms: int, first_id: int, body_bytes: int, entries: Entries) -> None:
+    def absorb(self, position: int, end: int, append_ms: int, body_bytes: int, entries: Entries) -> None:
         """Take in a frame that is durable."""
         for column, more in zip(self.entries.columns(), entries.columns(), strict=True):
             column.extend(more)
         self.frame.extend(array("I", (len(self.position),)) * len(entries.queue_id))
         self.position.append(position)
         self.append_ms.append(append_ms)
-        self.first_id.append(first_id)
         self.end = end
         self.body_bytes += body_bytes
 

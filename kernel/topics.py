@@ -181,12 +181,15 @@ class Topics:
         self.next_producer_id += 1
         return self.next_producer_id - 1
 
+    def new_queue_ids(self, count: int) -> int:
+        """The first of `count` queue ids that nobody had before; record the counters."""
+        self.next_queue_id += count
+        return self.next_queue_id - count
+
     def _new_range(self, queues: int) -> tuple[tuple[int, int], ...]:
         if not 1 <= queues <= MAX_QUEUES:
             raise InvalidTopic(f"a topic has 1 to {MAX_QUEUES} queues, not {queues}")
-        first = self.next_queue_id
-        self.next_queue_id += queues
-        return ((first, queues),)
+        return ((self.new_queue_ids(queues), queues),)
 
     def _change(self, before: Topic | None, after: Topic | None) -> None:
         self._undo.append((before, after))

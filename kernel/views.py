@@ -69,7 +69,10 @@ class Views:
 
     def _apply_offset(self, key: bytes, value: bytes | None) -> None:
         queue_id, group = decode_offset_key(key)
-        if value is not None:
+        if not group:                             # a light queue's own: nobody needs what lies before it
+            if value is not None:
+                self._heads.advance(queue_id, decode_offset(value)[0])
+        elif value is not None:
             self.offsets.setdefault(group, {})[queue_id] = decode_offset(value)
         elif group in self.offsets:
             self.offsets[group].pop(queue_id, None)

@@ -136,7 +136,7 @@ def _open(pieces: Heads) -> tuple[_Stretches, list[Unreadable]]:
             opened_at += len(records)
             opened.append(records)
     for i in np.flatnonzero(count * MIN_RECORD_BYTES > limit - at).tolist():
-        unreadable.append(Unreadable(int(pieces.first_offset[i]), int(count[i]), "it claims more records than it holds"))
+        unreadable.append(Unreadable(int(pieces.first_offset[i]), int(count[i]), "it claims more records than it has"))
         count[i] = 0
     buffer = b"".join([pieces.body, *opened]) if opened else pieces.body
     stretches = _Stretches(buffer, at, limit, count, pieces.first_offset, base_ms, fixed_ms, pieces.append_ms,

@@ -15,10 +15,12 @@ starve others. Pure: `decode_cursor(encode_cursor(x)) == x`, anything else raise
 """
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import a2b_base64
 from typing import Final, NamedTuple
 from zlib import crc32
+
+from gateways.http.problems import Refusal
 
 VERSION: Final = 1
 MAX_CURSOR_CHARS: Final = 6000
@@ -107,3 +109,18 @@ def _read_number(data: bytes, at: int) -> tuple[int, int]:
             return number, at
         shift += 7
     raise ValueError("cut number")
+
+
+# --- of lists by name -----------------------------------------------------------------------------------------
+
+def encode_name(name: str) -> str:
+    """The cursor of a list that goes on behind this name."""
+    return urlsafe_b64encode(name.encode()).rstrip(b"=").decode()
+
+
+def decode_name(cursor: str) -> str:
+    """The name in such a cursor. Refuses `invalid_cursor`."""
+    try:
+        return urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
+    except ValueError:
+        raise Refusal("invalid_cursor", "this cursor was not made here") from None

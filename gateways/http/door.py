@@ -9,7 +9,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiohttp import web
 
@@ -53,6 +53,8 @@ class Call:
         return decode_level(self.captures[0])
 
 
+T = TypeVar("T")
+
 Handler = Callable[["Door", Call], Awaitable[web.StreamResponse]]
 Routes = tuple[tuple[str, str, Handler], ...]
 """(method, pattern, handler) of the calls in one file."""
@@ -72,7 +74,7 @@ class Door:
         self.date = DateHeader()
         self.stopping = False
         self.door_names = {spec.door: spec.name for spec in services.specs} | {DOOR: NAME}
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: set[asyncio.Future[Any]] = set()
         self._relief: asyncio.Future[None] | None = None
         self._slow_until_ms: dict[Principal, int] = {}
 
@@ -207,21 +209,33 @@ class Door:
         kernel = self.kernel
         watch = kernel.watch(positions.keys(), wake)
         timer = self.loop.call_later(timeout_s, wake)
-        self._waiters.add(future)
         try:
-            if not self.stopping and all(kernel.bounds(queue)[1] <= at for queue, at in positions.items()):
-                await future
+            if all(kernel.bounds(queue)[1] <= at for queue, at in positions.items()):
+                await self.unless_stopping(future)
         finally:
-            self._waiters.discard(future)
             timer.cancel()
             watch.cancel()
+
+    async def unless_stopping(self, future: asyncio.Future[T]) -> T | None:
+        """What a future ends in; None where the hub stops first, which cancels it."""
+        if self.stopping:
+            future.cancel()
+            return None
+        self._waiters.add(future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self.stopping and future.cancelled():
+                return None
+            raise
+        finally:
+            self._waiters.discard(future)
 
     def begin_stopping(self) -> None:
         """Send every long poll home with what it has."""
         self.stopping = True
         for future in self._waiters:
-            if not future.done():
-                future.set_result(None)
+            future.cancel()
 
 
 def _succeeded(stored: Stored) -> Stored:

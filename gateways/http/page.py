@@ -5,12 +5,13 @@ from flush to flush of the hub, as far as the fetched pieces reach. A page alway
 named in it and stepped over.
 
     lost         offsets before the log's start: retention deleted them before this reader came
+    skipped      how many messages a selector passed over
     unreadable   stored batches that cannot be opened (a producer's broken compression), and offsets that no piece has
                  (the log is damaged there)
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ class Page(NamedTuple):
     positions: dict[int, int]            # next offset by queue
     lost: list[dict[str, Any]]
     unreadable: list[dict[str, Any]]
+    skipped: int = 0
 
     @property
     def empty(self) -> bool:
@@ -51,24 +53,27 @@ class Page(NamedTuple):
         return not (self.records or self.lost or self.unreadable)
 
 
-def build_page(sources: list[Source], max_messages: int, max_bytes: int) -> Page:
-    """Take messages from the sources until there are `max_messages`, or over `max_bytes` of keys and values."""
+def build_page(sources: list[Source], max_messages: int, max_bytes: int,
+               selects: Callable[[Record], bool] | None = None) -> Page:
+    """Take messages that `selects` wants until there are `max_messages`, or over `max_bytes` of keys and values."""
     page = Page([], {source.queue: max(source.position, source.fetched.log_start_offset) for source in sources}, [], [])
     for source in sources:
         missing = page.positions[source.queue] - source.position
         if missing:
             page.lost.append({"queue": source.queue, "offset": source.position, "count": missing})
-    size_bytes = 0
+    size_bytes = skipped = 0
     for entry in merge(*(_entries(source, page.positions[source.queue]) for source in sources)):
         if len(page.records) >= max_messages or size_bytes >= max_bytes:
             break
         page.positions[entry.queue] = entry.next_offset
-        if entry.record is not None:
+        if entry.record is not None and selects is not None and not selects(entry.record):
+            skipped += 1
+        elif entry.record is not None:
             page.records.append((entry.queue, entry.record))
             size_bytes += len(entry.record[2] or b"") + len(entry.record[3] or b"")
         elif entry.unreadable is not None:
             page.unreadable.append(entry.unreadable)
-    return page
+    return page._replace(skipped=skipped)
 
 
 def _entries(source: Source, position: int) -> Iterator[_Entry]:

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from gatehouse import exits
-from gatehouse.datadir import DataDirError, open_data_dir, running_process
+from gatehouse.datadir import FORMAT, DataDirError, open_data_dir, running_process
 
 
 def refused(folder, **options) -> DataDirError:
@@ -18,7 +18,7 @@ def refused(folder, **options) -> DataDirError:
 def test_a_new_folder_is_made_locked_and_given_the_format(tmp_path):
     folder = tmp_path / "a" / "data"
     data_dir = open_data_dir(folder)
-    assert (folder / "format").read_text() == "1\n"
+    assert (folder / "format").read_text() == f"{FORMAT}\n"
     assert running_process(folder) == os.getpid()
     data_dir.close()
     assert running_process(folder) is None
@@ -35,10 +35,10 @@ def test_a_second_hub_is_refused_until_the_first_has_ended(tmp_path):
 
 
 def test_a_newer_format_is_refused_and_the_folder_left_free(tmp_path):
-    (tmp_path / "format").write_text("2\n")
+    (tmp_path / "format").write_text(f"{FORMAT + 1}\n")
     error = refused(tmp_path)
     assert error.exit_code == exits.DATA_FORMAT
-    assert "has format 2, this version knows up to 1" in str(error)
+    assert f"has format {FORMAT + 1}, this version knows up to {FORMAT}" in str(error)
     assert running_process(tmp_path) is None
 
 
@@ -49,6 +49,12 @@ def test_an_older_format_is_upgraded_step_by_step(tmp_path):
     open_data_dir(tmp_path, 3, upgrades).close()
     assert steps == [1, 2]
     assert (tmp_path / "format").read_text() == "3\n"
+
+
+def test_a_folder_of_the_first_format_is_taken_over(tmp_path):
+    (tmp_path / "format").write_text("1\n")
+    open_data_dir(tmp_path).close()
+    assert (tmp_path / "format").read_text() == f"{FORMAT}\n"
 
 
 def test_an_upgrade_that_fails_is_tried_again_from_where_it_was(tmp_path):

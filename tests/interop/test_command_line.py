@@ -44,6 +44,17 @@ def test_consume_from_an_offset_and_filtered(call):
     assert (code, [json.loads(line)["value"] for line in out.splitlines()]) == (0, ["1", "2"])
 
 
+def test_consume_by_a_condition(call):
+    for unit, value in (("C", "21"), ("F", "70"), ("C", "22")):
+        call("publish", "plant/line1", value, "--header", f"unit={unit}", "--content-type", "text/plain")
+    code, out, err = call("consume", "plant", "--filter", "unit = 'C' AND content_type LIKE 'text/%'", "--json")
+    assert (code, [json.loads(line)["value"] for line in out.splitlines()], err) == (0, ["21", "22"], "")
+    assert call("consume", "plant", "--filter", "unit = 'K'") == (0, "", "")
+    code, out, err = call("consume", "plant", "--filter", "unit =")
+    assert (code, out) == (exits.USAGE, "")
+    assert err.startswith("gatehouse: 'unit =' is no filter: at character 7: expected a name or a value, found the end")
+
+
 def test_topics_and_status(call):
     call("publish", "plant/a", "x")
     assert [json.loads(line)["name"] for line in call("topics", "--json")[1].splitlines()] == ["plant"]

@@ -19,15 +19,15 @@ def placement(queue_id: int, key: bytes | None) -> Placement:
     return Placement("/", "t/k", "t", 1, queue_id, queue_id, key, encode_key(key), b"", 1 << 20, FirstLevel())
 
 
-def pieces(sealed: Sealed, first_id: int) -> dict[int, list[Piece]]:
+def pieces(sealed: Sealed) -> dict[int, list[Piece]]:
     """By queue, as a reader would find them."""
     found: dict[int, list[Piece]] = {}
-    for queue_id, first_offset, max_ms, count, first_record, at, size, crc, flags in zip(
+    for queue_id, first_offset, max_ms, message_id, count, at, size, crc, flags in zip(
             *sealed.entries.columns(), strict=True):
         data = sealed.body[at:at + size]
         assert crc32c(data) == crc
         found.setdefault(queue_id, []).append(
-            Piece(first_offset, count, bool(flags & WHOLE), data, NOW_MS, max_ms, first_id + first_record))
+            Piece(first_offset, count, bool(flags & WHOLE), data, NOW_MS, max_ms, message_id))
     return found
 
 
@@ -52,9 +52,9 @@ def test_every_queue_has_its_messages_in_the_order_of_arrival(arrived: list[tupl
             burst.add([(placement(queue_id, key), value, encode_headers([]), 1, timestamp_ms)], None)
             mine.append((key, value, timestamp_ms or NOW_MS))
     sealed = burst.seal([100 * run.queue_id for run in burst.runs], 5_000, 3)
-    assert sealed.record_count == sum(map(len, expected.values()))
+    assert sealed.record_count == sealed.id_count == sum(map(len, expected.values()))
     ids: list[int] = []
-    for queue_id, of_queue in pieces(sealed, 5_000).items():
+    for queue_id, of_queue in pieces(sealed).items():
         records = [record for piece in of_queue for record in records_of(piece)]
         assert [record[0] for record in records] == list(range(100 * queue_id, 100 * queue_id + len(records)))
         assert [(record[2], record[3], record[1]) for record in records] == expected[queue_id]
@@ -79,9 +79,28 @@ def test_a_run_is_bounded_and_the_next_goes_on() -> None:
     to = placement(1, b"k")
     burst.add([(to, b"%d" % i, b"\0", 1, 0) for i in range(RUN_LIMIT + 10)], None)
     assert [run.count for run in burst.runs] == [RUN_LIMIT, 10]
-    found = pieces(burst.seal([0, 0], 1, 1), 1)[1]
+    found = pieces(burst.seal([0, 0], 1, 1))[1]
     assert [(piece.first_offset, piece.count) for piece in found] == [(0, RUN_LIMIT), (RUN_LIMIT, 10)]
     assert records_of(found[1])[-1][3] == b"%d" % (RUN_LIMIT + 9)
+
+
+def test_copies_keep_their_ids_and_use_up_none() -> None:
+    burst = Burst(NOW_MS)
+    to, other = placement(1, b"k"), placement(2, b"k")
+    burst.add([(to, b"new", b"\0", 1, 0)], None)
+    places: list[tuple] = []  # type: ignore[type-arg]
+    copies = [(to, 70), (to, 71), (to, 60), (other, 61), (to, 72)]
+    burst.add_copies([(one, b"%d" % own, b"\0", 1, 0) for one, own in copies], [own for _, own in copies], places)
+    burst.add([(to, b"newer", b"\0", 1, 0), (other, b"newest", b"\0", 1, 0)], None)
+    sealed = burst.seal([10 * run.queue_id for run in burst.runs], 5_000, 1)
+    assert (sealed.record_count, sealed.id_count) == (8, 3)
+    records = {queue_id: [(record[0], record[6], record[3]) for piece in found for record in records_of(piece)]
+               for queue_id, found in pieces(sealed).items()}
+    assert records == {1: [(10, 5_000, b"new"), (11, 70, b"70"), (12, 71, b"71"), (13, 60, b"60"), (14, 72, b"72"),
+                           (15, 5_001, b"newer")],
+                       2: [(20, 61, b"61"), (21, 5_002, b"newest")]}
+    assert [run.first_id + i for run, i in places] == [70, 71, 60, 61, 72]
+    assert len(burst.runs) == 7, "70 and 71 share a run"
 
 
 def test_only_stretches_that_somebody_listens_to_are_remembered() -> None:

@@ -40,19 +40,19 @@ class Filler:
             append_ms = 1_000 + self._position
             for queue_id in self._random.sample(list(self.entries), self._random.randrange(1, 4)):
                 self._add(entries, queue_id, append_ms)
-            tail.absorb(self._position, self._position + 500, append_ms, self._position * 10, 500, entries)
+            tail.absorb(self._position, self._position + 500, append_ms, 500, entries)
             self._position += 500
-        self._index.write(Checkpoint(tail, StateChanges(), {}, Positions(self._position, 0, 9)), SEGMENTS)
+        self._index.write(Checkpoint(tail, StateChanges(), {}, Positions(self._position, 0, 9), {}), SEGMENTS)
 
     def _add(self, entries: Entries, queue_id: int, append_ms: int) -> None:
         mine = self.entries[queue_id]
         first, count = mine[-1].end_offset if mine else 0, self._random.randrange(1, 10)
         n = len(entries)
-        row = (queue_id, first, append_ms + self._random.randrange(-50, 50), count, n, n * 100, 100, 77, 0)
+        message_id = self._position * 10 + n
+        row = (queue_id, first, append_ms + self._random.randrange(-50, 50), message_id, count, n * 100, 100, 77, 0)
         for column, value in zip(entries.columns(), row, strict=True):
             column.append(value)
-        mine.append(Entry(first, self._position, self._position * 10 + n, append_ms, row[2], n * 100, 100, count, 77,
-                          0))
+        mine.append(Entry(first, self._position, message_id, append_ms, row[2], n * 100, 100, count, 77, 0))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_deleted_queues_are_forgotten(filled: tuple[Index, Filler]) -> None:
 def test_positions_and_pages_are_found_again_until_all_is_cleared(store: IndexStore) -> None:
     index = Index(store)
     assert index.positions() == Positions(0, 0, 1)
-    index.write(Checkpoint(Tail(0), StateChanges(), {3: b"page"}, Positions(5, 6, 7)), SEGMENTS, sync=True)
+    index.write(Checkpoint(Tail(0), StateChanges(), {3: b"page"}, Positions(5, 6, 7), {}), SEGMENTS, sync=True)
     assert index.positions() == Positions(5, 6, 7) and index.head_pages() == [(3, b"page")]
     index.clear()
     assert index.positions() == Positions(0, 0, 1) and index.head_pages() == []

@@ -31,7 +31,7 @@ class Table:
 
     def thaw(self) -> None:
         assert self.table.frozen is not None
-        self.index.write(Checkpoint(Tail(0), self.table.frozen, {}, Positions(0, 0, 0)), SEGMENTS)
+        self.index.write(Checkpoint(Tail(0), self.table.frozen, {}, Positions(0, 0, 0), {}), SEGMENTS)
         self.table.frozen = None
 
     def checkpoint(self) -> None:

@@ -1,16 +1,15 @@
-"""One Spark session for all tests of a test process, and a hub for each test."""
+"""One Spark session for all tests of a test process, and one hub for all tests of a file."""
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.running_hub import ROOT, RunningHub
+from tests.running_hub import ROOT, RunningHub, running_hub
 from tests.spark.door import HttpDoor
 from tests.spark.session import new_session
 
@@ -25,11 +24,10 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """A hub with the HTTP, Kafka and MQTT doors, which must have nothing to be ashamed of in its log."""
-    from tests.running_hub import running_hub
-    with running_hub(tmp_path, "http", "kafka", "mqtt") as running:
+    with running_hub(tmp_path_factory.mktemp("hub"), "http", "kafka", "mqtt") as running:
         yield running
         code, said = running.stop()
         assert code == 0
@@ -38,8 +36,10 @@ def hub(tmp_path: Path) -> Iterator[RunningHub]:
 
 @pytest.fixture
 def door(hub: RunningHub) -> HttpDoor:
-    """Requests to that hub."""
-    return HttpDoor(hub.port("http"))
+    """Requests to that hub, which has no topics yet."""
+    door = HttpDoor(hub.port("http"))
+    door.delete_topics()
+    return door
 
 
 class Reading:

@@ -25,6 +25,11 @@ class HttpDoor:
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
 
+    def delete_topics(self) -> None:
+        """With everything in them."""
+        for topic in self.ask("GET", "/v1/topics")[1]["topics"]:
+            assert self.ask("DELETE", f"/v1/topics/{topic['name']}")[0] == 204
+
     def publish(self, topic: str, count: int, first: int = 0, **properties: Any) -> None:
         """`count` messages whose values are numbers from `first` on, in batches; keys are `k<number>`."""
         for start in range(first, first + count, 1000):

@@ -85,7 +85,8 @@ def test_lists_patterns_and_address_filters(door: HttpDoor, reading: Reading) ->
     assert reading.batch(subscribe="plant,fleet").count() == 10
     assert {row.topic for row in reading.batch(subscribePattern="plan.*").collect()} == {"plant", "plants"}
     assert [row.address for row in reading.batch(filter="plant/k3").collect()] == ["plant/k3"]
-    assert sorted(row.address for row in reading.batch(filter="+/k3").collect()) == ["fleet/k3", "plant/k3", "plants/k3"]
+    found = reading.batch(filter="+/k3").collect()
+    assert sorted(row.address for row in found) == ["fleet/k3", "plant/k3", "plants/k3"]
     assert reading.batch(filter="fleet/#").count() == 5
     assert "there is no topic 'plnat'" in refusal(lambda: reading.batch(subscribe="plnat"))
 
@@ -108,7 +109,8 @@ def test_filters_give_the_same_whether_they_are_pushed_or_not(door: HttpDoor, re
     try:
         frame = reading.batch(subscribe="plant,fleet")
         assert numbers(frame.where("key = cast('k7' as binary)")) == [7, 7]
-        assert numbers(frame.where("key in (cast('k7' as binary), cast('k299' as binary)) and topic = 'plant'")) == [7, 299]
+        two = frame.where("key in (cast('k7' as binary), cast('k299' as binary)) and topic = 'plant'")
+        assert numbers(two) == [7, 299]
         assert frame.where("topic = 'fleet'").count() == 10
         assert frame.where("timestamp >= '2024-01-01'").count() == 10
         assert frame.where("queue = 1 or topic = 'fleet'").count() >= 10

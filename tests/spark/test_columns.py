@@ -60,7 +60,8 @@ def test_what_a_header_says_wrongly_is_null() -> None:
     (row,) = rows_of([(b"k", b"v", ((b"priority", b"high"), (b"expires-at", b"soon"), (b"retain", b"maybe"),
                                     (b"traceparent", b"x")), 0, 0)], "envelope", "trace_id")
     assert row["trace_id"] is None
-    assert (row["envelope"]["priority"], row["envelope"]["expires_at"], row["envelope"]["retain"]) == (None, None, False)
+    envelope = row["envelope"]
+    assert (envelope["priority"], envelope["expires_at"], envelope["retain"]) == (None, None, False)
 
 
 def test_an_address_header_is_believed_as_the_hub_believes_it() -> None:

@@ -77,7 +77,7 @@ def test_a_batch_that_claims_too_much_is_not_walked() -> None:
     piece.count = count
     found, unreadable = locate(heads_of(piece))
     assert len(found) == 0
-    assert unreadable[0].why == "it claims more records than it holds"
+    assert unreadable[0].why == "it claims more records than it has"
 
 
 def test_a_batch_that_does_not_decompress_is_told() -> None:

@@ -4,13 +4,26 @@ from __future__ import annotations
 from types import ModuleType
 
 from gateways.http.door import Handler
-from gateways.http.routes import batches, bulk, health, messages, not_built, publish, reading, topics
+from gateways.http.routes import (
+    batches,
+    bulk,
+    dead_letters,
+    groups,
+    health,
+    leases,
+    messages,
+    not_built,
+    publish,
+    queues,
+    reading,
+    topics,
+)
 from gateways.http.routing import RouteTable
 
 
 def build_table() -> RouteTable[Handler]:
     """The table of all calls that are built."""
-    return _table(publish, messages, reading, batches, bulk, topics, health)
+    return _table(publish, messages, reading, batches, bulk, topics, groups, leases, dead_letters, queues, health)
 
 
 def build_not_built_table() -> RouteTable[Handler]:

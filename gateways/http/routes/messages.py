@@ -1,7 +1,11 @@
-"""`POST /v1/topics/{topic}/messages`: into a topic, with the key given. One raw body, or many messages as JSON.
+"""Many messages in one request, and single ones into a topic with the key given.
 
-    application/json     {"messages": [{"key", "value", "headers", ...}, ...]}, see `mapping.py`
-    anything else        one message; the body is its value, `?key=` its key, the headers are those of a publish
+    POST /v1/topics/{topic}/messages
+        application/json     {"messages": [{"key", "value", "headers", ...}, ...]}, see `mapping.py`
+        anything else        one message; the body is its value, `?key=` its key, the headers are those of a publish
+    POST /v1/publish
+        application/json     the same list, where each message says where it goes: by its `address`, or by `topic` and
+                             `key`
 
 Many messages are stored together or not at all, except those that are refused one by one: then the answer is 207 and
 says for each what became of it. Their order is kept.
@@ -15,7 +19,7 @@ from aiohttp import web
 
 from gateways.admission.admission import Denied
 from gateways.http.answers import json_answer
-from gateways.http.door import DOOR, Call, Door, Routes
+from gateways.http.door import DOOR, NAME, Call, Door, Routes
 from gateways.http.mapping import Publication, not_built_property, read_headers, read_message
 from gateways.http.problems import Refusal, document_of
 from gateways.http.routes.publish import describe, store
@@ -25,10 +29,13 @@ from kernel.record import encode_headers
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from kernel.message import Message, Stored
+    from kernel.message import Message, Placement, Stored
 
 JSON: Final = "application/json"
 CLOUD_EVENTS: Final = ("application/cloudevents+json", "application/cloudevents-batch+json")
+
+ADDRESSES: Final = f"{NAME} addresses"
+"""The look-up of addresses as JSON says them: not as a path does, where each level is percent-encoded."""
 
 REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", b"traceparent"))
 """What a JSON body's own headers may say; every other property stands in its message."""
@@ -54,8 +61,20 @@ async def post_messages(door: Door, call: Call) -> web.StreamResponse:
     return await store(door, call, principal, placement, publication, await door.bodies.read(request))
 
 
-async def _post_json(door: Door, call: Call, principal: Principal, topic: str, query: dict[str, str],
+async def post_publications(door: Door, call: Call) -> web.StreamResponse:
+    """Store messages in whatever topics they name."""
+    request = call.request
+    call.query()
+    principal = door.principal(request)
+    if request.content_type != JSON:
+        raise Refusal("unsupported_media_type", "many messages are application/json; one with any other type goes to "
+                                                "/v1/publish/ADDRESS", headers={"Accept": JSON})
+    return await _post_json(door, call, principal, None, {}, read_headers(request.raw_headers, door.services.now_ms()))
+
+
+async def _post_json(door: Door, call: Call, principal: Principal, topic: str | None, query: dict[str, str],
                      publication: Publication) -> web.StreamResponse:
+    """`topic` None: each message names its own."""
     if "key" in query:
         raise Refusal("invalid_parameter", "in application/json every message has its own 'key'; for one JSON value "
                                            "use /v1/publish/ADDRESS", parameter="key")
@@ -101,17 +120,20 @@ class _Batch(NamedTuple):
     results: list[dict[str, Any] | int]      # a problem document, or the number of the message in `messages`
 
 
-def _prepare(door: Door, principal: Principal, topic: str, items: list[Any], request: Publication) -> _Batch:
+def _prepare(door: Door, principal: Principal, topic: str | None, items: list[Any], request: Publication) -> _Batch:
     batch = _Batch([], [])
     now_ms = door.services.now_ms()
     trace = [pair for pair in request.headers if pair[0] == b"traceparent"]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:
+            address, named = ("", topic) if topic is not None else _take_destination(item)
             one = read_message(item, now_ms)
             if trace and not any(name == b"traceparent" for name, _ in one.headers):
                 one.headers += trace
-            batch.messages.append(_message(door, principal, topic, one, attributes))
+            placement = (_place(door, principal, address) if named is None
+                         else door.admission.place_in(principal, named, one.key))
+            batch.messages.append(_message(placement, one, attributes))
             batch.results.append(len(batch.messages) - 1)
         except Refusal as error:
             batch.results.append(document_of(error.code, error.detail, error.members))
@@ -120,12 +142,34 @@ def _prepare(door: Door, principal: Principal, topic: str, items: list[Any], req
     return batch
 
 
-def _message(door: Door, principal: Principal, topic: str, one: Publication, attributes: int) -> Message:
-    placement = door.admission.place_in(principal, topic, one.key)
+def _take_destination(item: Any) -> tuple[str, str | None]:
+    """Take (address, None) or ("", topic) out of a message that says where it goes."""
+    if not isinstance(item, dict):
+        raise Refusal("invalid_body", "a message is an object")
+    address, topic = item.pop("address", None), item.pop("topic", None)
+    if (address is None) == (topic is None) or not isinstance(topic if address is None else address, str):
+        raise Refusal("invalid_body", "a message here has an 'address' or a 'topic', as text")
+    if topic is None and (item.get("key") is not None or item.get("key_base64") is not None):
+        raise Refusal("invalid_body", "a message has an 'address', or a 'topic' and a 'key': an address says both")
+    return address or "", topic
+
+
+def _place(door: Door, principal: Principal, address: str) -> Placement:
+    cache = door.admission.cache(principal, ADDRESSES)
+    raw = address.encode()
+    placement = cache.places.get(raw)
+    if placement is None:
+        placement = door.admission.place(principal, address)
+        cache.remember(raw, placement)
+    return placement
+
+
+def _message(placement: Placement, one: Publication, attributes: int) -> Message:
     headers = encode_headers(one.headers)
     size_bytes = len(one.key or b"") + len(one.value or b"") + len(headers)
     if size_bytes > placement.max_message_bytes:
-        raise MessageTooLarge(f"{size_bytes} bytes; a message of {topic} has at most {placement.max_message_bytes}")
+        raise MessageTooLarge(f"{size_bytes} bytes; a message of {placement.topic} has at most "
+                              f"{placement.max_message_bytes}")
     return placement, one.value, headers, attributes, one.timestamp_ms
 
 
@@ -154,4 +198,4 @@ def _answer(batch: _Batch, stored: Stored | None, respond_async: bool) -> web.Re
     return json_answer({"messages": results}, 207 if mixed else status, headers)
 
 
-ROUTES: Routes = (("POST", "/v1/topics/{topic}/messages", post_messages),)
+ROUTES: Routes = (("POST", "/v1/topics/{topic}/messages", post_messages), ("POST", "/v1/publish", post_publications))

@@ -5,8 +5,10 @@
     cursor    go on where the page that gave it ended, instead of `from`
     max       messages in the page, 100 unless told otherwise
     wait      seconds to wait while there is nothing; the answer comes with the first flush that touches the topic
+    filter    only messages that this selector wants (`kernel.selectors`); give it again with every cursor
 
-What a page could not give is named in it: `lost` (deleted by retention before this reader came) and `unreadable`.
+What a page could not give is named in it: `lost` (deleted by retention before this reader came) and `unreadable`. How
+many messages the filter passed over is `skipped`: a page that has no messages but skipped some is not the end.
 """
 from __future__ import annotations
 
@@ -15,19 +17,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.envelope import Kind
+from gateways.envelope import SELECTOR_NAMES, Kind
 from gateways.http.answers import json_answer
 from gateways.http.cursor import MAX_QUEUES, Cursor, decode_cursor, encode_cursor
 from gateways.http.door import Call, Door, Routes
-from gateways.http.mapping import door_of, not_built_property, record_to_json
+from gateways.http.mapping import door_of, record_to_json
 from gateways.http.page import Page, Source, build_page
 from gateways.http.problems import Refusal
 from gateways.http.target import decode_number, decode_seconds
 from gateways.values import normalize
-from kernel.errors import OffsetOutOfRange, UnknownQueue, UnknownTopic
+from kernel.errors import InvalidSelector, OffsetOutOfRange, UnknownQueue, UnknownTopic
+from kernel.selectors.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
-    from kernel.message import Fetched
+    from collections.abc import Callable
+
+    from kernel.message import Fetched, Record
     from kernel.topics import Topic
 
 DEFAULT_MAX: Final = 100
@@ -38,27 +43,56 @@ BYTES_PER_MESSAGE: Final = 1_024
 """What a page reads from the log: room for pieces that begin before the reader, and for messages of common size. A page
 of larger messages has fewer of them."""
 
+SEARCH_S: Final = 1.0
+"""How long a call that does not wait looks for the first message that its filter wants, before it says how far it
+got."""
+
 
 async def get_messages(door: Door, call: Call) -> web.StreamResponse:
     """Answer one page."""
     principal = door.principal(call.request)
     query = call.query("from", "queue", "cursor", "max", "wait", "filter")
-    if "filter" in query:
-        raise not_built_property("filter", "filtering")
+    selector = _selector_of(query)
     topic = door.readable_topic(principal, call.topic_name())
     max_messages = decode_number(query, "max", min(DEFAULT_MAX, door.config.max_page_messages), 1,
                                  door.config.max_page_messages)
     wait_s = decode_seconds(query, "wait", door.config.max_wait_s)
     cursor = await _start_of(door, topic, query)
-    page = await _read(door, topic, cursor, max_messages)
-    deadline = door.loop.time() + wait_s
-    while page.empty and not door.stopping and (left_s := deadline - door.loop.time()) > 0:
+    page = await _search(door, topic, cursor, max_messages, wait_s, selector)
+    return json_answer(_document(door, topic, cursor, page))
+
+
+async def _search(door: Door, topic: Topic, cursor: Cursor, max_messages: int, wait_s: float,
+                  selector: Selector | None) -> Page:
+    """The first page from the cursor on that has something to tell, or the last when time is up."""
+    page = await _read(door, topic, cursor, max_messages, selector)
+    deadline, skipped = door.loop.time() + wait_s, page.skipped
+    search_deadline = max(deadline, door.loop.time() + SEARCH_S)
+    while page.empty and not door.stopping:
+        left_s = (search_deadline if page.skipped else deadline) - door.loop.time()
+        if left_s <= 0:
+            break
         cursor = cursor._replace(positions=page.positions)
-        await door.wait_for_append({topic.queue_id(queue): at for queue, at in page.positions.items()}, left_s)
+        if page.skipped:
+            await asyncio.sleep(0)                            # a search gives way to everybody else at every step
+        else:
+            await door.wait_for_append({topic.queue_id(queue): at for queue, at in page.positions.items()}, left_s)
         if door.kernel.topic_by_uuid(topic.uuid) is None:
             raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
-        page = await _read(door, topic, cursor, max_messages)
-    return json_answer(_document(door, topic, cursor, page))
+        page = await _read(door, topic, cursor, max_messages, selector)
+        skipped += page.skipped
+    return page._replace(skipped=skipped)
+
+
+def _selector_of(query: dict[str, str]) -> Selector | None:
+    """What `filter` says. Refuses `invalid_selector`, with the position."""
+    if "filter" not in query:
+        return None
+    try:
+        return parse_selector(query["filter"], SELECTOR_NAMES)
+    except InvalidSelector as error:
+        raise Refusal(error.code, str(error), parameter="filter", position=error.position,
+                      expected=error.expected) from None
 
 
 # --- where to begin -----------------------------------------------------------------------------------------
@@ -75,7 +109,7 @@ async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
         raise Refusal("invalid_parameter", f"{topic.name} has {topic.queues} queues; name one with 'queue'",
                       parameter="queue")
     queues = range(topic.queues) if queue is None else (queue,)
-    offsets = await _offsets(door, topic, queues, queue, query)
+    offsets = await named_offsets(door, topic, queues, queue, query)
     return Cursor(topic.uuid, queue, 0, dict(zip(queues, offsets, strict=True)))
 
 
@@ -97,8 +131,8 @@ def _continued(topic: Topic, text: str, queue: int | None) -> Cursor:
     return cursor
 
 
-async def _offsets(door: Door, topic: Topic, queues: range | tuple[int, ...], queue: int | None,
-                   query: dict[str, str]) -> list[int]:
+async def named_offsets(door: Door, topic: Topic, queues: range | tuple[int, ...], queue: int | None,
+                        query: dict[str, str]) -> list[int]:
     """The offset of each queue that `from` names."""
     begin = query.get("from", "earliest")
     bounds = [door.kernel.bounds(topic.queue_id(number)) for number in queues]
@@ -141,7 +175,7 @@ def offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | N
 
 # --- one page -----------------------------------------------------------------------------------------------
 
-async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int) -> Page:
+async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, selector: Selector | None) -> Page:
     budget = min(door.config.max_page_bytes, BYTES_BEFORE + max_messages * BYTES_PER_MESSAGE)
     wants, queues = [], []
     for queue in _in_turn(cursor):
@@ -155,8 +189,18 @@ async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int) -> 
     for (_, at), one in zip(wants, fetched, strict=True):
         _check_fetched(at, one)
     sources = [Source(queue, cursor.positions[queue], one) for queue, one in zip(queues, fetched, strict=True)]
-    page = build_page(sources, max_messages, door.config.max_page_bytes)
+    selects = None if selector is None else _selects(door, topic, selector)
+    page = build_page(sources, max_messages, door.config.max_page_bytes, selects)
     return page._replace(positions=cursor.positions | page.positions)
+
+
+def _selects(door: Door, topic: Topic, selector: Selector) -> Callable[[Record], bool]:
+    """Whether the selector wants a record of this topic."""
+    def selects(record: Record) -> bool:
+        _, timestamp_ms, key, _, headers, _, _ = record
+        address = door.kernel.address_of(topic.name, key, headers) if selector.reads_address else ""
+        return selector.matches(headers, key, address, topic.name, timestamp_ms)
+    return selects
 
 
 def _in_turn(cursor: Cursor) -> list[int]:
@@ -198,6 +242,8 @@ def _document(door: Door, topic: Topic, cursor: Cursor, page: Page) -> dict[str,
     }
     if page.lost:
         document["lost"] = page.lost
+    if page.skipped:
+        document["skipped"] = page.skipped
     if page.unreadable:
         document["unreadable"] = page.unreadable
     return document

@@ -9,17 +9,17 @@ away: adding some breaks the order of keys at that point. Answers come once the 
 """
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-import orjson
 from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.cursor import decode_name, encode_name
+from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
 from gateways.http.problems import Refusal
 from gateways.http.target import decode_number
@@ -41,10 +41,10 @@ async def list_topics(door: Door, call: Call) -> web.StreamResponse:
     principal = door.principal(call.request)
     query = call.query("max", "cursor")
     count = decode_number(query, "max", MAX_LISTED, 1, MAX_LISTED)
-    after = _decode_name(query["cursor"]) if "cursor" in query else ""
+    after = decode_name(query["cursor"]) if "cursor" in query else ""
     topics = sorted((topic for topic in door.kernel.topics(tenant=principal.tenant) if topic.name > after
                      and door.admission.may(principal, Operation.CONSUME, f"{topic.name}/#")), key=_name_of)
-    cursor = _encode_name(topics[count - 1].name) if len(topics) > count else None
+    cursor = encode_name(topics[count - 1].name) if len(topics) > count else None
     return json_answer({"topics": [describe_topic(topic) for topic in topics[:count]], "cursor": cursor})
 
 
@@ -123,16 +123,7 @@ def _existing(door: Door, principal: Principal, name: str) -> Topic:
 
 async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, int | None]]:
     """(queues, settings) of a topic's document; an empty body is an empty document."""
-    body = await door.bodies.read(call.request)
-    if body and call.request.content_type != "application/json":
-        raise Refusal("unsupported_media_type", "a topic's settings are application/json", headers={
-            "Accept": "application/json"})
-    try:
-        document = orjson.loads(body) if body else {}
-    except orjson.JSONDecodeError as error:
-        raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise Refusal("invalid_body", "a topic's settings are an object")
+    document = await read_object(door, call.request, "a document of a topic's settings")
     for name, value in document.items():
         if name not in SETTINGS and name != "queues":
             known = ", ".join(("queues", *SETTINGS))
@@ -145,17 +136,6 @@ async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, 
 
 def _name_of(topic: Topic) -> str:
     return topic.name
-
-
-def _encode_name(name: str) -> str:
-    return urlsafe_b64encode(name.encode()).rstrip(b"=").decode()
-
-
-def _decode_name(cursor: str) -> str:
-    try:
-        return urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
-    except ValueError:
-        raise Refusal("invalid_cursor", "this cursor was not made here") from None
 
 
 ROUTES: Routes = (

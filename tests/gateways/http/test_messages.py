@@ -122,3 +122,39 @@ def test_faults_of_the_whole() -> None:
         client.kernel.fault = StorageFull("no space")
         assert (await post(client, {"messages": [{"value": "a"}]})).status == 507
     run_door(test)
+
+
+async def publish(client: Client, *messages: Any) -> Answer:
+    return await client.ask("POST", "/v1/publish", json={"messages": messages})
+
+
+def test_every_message_of_a_publish_says_where_it_goes() -> None:
+    async def test(client: Client) -> None:
+        answer = await publish(client, {"address": "plant/line1/temp", "value": "1"},
+                               {"topic": "fleet", "key_base64": "/w==", "value": "2"}, {"topic": "fleet"},
+                               {"address": "plant/a%2Fb", "value": None})
+        assert answer.status == 201
+        assert [result["topic"] for result in answer.json["messages"]] == ["plant", "fleet", "fleet", "plant"]
+        keys = [message[0].key for message in client.kernel.appended]
+        assert keys == [b"line1/temp", b"\xff", None, b"a%2Fb"]
+        in_path = await client.ask("POST", "/v1/publish/plant/a%252Fb", data=b"")
+        assert client.kernel.appended[-1][0].address == in_path.json["address"] == "plant/a%252Fb"
+    run_door(test)
+
+
+@pytest.mark.parametrize("message", [
+    {}, 5, {"address": 5}, {"address": []}, {"topic": None}, {"topic": 7}, {"address": "a/b", "topic": "a"},
+    {"address": "a/b", "key": "c"}, {"address": "a", "key_base64": ""}, {"address": "a", "qos": 1}])
+def test_a_message_that_does_not_say_where_it_goes_is_refused(message: Any) -> None:
+    async def test(client: Client) -> None:
+        answer = await publish(client, message, {"address": "plant/b", "value": "b"})
+        assert (answer.status, answer.json["messages"][0]["code"]) == (207, "invalid_body")
+        assert [stored[1] for stored in client.kernel.appended] == [b"b"]
+    run_door(test)
+
+
+def test_a_publish_of_many_is_json() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/publish", data=b"21.5", headers={"Content-Type": "text/plain"})
+        assert (answer.status, answer.code) == (415, "unsupported_media_type")
+    run_door(test)

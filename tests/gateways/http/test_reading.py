@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from gateways.http.cursor import Cursor, decode_cursor, encode_cursor
+from gateways.http.routes import reading
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Answer, Client, run_door, until
 
@@ -88,7 +90,8 @@ def test_one_queue_and_its_offsets() -> None:
     ("?max=0", 400, "invalid_parameter"), ("?max=1001", 400, "invalid_parameter"),
     ("?max=1&max=2", 400, "invalid_parameter"), ("?wait=31", 400, "invalid_parameter"),
     ("?wait=x", 400, "invalid_parameter"), ("?cursor=garbage", 400, "invalid_cursor"),
-    ("?cursor=", 400, "invalid_cursor"), ("?form=earliest", 400, "unknown_parameter"), ("?filter=a", 501, "not_built"),
+    ("?cursor=", 400, "invalid_cursor"), ("?form=earliest", 400, "unknown_parameter"),
+    ("?filter=a+%3D", 400, "invalid_selector"),
 ])
 def test_refusals(query: str, status: int, code: str) -> None:
     async def test(client: Client) -> None:
@@ -160,6 +163,97 @@ def test_a_long_poll_ends_with_its_time_and_its_cursor_goes_on() -> None:
         assert values(await page(client, f"?cursor={document['cursor']}&wait=20")) == ["now"]
         assert not client.kernel._watches._by_page
     run_door(test, kernel=filled())
+
+
+async def select(client: Client, selector: str, query: str = "") -> Any:
+    return await page(client, f"?filter={quote(selector)}{query}")
+
+
+@pytest.mark.parametrize(("selector", "expected"), [
+    ("n > 3 AND unit = 'C'", ["4", "6", "8"]), ("tags:even", ["0", "2", "4", "6", "8"]), ("headers:unit=F, n=3", ["3"]),
+    ("key IN ('1', '2')", ["1", "2"]), ("plant/7", ["7"]), ("address LIKE '%/5'", ["5"]), ("topic <> 'plant'", []),
+    (f"timestamp >= {NOW_MS + 8000}", ["8", "9"]), ("content_type = 'text/5'", ["5"]), ("missing = 1", []),
+])
+def test_only_what_a_selector_wants(selector: str, expected: list[str]) -> None:
+    async def test(client: Client) -> None:
+        kernel = client.kernel
+        for number in range(10):
+            kernel.publish(f"plant/{number}", b"%d" % number, [
+                (b"n", b"%d" % number), (b"unit", b"F" if number % 2 else b"C"), (b"content-type", b"text/%d" % number),
+                (b"tags", b"odd" if number % 2 else b"even")], timestamp_ms=NOW_MS + number * 1000)
+        document = await select(client, selector)
+        assert values(document) == expected
+        assert document.get("skipped", 0) == 10 - len(expected)
+    run_door(test)
+
+
+def test_a_selector_across_pages() -> None:
+    async def test(client: Client) -> None:
+        seen: list[str] = []
+        query = "&max=2"
+        for _ in range(4):
+            document = await select(client, "key > 3", query)
+            seen += values(document)
+            query = f"&max=2&cursor={document['cursor']}"
+        assert seen == ["4", "5", "6", "7", "8", "9"]
+        assert "skipped" not in document
+    run_door(test, kernel=filled())
+
+
+def test_a_selector_that_wants_nothing_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SEARCH_S", 3600.0)
+
+    async def test(client: Client) -> None:
+        document = await select(client, "missing = 1")
+        assert (document["messages"], document["skipped"]) == ([], 10)
+        assert "skipped" not in await select(client, "missing = 1", f"&cursor={document['cursor']}")
+    run_door(test, kernel=filled())
+
+
+def test_a_selector_that_cannot_be_read() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("GET", MESSAGES + "?filter=" + quote("temp > 'x'"))
+        assert (answer.status, answer.code) == (400, "invalid_selector")
+        assert answer.json["detail"].startswith("at character 8: expected a number: only numbers are compared by >")
+        assert (answer.json["parameter"], answer.json["position"]) == ("filter", 7)
+    run_door(test, kernel=filled())
+
+
+def test_a_long_poll_waits_for_a_message_that_the_selector_wants() -> None:
+    async def test(client: Client) -> None:
+        asked = asyncio.create_task(select(client, "key = 'b'", "&wait=20"))
+        await until(lambda: client.kernel._watches._by_page)
+        client.kernel.publish("plant/a", b"no")
+        await until(lambda: client.kernel._watches._by_page)
+        assert not asked.done()
+        client.kernel.publish("plant/b", b"yes")
+        document = await asked
+        assert (values(document), document["skipped"]) == (["yes"], 11)
+    run_door(test, kernel=filled())
+
+
+def test_one_call_searches_on_beyond_what_one_read_brings() -> None:
+    async def test(client: Client) -> None:
+        for number in range(30):
+            client.kernel.publish("plant/big", bytes(20_000), [(b"n", b"%d" % number)])
+        document = await select(client, "n = 29", "&max=1")
+        assert (len(document["messages"]), document["skipped"]) == (1, 29)
+    run_door(test)
+
+
+def test_a_search_that_takes_too_long_says_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SEARCH_S", 0.0)
+
+    async def test(client: Client) -> None:
+        for number in range(30):
+            client.kernel.publish("plant/big", bytes(20_000), [(b"n", b"%d" % number)])
+        document, calls, skipped = await select(client, "n = 29", "&max=1"), 1, 0
+        while not document["messages"]:
+            skipped += document["skipped"]
+            document, calls = await select(client, "n = 29", f"&max=1&cursor={document['cursor']}"), calls + 1
+        assert skipped + document.get("skipped", 0) == 29
+        assert calls > 2
+    run_door(test)
 
 
 def test_a_client_that_goes_away_is_waited_for_no_more() -> None:

@@ -1,0 +1,260 @@
+"""`Client`: the calls of a hub's HTTP door, for programs with an event loop.
+
+Publishing comes in three kinds:
+
+    publish, publish_many    return when the messages are durable
+    submit                   returns a future; messages are gathered into batches on the way, in order
+    publish_oneway           returns when the hub has taken them: at most once, nothing is repeated
+
+A publish makes one `Idempotency-Key` per call and repeats the request with it, so a message is stored once however
+often an answer is lost.
+"""
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final, Self, Unpack
+from uuid import uuid4
+
+import orjson
+
+from gatehouse.client.batching import Batcher, Batching, Result, in_requests
+from gatehouse.client.consumer import Consumer, Handler
+from gatehouse.client.door import HttpDoor, path_of
+from gatehouse.client.errors import HubError, OutcomeUnknown, Unavailable, error_of
+from gatehouse.client.groups import Group
+from gatehouse.client.message import Headers, Message, Properties, Stored, Value, decode, decode_stored, encode
+from gatehouse.client.retry import NO_RETRY, Retry
+
+MAX_REQUEST_MESSAGES: Final = 10_000      # what a hub takes in one request unless told otherwise
+LONG_POLL_S: Final = 20.0                 # the `wait` of a read that waits for more; a hub allows 30 unless told
+JSON: Final = {"Content-Type": "application/json"}
+
+OnStored = Callable[[asyncio.Future[Stored]], object]
+
+
+class Client:
+    """A hub at `url` (its HTTP door). Use it as `async with Client(url) as client`, on one loop.
+
+    `timeout_s` is for one attempt of one request; `retry` says how many there are.
+    """
+
+    def __init__(self, url: str = "http://127.0.0.1:8080", *, user: str | None = None, password: str | None = None,
+                 retry: Retry = Retry(), batching: Batching = Batching(), timeout_s: float = 15.0,  # noqa: B008
+                 connections: int = 100) -> None:
+        self.door = HttpDoor(url, user=user, password=password, retry=retry, timeout_s=timeout_s,
+                             connections=connections)
+        self._batcher = Batcher(self._publish_batch, batching)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Wait for what was submitted, then close the connections."""
+        await self._batcher.drain()
+        await self.door.close()
+
+    # --- publishing ----------------------------------------------------------------------------------------------
+
+    async def publish(self, address: str | None = None, value: Value = None, *, topic: str | None = None,
+                      key: Value = None, headers: Headers = (), idempotency_key: str | None = None,
+                      **properties: Unpack[Properties]) -> Stored:
+        """Store one message at an address, or in a topic under a key; returns where it is once it is durable.
+
+        Raises HubError; after OutcomeUnknown repeat the call with the error's `idempotency_key`.
+        """
+        message = encode(value, address=address, topic=topic, key=key, headers=headers, properties=properties,
+                         now_ms=_now_ms())
+        (result,) = await self._publish([message], idempotency_key or new_key())
+        return _stored(result)
+
+    async def publish_many(self, messages: Sequence[bytes], *, idempotency_key: str | None = None) -> list[Result]:
+        """Store messages that `message` has made, in order; what became of each: where it is, or why it is not.
+
+        Those of one request are stored together, and more than a request takes go in several. Raises HubError where a
+        whole request failed; repeating the call with the same `idempotency_key` stores nothing twice.
+        """
+        base = idempotency_key or new_key()
+        results: list[Result] = []
+        for number, request in enumerate(in_requests(list(messages), MAX_REQUEST_MESSAGES)):
+            results += await self._publish(request, f"{base}-{number}", base)
+        return results
+
+    async def submit(self, address: str | None = None, value: Value = None, *, topic: str | None = None,
+                     key: Value = None, headers: Headers = (), on_done: OnStored | None = None,
+                     **properties: Unpack[Properties]) -> asyncio.Future[Stored]:
+        """Publish without waiting: the future ends in where the message is, or in HubError; `on_done` is given it.
+
+        Waits only while more is under way than `Batching` allows. `flush` waits for all.
+        """
+        future = await self._batcher.submit(encode(value, address=address, topic=topic, key=key, headers=headers,
+                                                   properties=properties, now_ms=_now_ms()))
+        if on_done is not None:
+            future.add_done_callback(on_done)
+        return future
+
+    async def flush(self) -> None:
+        """Returns when everything submitted before has been answered."""
+        await self._batcher.drain()
+
+    async def publish_oneway(self, *messages: bytes) -> None:
+        """Hand over messages that `message` has made; returns when the hub has taken them, not when they are durable.
+
+        Nothing is repeated. Raises HubError where the hub did not take one.
+        """
+        for request in in_requests(list(messages), MAX_REQUEST_MESSAGES):
+            answer = await self.door.ask("POST", "/v1/publish", body=_body(request), retry=NO_RETRY,
+                                         headers={**JSON, "Prefer": "respond-async"})
+            for result in _results(answer.document(), len(request)):
+                _stored(result)
+
+    @staticmethod
+    def message(address: str | None = None, value: Value = None, *, topic: str | None = None, key: Value = None,
+                headers: Headers = (), **properties: Unpack[Properties]) -> bytes:
+        """One message for `publish_many` and `publish_oneway`, as the request will say it."""
+        return encode(value, address=address, topic=topic, key=key, headers=headers, properties=properties,
+                      now_ms=_now_ms())
+
+    async def _publish_batch(self, messages: list[bytes]) -> list[Result]:
+        return await self._publish(messages, new_key())
+
+    async def _publish(self, messages: list[bytes], key: str, told_key: str | None = None) -> list[Result]:
+        try:
+            answer = await self.door.ask("POST", "/v1/publish", body=_body(messages), repeatable=True,
+                                         headers={**JSON, "Idempotency-Key": key})
+        except OutcomeUnknown as error:
+            error.idempotency_key = told_key or key
+            raise
+        return _results(answer.document(), len(messages))
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def read(self, topic: str, start: str = "earliest", *, queue: int | None = None, filter: str | None = None,
+                   follow: bool = False) -> AsyncIterator[Message]:
+        """Messages of a topic from `start`: `earliest`, `latest`, an RFC 3339 time, or with `queue` an offset.
+
+        Ends where the topic ends now, or with `follow` never. Nothing is kept in the hub about this reader.
+        """
+        query = {"from": start, "queue": "" if queue is None else str(queue), "filter": filter or ""}
+        async for page in self.pages(topic, query, follow):
+            for document in page:
+                yield decode(document)
+
+    async def pages(self, topic: str, start: Mapping[str, str], follow: bool) -> AsyncIterator[list[dict[str, Any]]]:
+        """The hub's JSON messages page by page, from `start` (the query's `from`, `queue`, `cursor`, ...).
+
+        Ends at the first page that is empty and skipped nothing, or never where `follow`: then an empty page has
+        waited for `LONG_POLL_S`.
+        """
+        query = {name: value for name, value in start.items() if value}
+        wait_s = LONG_POLL_S if follow else 0.0
+        if follow:
+            query["wait"] = f"{LONG_POLL_S:g}"
+        while True:
+            page = await self.request("GET", path_of("v1", "topics", topic, "messages"), query=query, wait_s=wait_s)
+            messages = page.get("messages")
+            if messages:
+                yield messages
+            elif not follow and not page.get("skipped"):
+                return
+            if not page.get("cursor"):
+                raise HubError("the hub sent a page without a cursor; is it of this version?")
+            query["cursor"] = page["cursor"]
+            query.pop("from", None)
+            query.pop("queue", None)
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    def group(self, name: str, topic: str = "") -> Group:
+        """The leased group `name`, reading `topic`."""
+        return Group(self, name, topic)
+
+    def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> Consumer:
+        """Runs `handler` for every message of a group; `options` are those of `Consumer`."""
+        return Consumer(self.group(group, topic), handler, **options)
+
+    # --- topics, and the hub itself ------------------------------------------------------------------------------
+
+    async def topics(self) -> list[dict[str, Any]]:
+        """Every topic that may be read, by name, with its settings."""
+        found: list[dict[str, Any]] = []
+        query: dict[str, str] = {}
+        while True:
+            page = await self.request("GET", "/v1/topics", query=query)
+            found += page.get("topics", [])
+            if not page.get("cursor"):
+                return found
+            query["cursor"] = page["cursor"]
+
+    async def topic(self, name: str) -> dict[str, Any]:
+        """One topic with its settings and the bounds of its queues."""
+        return await self.request("GET", path_of("v1", "topics", name))
+
+    async def define_topic(self, name: str, **settings: Any) -> dict[str, Any]:
+        """Make a topic, or make one that exists read so: `queues`, and the settings of docs/configuration.md."""
+        return await self.request("PUT", path_of("v1", "topics", name), settings)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with its messages."""
+        await self.request("DELETE", path_of("v1", "topics", name))
+
+    async def ready(self) -> bool:
+        """Whether the hub takes messages. Raises HubError where there is none."""
+        try:
+            await self.door.ask("GET", "/readyz", retry=NO_RETRY)
+        except Unavailable as error:
+            if error.status:
+                return False
+            raise
+        return True
+
+    async def metrics(self) -> str:
+        """The hub's page for Prometheus."""
+        return (await self.door.ask("GET", "/metrics", repeatable=True)).body.decode()
+
+    # --- everything else -----------------------------------------------------------------------------------------
+
+    async def request(self, method: str, path: str, document: Any = None, *, query: Mapping[str, str] | None = None,
+                      repeatable: bool | None = None, wait_s: float = 0.0) -> dict[str, Any]:
+        """Any call of the HTTP interface with JSON in and out; `path` is percent-encoded. Raises HubError.
+
+        Repeated where it reads or replaces (GET, PUT, DELETE), or where `repeatable` says so. An answer without a body
+        is an empty document.
+        """
+        if repeatable is None:
+            repeatable = method in ("GET", "HEAD", "PUT", "DELETE")
+        body = None if document is None else orjson.dumps(document)
+        answer = await self.door.ask(method, path, query=query, body=body, headers=None if body is None else JSON,
+                                     repeatable=repeatable, wait_s=wait_s)
+        return answer.document() if answer.body else {}
+
+
+def new_key() -> str:
+    """An `Idempotency-Key` that nobody else makes."""
+    return uuid4().hex
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _body(messages: list[bytes]) -> bytes:
+    return b'{"messages":[' + b",".join(messages) + b"]}"
+
+
+def _results(document: Mapping[str, Any], count: int) -> list[Result]:
+    """What became of each message of a request: 201, 202 or 207."""
+    found = document.get("messages")
+    if not isinstance(found, list) or len(found) != count:
+        raise HubError("the hub did not answer for every message; is it of this version?")
+    return [decode_stored(one) if one["status"] < 400 else error_of(one["status"], one) for one in found]
+
+
+def _stored(result: Result) -> Stored:
+    if isinstance(result, HubError):
+        raise result
+    return result

@@ -1,0 +1,158 @@
+"""One request to the HTTP door of a hub, repeated where that is safe.
+
+A request may be repeated when it never left (nobody listens), when the hub says that it did nothing (429, 503), or when
+it is *repeatable*: it reads, it comes with an `Idempotency-Key`, or doing it twice is doing it once (an ack). After the
+last attempt `OutcomeUnknown` says that one of them may have taken effect.
+
+Connections are kept and made anew as needed: a hub that comes back is found by the next attempt.
+"""
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from gatehouse.client.errors import HubError, InvalidRequest, OutcomeUnknown, OverQuota, Unavailable, error_of
+from gatehouse.client.retry import Retry
+
+MAX_ANSWER_BYTES: Final = 256 << 20       # an answer larger than this is not one of the hub's
+MAX_RETRY_AFTER_S: Final = 60.0
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+    def document(self) -> dict[str, Any]:
+        """The JSON object in it. Raises HubError where there is none."""
+        try:
+            value = orjson.loads(self.body)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise HubError("this is no answer of a hub; is it the HTTP door?", status=self.status)
+        return value
+
+
+class _Failed(Exception):
+    """One attempt did not bring an answer. `sent`: it may have taken effect."""
+
+    def __init__(self, text: str, sent: bool) -> None:
+        super().__init__(text)
+        self.sent = sent
+
+
+class HttpDoor:
+    """A hub's HTTP door at `url`. Opened by its first request, on the running loop."""
+
+    def __init__(self, url: str, *, user: str | None, password: str | None, retry: Retry, timeout_s: float,
+                 connections: int) -> None:
+        self.url = url.rstrip("/") if "//" in url else f"http://{url.rstrip('/')}"
+        _check_url(self.url)
+        self._login = None if user is None else aiohttp.encode_basic_auth(user, password or "")
+        self._retry = retry
+        self._timeout_s = timeout_s
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close every connection. A request after this opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: bytes | None = None,
+                  headers: Mapping[str, str] | None = None, repeatable: bool = False, wait_s: float = 0.0,
+                  retry: Retry | None = None) -> Answer:
+        """A good answer (below 400). Raises HubError for everything else; `wait_s` is what the hub may take longer."""
+        retry = retry or self._retry
+        url = URL(self.url + path + _query(query), encoded=True)
+        unknown: HubError | None = None
+        for attempt in range(retry.retries + 1):
+            error, again, asked_s = None, True, 0.0
+            try:
+                answer, asked_s = await self._once(method, url, body, headers, self._timeout_s + wait_s)
+                if answer.status < 400:
+                    return answer
+                error = _refusal(answer)
+                again = isinstance(error, (Unavailable, OverQuota)) or (
+                    repeatable and isinstance(error, OutcomeUnknown))
+            except _Failed as failed:
+                again = repeatable or not failed.sent
+                kind = OutcomeUnknown if failed.sent else Unavailable
+                error = kind(f"no hub answers at {self.url} ({failed})")
+            if isinstance(error, OutcomeUnknown):
+                unknown = error
+            if not again or attempt == retry.retries:
+                break
+            await asyncio.sleep(retry.pause_s(attempt, random.random(), asked_s))
+        assert error is not None
+        # An earlier attempt may have taken effect, unless the last word was about the request itself.
+        raise unknown if unknown is not None and isinstance(error, (Unavailable, OverQuota)) else error
+
+    async def _once(self, method: str, url: URL, body: bytes | None, headers: Mapping[str, str] | None,
+                    timeout_s: float) -> tuple[Answer, float]:
+        """(answer, seconds that the hub asks to wait). Raises _Failed."""
+        try:
+            async with asyncio.timeout(timeout_s), self._open().request(method, url, data=body,
+                                                                         headers=headers) as response:
+                if (response.content_length or 0) > MAX_ANSWER_BYTES:
+                    raise _Failed(f"the answer is larger than {MAX_ANSWER_BYTES} bytes", sent=True)
+                return Answer(response.status, await response.read()), _retry_after(response.headers)
+        except aiohttp.ClientConnectorError as error:
+            number = error.os_error.errno
+            raise _Failed(os.strerror(number) if number and number > 0 else str(error), sent=False) from None
+        except TimeoutError:
+            raise _Failed(f"nothing came within {timeout_s:g} s", sent=True) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Failed(str(error) or type(error).__name__, sent=True) from None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            headers = {} if self._login is None else {"Authorization": self._login}
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections), headers=headers, auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar())
+        return self._session
+
+
+def path_of(*levels: str) -> str:
+    """A path of these names, each percent-encoded for itself."""
+    return "/" + "/".join(quote(level, safe="") for level in levels)
+
+
+def _query(query: Mapping[str, str] | None) -> str:
+    if not query:
+        return ""
+    return "?" + "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query.items())
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds of a `Retry-After`; the form with a date is not used by hubs and counts as none."""
+    text = headers.get("Retry-After", "")
+    return min(float(text), MAX_RETRY_AFTER_S) if text.isascii() and text.isdigit() else 0.0
+
+
+def _refusal(answer: Answer) -> HubError:
+    try:
+        problem = orjson.loads(answer.body)
+    except ValueError:
+        problem = None
+    return error_of(answer.status, problem if isinstance(problem, dict) else {})
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidRequest(f"{url!r} is no address of a hub; give one like http://127.0.0.1:8080")

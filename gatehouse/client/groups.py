@@ -1,0 +1,115 @@
+"""`Group`: a leased group of a hub. Take messages, then ack, extend or release each by its receipt handle.
+
+A message that was taken is invisible to the other members for a time; unless it is acked until then it comes again.
+`Consumer` does all of this by itself; these are the single calls.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from gatehouse.client.door import path_of
+from gatehouse.client.errors import HubError, error_of
+from gatehouse.client.message import Message, decode
+
+if TYPE_CHECKING:
+    from gatehouse.client.client import Client
+
+POP_MAX: Final = 32                 # messages of one pop unless asked, as in the HTTP interface
+MAX_HANDLES: Final = 1_000          # of one request
+
+Leases = Iterable[Message | str]
+"""Messages that were popped, or their receipt handles."""
+
+
+class Group:
+    """The group `name`, reading `topic`. Made by `Client.group`; it exists in the hub from its first use on."""
+
+    def __init__(self, client: Client, name: str, topic: str = "") -> None:
+        self.client = client
+        self.name = name
+        self.topic = topic
+
+    def _path(self, *more: str) -> str:
+        return path_of("v1", "groups", self.name, *more)
+
+    # --- messages ------------------------------------------------------------------------------------------------
+
+    async def pop(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0) -> list[Message]:
+        """Take up to `max` messages for `invisible_s` (the group's unless given); waits so long for the first one.
+
+        Never repeated by itself where the answer was lost: what was taken comes again when its time is up.
+        """
+        query = {"topic": self.topic, "max": str(max)}
+        if invisible_s is not None:
+            query["invisible"] = f"{invisible_s:g}"
+        if wait_s:
+            query["wait"] = f"{wait_s:g}"
+        page = await self.client.request("POST", self._path("pop"), query=query, wait_s=wait_s)
+        return [decode(document) for document in page.get("messages", [])]
+
+    async def ack(self, leases: Leases) -> list[HubError | None]:
+        """These are done and never come again. For each None, or why not (LeaseLost: it was too late)."""
+        return await self._settle("ack", leases, {})
+
+    async def extend(self, leases: Leases, invisible_s: float) -> list[HubError | None]:
+        """Keep these for `invisible_s` from now on."""
+        return await self._settle("extend", leases, {"invisible": invisible_s})
+
+    async def release(self, leases: Leases, delay_s: float | None = None) -> list[HubError | None]:
+        """Give these back: they come again after `delay_s`, or as the group's retry says."""
+        return await self._settle("release", leases, {} if delay_s is None else {"delay": delay_s})
+
+    async def reject(self, leases: Leases) -> list[HubError | None]:
+        """Do not try these again: they become dead letters."""
+        return await self._settle("release", leases, {"dead_letter": True})
+
+    async def _settle(self, call: str, leases: Leases, more: dict[str, Any]) -> list[HubError | None]:
+        handles = [one if isinstance(one, str) else one.receipt_handle for one in leases]
+        results: list[HubError | None] = []
+        for start in range(0, len(handles), MAX_HANDLES):
+            answer = await self.client.request("POST", self._path(call), repeatable=True, document={
+                "receipt_handles": handles[start:start + MAX_HANDLES], **more})
+            results += [error_of(one["status"], one) if one["status"] >= 400 else None for one in answer["results"]]
+        return results
+
+    # --- the group itself ----------------------------------------------------------------------------------------
+
+    async def define(self, **settings: Any) -> dict[str, Any]:
+        """Make the group, or make it read so: `ordered`, `invisible_ms`, `max_attempts`, ... (docs/client.md)."""
+        return await self.client.request("PUT", self._path(), settings)
+
+    async def describe(self) -> dict[str, Any]:
+        """Its settings and, for each topic that it reads, what is ready, leased, waiting."""
+        return await self.client.request("GET", self._path())
+
+    async def delete(self) -> None:
+        """Forget the group: its settings, its progress and its leases."""
+        await self.client.request("DELETE", self._path())
+
+    async def offsets(self) -> list[dict[str, Any]]:
+        """How far it is in each queue of the topic."""
+        answer = await self.client.request("GET", self._path("offsets"), query={"topic": self.topic})
+        found: list[dict[str, Any]] = answer["offsets"]
+        return found
+
+    async def rewind(self, to: str, *, queue: int | None = None) -> list[dict[str, Any]]:
+        """Go on from `earliest`, `latest`, an RFC 3339 time, or with `queue` an offset; leases that run are void."""
+        document = {"topic": self.topic, "to": to} | ({} if queue is None else {"queue": queue})
+        answer = await self.client.request("PUT", self._path("offsets"), document)
+        found: list[dict[str, Any]] = answer["offsets"]
+        return found
+
+    # --- dead letters --------------------------------------------------------------------------------------------
+
+    async def dead_letters(self, max: int = 100) -> list[dict[str, Any]]:
+        """Messages that could not be delivered, with reason and origin, oldest first."""
+        page = await self.client.request("GET", "/v1/dead-letters", query={"group": self.name, "max": str(max)})
+        found: list[dict[str, Any]] = page["messages"]
+        return found
+
+    async def redrive(self, ids: Sequence[str] | None = None) -> int:
+        """Send dead letters back to where they came from: these, or all; how many went."""
+        document = {"group": self.name, **({"all": True} if ids is None else {"ids": list(ids)})}
+        answer = await self.client.request("POST", "/v1/dead-letters/redrive", document)
+        return int(answer["redriven"])

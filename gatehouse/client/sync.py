@@ -1,0 +1,242 @@
+"""`SyncClient`: the client for programs without an event loop. Its calls run on one loop in a thread of its own.
+
+Safe to use from several threads. Every call is that of `Client` with the same name; what that awaits, this waits for.
+"""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar, Unpack
+
+from gatehouse.client.batching import Result
+from gatehouse.client.client import Client
+from gatehouse.client.consumer import STOP_TIMEOUT_S, Consumer, Handler
+from gatehouse.client.errors import HubError
+from gatehouse.client.groups import POP_MAX, Group, Leases
+from gatehouse.client.message import Headers, Message, Properties, Stored, Value
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """A hub at `url`; `options` are those of `Client`. Use it as `with SyncClient(url) as client`."""
+
+    message = staticmethod(Client.message)
+
+    def __init__(self, url: str = "http://127.0.0.1:8080", **options: Any) -> None:
+        self.client = Client(url, **options)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gatehouse-client", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for what was submitted, close the connections, end the thread. Nothing may be called afterwards."""
+        if self._loop.is_closed():
+            return
+        self.wait(self.client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run a call of `self.client` on the loop and wait for its result. An interrupted wait cancels it."""
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def publish(self, address: str | None = None, value: Value = None, *, topic: str | None = None, key: Value = None,
+                headers: Headers = (), idempotency_key: str | None = None, **properties: Unpack[Properties]) -> Stored:
+        """See `Client.publish`."""
+        return self.wait(self.client.publish(address, value, topic=topic, key=key, headers=headers,
+                                             idempotency_key=idempotency_key, **properties))
+
+    def publish_many(self, messages: Sequence[bytes], *, idempotency_key: str | None = None) -> list[Result]:
+        """See `Client.publish_many`."""
+        return self.wait(self.client.publish_many(messages, idempotency_key=idempotency_key))
+
+    def submit(self, address: str | None = None, value: Value = None, *, topic: str | None = None, key: Value = None,
+               headers: Headers = (), on_done: Callable[[concurrent.futures.Future[Stored]], object] | None = None,
+               **properties: Unpack[Properties]) -> concurrent.futures.Future[Stored]:
+        """See `Client.submit`; `on_done` is called on the client's thread and must not wait for this client."""
+        outcome: concurrent.futures.Future[Stored] = concurrent.futures.Future()
+        if on_done is not None:
+            outcome.add_done_callback(on_done)
+        outcome.set_running_or_notify_cancel()
+
+        def pass_on(future: asyncio.Future[Stored]) -> None:
+            error = asyncio.CancelledError() if future.cancelled() else future.exception()
+            if error is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(future.result())
+
+        self.wait(self.client.submit(address, value, topic=topic, key=key, headers=headers, on_done=pass_on,
+                                     **properties))
+        return outcome
+
+    def flush(self) -> None:
+        """See `Client.flush`."""
+        self.wait(self.client.flush())
+
+    def publish_oneway(self, *messages: bytes) -> None:
+        """See `Client.publish_oneway`."""
+        self.wait(self.client.publish_oneway(*messages))
+
+    def read(self, topic: str, start: str = "earliest", *, queue: int | None = None, filter: str | None = None,
+             follow: bool = False) -> Iterator[Message]:
+        """See `Client.read`."""
+        return self._iterate(self.client.read(topic, start, queue=queue, filter=filter, follow=follow))
+
+    def pages(self, topic: str, start: Mapping[str, str], follow: bool) -> Iterator[list[dict[str, Any]]]:
+        """See `Client.pages`."""
+        return self._iterate(self.client.pages(topic, start, follow))
+
+    def group(self, name: str, topic: str = "") -> SyncGroup:
+        """See `Client.group`."""
+        return SyncGroup(self, self.client.group(name, topic))
+
+    def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> SyncConsumer:
+        """See `Client.consumer`; the handler is a plain function, run in threads. Use it as `with`."""
+        return SyncConsumer(self, self.client.consumer(group, topic, handler, **options))
+
+    def topics(self) -> list[dict[str, Any]]:
+        """See `Client.topics`."""
+        return self.wait(self.client.topics())
+
+    def topic(self, name: str) -> dict[str, Any]:
+        """See `Client.topic`."""
+        return self.wait(self.client.topic(name))
+
+    def define_topic(self, name: str, **settings: Any) -> dict[str, Any]:
+        """See `Client.define_topic`."""
+        return self.wait(self.client.define_topic(name, **settings))
+
+    def delete_topic(self, name: str) -> None:
+        """See `Client.delete_topic`."""
+        self.wait(self.client.delete_topic(name))
+
+    def ready(self) -> bool:
+        """See `Client.ready`."""
+        return self.wait(self.client.ready())
+
+    def metrics(self) -> str:
+        """See `Client.metrics`."""
+        return self.wait(self.client.metrics())
+
+    def request(self, method: str, path: str, document: Any = None, **options: Any) -> dict[str, Any]:
+        """See `Client.request`."""
+        return self.wait(self.client.request(method, path, document, **options))
+
+    def _iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
+        async def following() -> list[T]:
+            return [one async for one in _first(source)]
+
+        while found := self.wait(following()):
+            yield found[0]
+
+
+class SyncGroup:
+    """See `Group`: the same calls."""
+
+    def __init__(self, client: SyncClient, group: Group) -> None:
+        self._wait = client.wait
+        self.group = group
+
+    def pop(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0) -> list[Message]:
+        """See `Group.pop`."""
+        return self._wait(self.group.pop(max, invisible_s=invisible_s, wait_s=wait_s))
+
+    def ack(self, leases: Leases) -> list[HubError | None]:
+        """See `Group.ack`."""
+        return self._wait(self.group.ack(leases))
+
+    def extend(self, leases: Leases, invisible_s: float) -> list[HubError | None]:
+        """See `Group.extend`."""
+        return self._wait(self.group.extend(leases, invisible_s))
+
+    def release(self, leases: Leases, delay_s: float | None = None) -> list[HubError | None]:
+        """See `Group.release`."""
+        return self._wait(self.group.release(leases, delay_s))
+
+    def reject(self, leases: Leases) -> list[HubError | None]:
+        """See `Group.reject`."""
+        return self._wait(self.group.reject(leases))
+
+    def define(self, **settings: Any) -> dict[str, Any]:
+        """See `Group.define`."""
+        return self._wait(self.group.define(**settings))
+
+    def describe(self) -> dict[str, Any]:
+        """See `Group.describe`."""
+        return self._wait(self.group.describe())
+
+    def delete(self) -> None:
+        """See `Group.delete`."""
+        self._wait(self.group.delete())
+
+    def offsets(self) -> list[dict[str, Any]]:
+        """See `Group.offsets`."""
+        return self._wait(self.group.offsets())
+
+    def rewind(self, to: str, *, queue: int | None = None) -> list[dict[str, Any]]:
+        """See `Group.rewind`."""
+        return self._wait(self.group.rewind(to, queue=queue))
+
+    def dead_letters(self, max: int = 100) -> list[dict[str, Any]]:
+        """See `Group.dead_letters`."""
+        return self._wait(self.group.dead_letters(max))
+
+    def redrive(self, ids: Sequence[str] | None = None) -> int:
+        """See `Group.redrive`."""
+        return self._wait(self.group.redrive(ids))
+
+
+class SyncConsumer:
+    """See `Consumer`. Runs from `start` to `stop`, beside the caller."""
+
+    def __init__(self, client: SyncClient, consumer: Consumer) -> None:
+        self._wait = client.wait
+        self.consumer = consumer
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """See `Consumer.counts`."""
+        return self.consumer.counts
+
+    def start(self) -> None:
+        """See `Consumer.start`."""
+        self._wait(self.consumer.start())
+
+    def wait(self) -> None:
+        """See `Consumer.wait`."""
+        self._wait(self.consumer.wait())
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """See `Consumer.stop`."""
+        self._wait(self.consumer.stop(timeout_s))
+
+
+async def _first(source: AsyncIterator[T]) -> AsyncIterator[T]:
+    """The next of `source`, or nothing where it has ended."""
+    try:
+        yield await anext(source)
+    except StopAsyncIteration:
+        return

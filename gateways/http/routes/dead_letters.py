@@ -1,0 +1,150 @@
+"""`/v1/dead-letters`: messages that a group gave up, with why and from where; and sending them back.
+
+    GET  /v1/dead-letters?group=&max=&cursor=     {"messages": [...], "cursor": "17"}; a null cursor is the end
+    POST /v1/dead-letters/redrive                 {"group", "ids": [...]} or {"group", "all": true}
+
+A dead letter is the message as it was, at the place where it died, with `dead_letter`: `reason` (`attempts`,
+`rejected`, `expired`), `attempts`, `at`, and in `history` the deaths before that, oldest first. Redriven, it is behind
+what its queue holds now, under the same id, and every reader of the topic sees it again. The answer counts what went
+(`redriven`) and names what did not (`left`); then it is 207.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from gateways.admission.decision import Operation
+from gateways.http.answers import json_answer
+from gateways.http.documents import read_object
+from gateways.http.door import Call, Door, Routes
+from gateways.http.mapping import door_of, record_to_json
+from gateways.http.problems import Refusal, document_of
+from gateways.http.routes.reading import DEFAULT_MAX, MAX_OFFSET, fetch
+from gateways.http.target import decode_number
+from kernel.batch import records_of
+from kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
+from kernel.leasing.burial import HEADER, PREFIX, read_deaths
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateways.admission.principal import Principal
+    from kernel.leasing.settings import LightQueue
+    from kernel.message import Record
+
+REDRIVEN_AT_ONCE: Final = 500
+"""Dead letters that go back in one frame: a hub with a million of them goes on doing other things."""
+
+UNKNOWN_DEATH: Final[dict[str, Any]] = {
+    "reason": "unknown", "topic": "", "queue": 0, "offset": 0, "attempts": 0, "at_ms": 0, "address": ""}
+"""Of a message that somebody put among the dead letters."""
+
+
+async def get_dead_letters(door: Door, call: Call) -> web.StreamResponse:
+    """Answer one page, oldest first."""
+    principal = door.principal(call.request)
+    query = call.query("group", "max", "cursor")
+    if "group" not in query:
+        raise Refusal("invalid_parameter", "whose dead letters? give a 'group'", parameter="group")
+    queue = _queue_of(door, principal, query["group"], Operation.CONSUME)
+    count = decode_number(query, "max", DEFAULT_MAX, 1, door.config.max_page_messages)
+    start = decode_number(query, "cursor", 0, 0, MAX_OFFSET)
+    messages: list[dict[str, Any]] = []
+    if queue is not None:
+        async for records in _browse(door, queue, start):
+            for record in records:
+                if len(messages) == count:
+                    return json_answer({"messages": messages, "cursor": str(record[0])})
+                messages.append(_describe(door, record))
+    return json_answer({"messages": messages, "cursor": None})
+
+
+async def redrive(door: Door, call: Call) -> web.StreamResponse:
+    """Send some or all of a group's dead letters back to where they came from."""
+    principal = door.principal(call.request)
+    call.query()
+    group, ids = _read_redrive(await read_object(door, call.request, "a redrive"), door.config.max_request_messages)
+    queue = _queue_of(door, principal, group, Operation.ALTER)
+    wanted = None if ids is None else set(ids)
+    redriven, left = 0, []
+    if queue is not None and wanted != set():
+        async for records in _browse(door, queue, 0, door.kernel.bounds(queue.first_queue_id)[1]):
+            chosen = [record for record in records if wanted is None or str(record[6]) in wanted]
+            if wanted is not None:
+                wanted.difference_update(str(record[6]) for record in chosen)
+            for begin in range(0, len(chosen), REDRIVEN_AT_ONCE):
+                some = chosen[begin:begin + REDRIVEN_AT_ONCE]
+                results = await _send_back(door, queue, some)
+                redriven += results.count(None)
+                left += [_left(str(record[6]), error) for record, error in zip(some, results, strict=True)
+                         if error is not None]
+            if wanted == set():
+                break
+    left += [_left(one, ExpiredReceipt("the group has no such dead letter")) for one in sorted(wanted or ())]
+    return json_answer({"redriven": redriven, "left": left}, 207 if left else 200)
+
+
+async def _send_back(door: Door, queue: LightQueue, letters: list[Record]) -> list[KernelError | None]:
+    results: list[KernelError | None] = await door.durable(
+        lambda owner, token: door.kernel.redrive(queue, letters, owner, token))
+    return results
+
+
+def _left(message_id: str, error: KernelError) -> dict[str, Any]:
+    return document_of(error.code, str(error), {"id": message_id})
+
+
+def _queue_of(door: Door, principal: Principal, group: str, operation: Operation) -> LightQueue | None:
+    """A group's dead-letter queue; None while nothing has died. Raises UnknownGroup."""
+    door.admission.require(principal, operation, group)
+    queue = door.kernel.queue(PREFIX + group, tenant=principal.tenant)
+    if queue is None and door.kernel.group_settings(group, tenant=principal.tenant) is None:
+        raise UnknownGroup(f"there is no group {group!r}")
+    return queue
+
+
+async def _browse(door: Door, queue: LightQueue, start: int, stop: int = MAX_OFFSET) -> AsyncIterator[list[Record]]:
+    """What lies in the queue from an offset on, a piece of the log at a time."""
+    queue_id = queue.first_queue_id
+    line = door.kernel.queue_group(queue).supplies[queue_id].line
+    at = max(start, line.floor)
+    while at < min(stop, door.kernel.bounds(queue_id)[1]):
+        (fetched,) = await fetch(door, [(queue_id, at, door.config.max_page_bytes)], door.config.max_page_bytes)
+        if fetched.error is not None:
+            raise fetched.error
+        if not fetched.pieces:
+            return
+        for piece in fetched.pieces:
+            yield [record for record in records_of(piece) if at <= record[0] < stop and not line.is_settled(record[0])]
+            at = max(at, piece.first_offset + piece.count)
+
+
+def _read_redrive(document: dict[str, Any], max_ids: int) -> tuple[str, list[str] | None]:
+    """(group, ids), ids None for all. Refuses `invalid_body`."""
+    group, ids, every = document.get("group"), document.get("ids"), document.get("all", False)
+    if not isinstance(group, str) or not isinstance(every, bool) or document.keys() - {"group", "ids", "all"}:
+        raise Refusal("invalid_body", "a redrive has a 'group', and 'ids' or 'all'")
+    if every != (ids is None):
+        raise Refusal("invalid_body", "a redrive names 'ids', or says 'all': true")
+    if ids is None:
+        return group, None
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids) or len(ids) > max_ids:
+        raise Refusal("invalid_body", f"'ids' is a list of at most {max_ids} texts")
+    return group, ids
+
+
+def _describe(door: Door, record: Record) -> dict[str, Any]:
+    """A dead letter as the message that it was."""
+    headers = tuple(header for header in record[4] if header[0] != HEADER)
+    deaths = read_deaths(record[4])
+    last = deaths[-1] if deaths else UNKNOWN_DEATH
+    shown = record_to_json((last["offset"], record[1], record[2], record[3], headers, record[5], record[6]),
+                           last["topic"], last["queue"], last["address"],
+                           door.door_names.get(door_of(record[5]), str(door_of(record[5]))))
+    shown["dead_letter"] = {"reason": last["reason"], "attempts": last["attempts"], "at": last["at_ms"],
+                            "history": deaths[:-1]}
+    return shown
+
+
+ROUTES: Routes = (("GET", "/v1/dead-letters", get_dead_letters), ("POST", "/v1/dead-letters/redrive", redrive))

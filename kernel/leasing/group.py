@@ -1,0 +1,405 @@
+"""A leased group: any number of members take messages of its lines, each message leased to one of them at a time.
+
+A *member* is pushed messages as far as its credit goes and holds them until it leaves; a *pop* takes messages once and
+holds them for a time. Whoever comes first is served first, lines in turn, sub-queues by priority.
+
+Memory changes at once; the pages of the lines travel in the frame being gathered. A pop is answered once its leases are
+durable, since they outlive the hub. A member is handed its messages at once: its leases end with its connection, so all
+that a crash can forget of them is that the last delivery was one.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
+from kernel.leasing.line import Lease, Line
+from kernel.leasing.members import Core, Counts, Member, Membership, Pop
+from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
+from kernel.leasing.supply import Rules, Supply, Taken
+from kernel.message import Handle, Leased, Owner
+
+SHARE: Final = 1_000                 # taken from one line before the next has its turn
+MAX_POP: Final = 10_000              # messages of one pop
+READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after this
+EXPIRED: Final = "expired"
+ATTEMPTS: Final = "attempts"
+REJECTED: Final = "rejected"
+OVERFLOW: Final = "overflow"
+
+
+class LeasedGroup:
+    """See the module's text. `topic_id` is 0 for a light queue's own group, which is called \"\"."""
+
+    def __init__(self, core: Core, tenant: str, name: str, topic_id: int, settings: GroupSettings) -> None:
+        self._core = core
+        self.tenant = tenant
+        self.name = name
+        self.topic_id = topic_id
+        self.settings = settings
+        self.queue: LightQueue | None = None               # whose own group this is
+        self.ttl_ms = 0
+        self.supplies: dict[int, Supply] = {}              # by queue id
+        self.by_priority = False                           # else lines take turns
+        self.members: list[Membership] = []
+        self.wants: Callable[[Leased], bool] | None = None
+        self._turn: deque[Supply] = deque()
+        self._pops: deque[Pop] = deque()
+        self._reading: set[Supply] = set()
+        self._next_member = 0
+        self._serving = False
+        self.settled = self.dead = self.expired = 0
+        self.gone = False
+
+    # ---- members and pops
+
+    def join(self, member: Member, credit: int, *, keeps: bool = True) -> Membership:
+        """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack."""
+        membership = Membership(self, member, credit, keeps)
+        self.members.append(membership)
+        self.wake()
+        return membership
+
+    def leave(self, membership: Membership) -> None:
+        """See `Membership.leave`."""
+        if membership not in self.members:
+            return
+        self.members.remove(membership)
+        for lease, supply in membership.leases.items():
+            held = [offset for offset in lease.offsets if supply.line.out.get(offset) is lease]
+            if held:
+                self._end_leases(supply, held, 0)
+        membership.leases = {}
+        if not self.members and not self._pops:
+            for supply in self.supplies.values():
+                supply.forget()
+        self.wake()
+
+    def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]) -> Pop:
+        """Lease up to `count` messages; answered once there is one, or by `Pop.on_time` with none.
+
+        Raises InvalidGroup for numbers that cannot be.
+        """
+        if not 1 <= count <= MAX_POP:
+            raise InvalidGroup(f"a pop takes 1 to {MAX_POP} messages, not {count}")
+        if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
+            raise InvalidGroup(f"an invisible time is 1 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}")
+        pop = Pop(self, count, invisible_ms, on_popped)
+        self._pops.append(pop)
+        self.wake()
+        return pop
+
+    def drop_pop(self, pop: Pop) -> None:
+        """See `Pop.cancel`."""
+        if pop in self._pops:
+            self._pops.remove(pop)
+
+    # ---- ending leases
+
+    def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
+            ) -> list[KernelError | None]:
+        """These are done. Answers per handle why not; `owner` is told when the rest is durable. Raises Stopping."""
+        refused, by_line = self._sort(handles)
+        for supply, offsets in by_line:
+            self._settle(supply, offsets)
+        self._core.answer(owner, token)
+        return refused
+
+    def release(self, handles: Sequence[Handle], delay_ms: int | None = None, owner: Owner | None = None,
+                token: object = None) -> list[KernelError | None]:
+        """Give these back: ready again after `delay_ms`, at their old place where it is 0; None: as the group's retry
+        says. Answers as `ack`. Raises InvalidGroup, Stopping."""
+        if delay_ms is not None and not 0 <= delay_ms <= MAX_DELAY_MS:
+            raise InvalidGroup(f"a delay is 0 to {MAX_DELAY_MS} ms, not {delay_ms}")
+        refused, by_line = self._sort(handles)
+        for supply, offsets in by_line:
+            self._end_leases(supply, offsets, delay_ms)
+        self._core.answer(owner, token)
+        self.wake()
+        return refused
+
+    def extend(self, handles: Sequence[Handle], invisible_ms: int, owner: Owner | None = None,
+               token: object = None) -> list[KernelError | None]:
+        """Keep these for `invisible_ms` from now on. Answers as `ack`. Raises InvalidGroup, Stopping."""
+        if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
+            raise InvalidGroup(f"an invisible time is 1 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}")
+        refused, by_line = self._sort(handles)
+        until_ms = self._core.now_ms() + invisible_ms
+        for supply, offsets in by_line:
+            by_attempt: dict[int, list[int]] = {}
+            for offset in offsets:
+                by_attempt.setdefault(supply.line.out[offset].attempt, []).append(offset)
+            for attempt, of_attempt in by_attempt.items():
+                lease = Lease(None, until_ms, attempt)
+                supply.line.extend(of_attempt, lease)
+                lease.offsets = of_attempt
+                self._core.lease_until(self, supply, lease)
+            self._core.touch(supply.line)
+        self._core.answer(owner, token)
+        return refused
+
+    def reject(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
+               ) -> list[KernelError | None]:
+        """These will not be tried again: dead letters. Answers as `ack`."""
+        refused, by_line = self._sort(handles)
+        for supply, offsets in by_line:
+            self._doom(supply, offsets, REJECTED)
+        self._core.answer(owner, token)
+        return refused
+
+    def _sort(self, handles: Sequence[Handle]) -> tuple[list[KernelError | None], list[tuple[Supply, list[int]]]]:
+        """Which handles are good, line by line; a handle that comes twice is good once."""
+        refused: list[KernelError | None] = [None] * len(handles)
+        by_line: dict[Line, list[int]] = {}
+        line: Line | None = None
+        offsets: list[int] = []
+        for i, handle in enumerate(handles):
+            if handle[0] is not line:
+                line = handle[0]
+                supply = self.supplies.get(line.queue_id) if isinstance(line, Line) else None
+                if line is None or supply is None or supply.line is not line:
+                    line = None
+                    refused[i] = UnknownReceipt("this receipt handle is not of this group")
+                    continue
+                offsets = by_line.setdefault(line, [])
+            lease = line.out.get(handle[1])
+            if lease is None or lease.attempt != handle[2]:
+                refused[i] = ExpiredReceipt("the lease has ended")
+                continue
+            offsets.append(handle[1])
+        if len(handles) > 1:
+            by_line = {of: list(dict.fromkeys(found)) for of, found in by_line.items()}
+        return refused, [(self.supplies[of.queue_id], found) for of, found in by_line.items() if found]
+
+    def _settle(self, supply: Supply, offsets: list[int]) -> None:
+        self._core.touch(supply.line)
+        supply.line.settle(offsets)
+        self.settled += len(offsets)
+        if supply.key_of and supply.free_keys(offsets):
+            self.line_ready(supply)
+
+    def settle_unleased(self, supply: Supply, offsets: list[int]) -> None:
+        """These were in hand and are done with."""
+        self._core.touch(supply.line)
+        supply.line.settle(offsets)
+        if supply.key_of and supply.free_keys(offsets):
+            self.line_ready(supply)
+
+    def _end_leases(self, supply: Supply, offsets: list[int], delay_ms: int | None) -> None:
+        """These are not leased any more: ready again, waiting for their retry, or dead."""
+        core, line, settings = self._core, supply.line, self.settings
+        core.touch(line)
+        now_ms = core.now_ms()
+        doomed = [offset for offset in offsets if 0 < settings.max_attempts <= line.out[offset].attempt]
+        if doomed:
+            self._doom(supply, doomed, ATTEMPTS)
+            offsets = [offset for offset in offsets if offset in line.out]
+        if delay_ms == 0:
+            line.release(offsets, 0)
+        else:
+            for offset in offsets:
+                wait_ms = settings.retry.delay_ms(line.out[offset].attempt, core.chance()) if delay_ms is None \
+                    else delay_ms
+                line.release([offset], now_ms + wait_ms if wait_ms else 0)
+                if wait_ms:
+                    core.wait_until(self, supply, offset, now_ms + wait_ms)
+        self.line_ready(supply)
+
+    def _doom(self, supply: Supply, offsets: list[int], reason: str) -> None:
+        """End these leases and bury the messages. Until they are buried they count as ready, should the hub end."""
+        self._core.touch(supply.line)
+        supply.line.doom(offsets)
+        supply.read_doomed(offsets, lambda found: self._core.bury(self, supply, found, reason))
+
+    # ---- time
+
+    def on_lease_over(self, supply: Supply, lease: Lease) -> None:
+        """Its time is up: what is still out comes again at once."""
+        held = [offset for offset in lease.offsets if supply.line.out.get(offset) is lease]
+        if held and not self.gone:
+            self._end_leases(supply, held, 0)
+
+    def on_wait_over(self, supply: Supply, offset: int, when_ms: int) -> None:
+        """One that waited may come again, or a line that could not be read be tried again."""
+        if self.gone:
+            return
+        if offset < 0:
+            self.line_ready(supply)
+        elif supply.line.wake(offset, when_ms):
+            self._core.touch(supply.line)
+            self.line_ready(supply)
+
+    # ---- serving
+
+    def line_ready(self, supply: Supply) -> None:
+        """There may be something to take from this line."""
+        supply.failed = False
+        if not supply.queued:
+            supply.queued = True
+            self._turn.append(supply)
+        self.wake()
+
+    def wake(self) -> None:
+        """Serve in this turn, if there is anything to give and anybody to take it."""
+        if not self._serving and self._turn and (self._pops or self.members):
+            self._core.soon(self)
+
+    def serve(self) -> None:
+        """Hand out what there is to whoever wants it."""
+        if self._serving or self.gone:
+            return
+        self._serving = True
+        try:
+            self._serve()
+        finally:
+            self._serving = False
+
+    def _serve(self) -> None:
+        rules = Rules(self.wants, self.ttl_ms, self.settings.ordered, self.settings.max_attempts)
+        now_ms = self._core.now_ms()
+        while self._turn:
+            wanted = self._wanted()
+            if not wanted:
+                break
+            supply = self._next_supply()
+            taken = supply.take(min(wanted, SHARE), now_ms, rules)
+            self._take_out(supply, taken)
+            if taken.leased:
+                self._hand_out(supply, taken.leased, now_ms)
+            elif supply.has_more and not supply.fetching:
+                supply.read(partial(self._read, supply))
+                if supply.fetching:
+                    self._reading.add(supply)
+            if supply.fetching or not supply.has_more:
+                supply.queued = False                # a read brings it back, or something new
+                if supply.failed:
+                    self._core.wait_until(self, supply, -1, now_ms + READ_AGAIN_MS)
+            else:
+                self._turn.append(supply)
+        self._send()
+
+    def _read(self, supply: Supply) -> None:
+        """Something of the line is in memory now."""
+        self._reading.discard(supply)
+        self.line_ready(supply)
+
+    def _next_supply(self) -> Supply:
+        """The line whose turn it is: the highest priority, or the one that waits longest."""
+        if not self.by_priority:
+            return self._turn.popleft()
+        supply = max(self._turn, key=lambda one: one.line.queue_id)
+        self._turn.remove(supply)
+        return supply
+
+    def _wanted(self) -> int:
+        """How many messages somebody waits for."""
+        wanted = sum([pop.count - len(pop.found) for pop in self._pops])
+        members = self.members[:1] if self.settings.single_active else self.members
+        return wanted + sum([one.credit for one in members if one.credit > 0])
+
+    def _take_out(self, supply: Supply, taken: Taken) -> None:
+        """What is not handed out: expired, or not what the group wants."""
+        if taken.unwanted:
+            self.settle_unleased(supply, taken.unwanted)
+        if taken.expired:
+            self.expired += len(taken.expired)
+            self._core.bury(self, supply, taken.expired, EXPIRED)
+        if taken.doomed:
+            self._core.bury(self, supply, taken.doomed, ATTEMPTS)
+
+    def _hand_out(self, supply: Supply, messages: list[Leased], now_ms: int) -> None:
+        at = 0
+        while self._pops and at < len(messages):
+            pop = self._pops[0]
+            mine = messages[at:at + pop.count - len(pop.found)]
+            at += len(mine)
+            pop.found += mine
+            self._lease(supply, mine, None, now_ms + pop.invisible_ms)
+            if len(pop.found) == pop.count:
+                self._finish(self._pops.popleft())
+        if at < len(messages):
+            self._hand_to_members(supply, messages[at:])
+
+    def _hand_to_members(self, supply: Supply, messages: list[Leased]) -> None:
+        members = self.members[:1] if self.settings.single_active else self.members
+        hungry = [one for one in members if one.credit > 0]
+        share = max(1, len(messages) // len(hungry))
+        at = 0
+        while at < len(messages):
+            self._next_member = (self._next_member + 1) % len(members)
+            member = members[self._next_member]
+            if member.credit <= 0:
+                continue
+            mine = messages[at:at + min(share, member.credit)]
+            at += len(mine)
+            member.credit -= len(mine)
+            member.outbox += mine
+            if member.keeps:
+                self._lease(supply, mine, member, 0)
+            else:
+                self._settle(supply, [one[1] for one in mine])
+
+    def _lease(self, supply: Supply, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
+        """One lease for what was handed out equally often; nearly always that is all of it."""
+        at = 0
+        while at < len(messages):
+            attempt = messages[at][2]
+            stop = at + 1
+            if messages[-1][2] == attempt and attempt == 1:
+                stop = len(messages)
+            while stop < len(messages) and messages[stop][2] == attempt:
+                stop += 1
+            lease = Lease(member, until_ms, attempt)
+            lease.offsets = [one[1] for one in messages[at:stop]]
+            supply.line.lease(lease.offsets, lease)
+            self._core.touch(supply.line)
+            if member is not None:
+                member.note(supply, lease)
+            else:
+                self._core.lease_until(self, supply, lease)
+            at = stop
+
+    def _finish(self, pop: Pop) -> None:
+        pop.done = True
+        self._core.answer(pop, None)
+
+    def _send(self) -> None:
+        while self._pops and self._pops[0].found and not self._reading:      # else there is more to come at once
+            self._finish(self._pops.popleft())
+        for member in self.members:
+            if member.outbox:
+                messages, member.outbox = member.outbox, []
+                member.member.on_leased(messages)
+
+    # ---- looking
+
+    def counts(self) -> Counts:
+        """Ready, leased, waiting, and what has become of the rest."""
+        ready = leased = waiting = lost = 0
+        for supply in self.supplies.values():
+            line = supply.line
+            ready += line.ready(supply.end()) + supply.in_hand
+            leased += len(line.out)
+            waiting += len(line.waiting)
+            lost += supply.lost
+        return Counts(ready, leased, waiting, self.settled, self.dead, self.expired, lost)
+
+    def end(self) -> None:
+        """Its queue, its topic or itself is deleted."""
+        self.gone = True
+        members, self.members = self.members, []
+        pops, self._pops = self._pops, deque()
+        self._turn.clear()
+        for pop in pops:
+            pop.done = True
+            pop.error = UnknownGroup(f"group {self.name!r} was deleted")
+            pop.on_popped([])
+        for member in members:
+            member.member.on_gone()
+
+    def configure(self, settings: GroupSettings) -> None:
+        """Other settings from now on; leases that run go on as they are."""
+        self.settings = settings
+        self.wake()

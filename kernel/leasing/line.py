@@ -1,0 +1,262 @@
+"""How far one group is in one queue: what is settled, leased, waiting or ready again. Hot, and pure: no clock, no log.
+
+    offset < floor            settled
+    floor <= offset < next    settled (a bit in its page's mask), leased, waiting for a time, ready again, or in hand:
+                              read for a member and not leased yet
+    offset >= next            nobody has had it
+
+A page is 256 offsets; pages are what is stored (see `kernel.leasing.pages`). A line remembers which pages differ from
+what is stored, and every change is made here at once: whoever calls writes the pages into the frame being gathered and
+shows nothing of it before that frame is durable.
+"""
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+PAGE_SHIFT: Final = 8
+PAGE_OFFSETS: Final = 1 << PAGE_SHIFT
+PAGE_MASK: Final = PAGE_OFFSETS - 1
+
+
+class Lease:
+    """Messages of one line handed out together: to one holder, until one time, for the same number of times."""
+
+    def __init__(self, holder: Any, until_ms: int, attempt: int) -> None:
+        self.holder: Any = holder              # whose end ends the lease; None for a lease that only time ends
+        self.until_ms: int = until_ms          # 0: for as long as its holder lives
+        self.attempt: int = attempt            # 1 the first time
+        self.left: int = 0                     # messages of it that are still out
+        self.offsets: list[int] = []           # what it was given for
+        self.bucket: set[Lease] | None = None  # the leases whose time is up together with this one's
+        self.supply: Any = None                # the line's supply, for whom it is when the time is up
+
+    def end(self) -> None:
+        """Nothing of it is out any more."""
+        self.offsets = []
+        if self.bucket is not None:
+            self.bucket.discard(self)
+            self.bucket = None
+
+
+class Line:
+    """See the module's text. `queue_id` is what it reads, `group` what it reads for ("" for a light queue's own)."""
+
+    def __init__(self, queue_id: int, group: str, floor: int) -> None:
+        self.queue_id: int = queue_id
+        self.group: str = group
+        self.floor: int = floor
+        self.next: int = floor
+        self.settled: dict[int, int] = {}                 # page: bits of settled offsets, where any is above the floor
+        self.out: dict[int, Lease] = {}
+        self.waiting: dict[int, int] = {}                 # offset: not before this time (ms)
+        self.tries: dict[int, int] = {}                   # offset: how often it was leased, for those not leased now
+        self.again: list[int] = []                        # ready again, a heap
+        self.dirty: set[int] = set()
+        self.stored: set[int] = set()                     # pages that have a record
+        self.stored_floor: int = floor
+        self.beyond: int = 0                              # settled offsets above the floor
+        self.topic_id: int = 0                            # whose queue it is; 0: a light queue's
+        self.moved: int = 0                               # counts resets: work begun before one is void
+
+    # ---- taking
+
+    def take_again(self, count: int) -> list[int]:
+        """Offsets that are ready again, lowest first; they are in hand now."""
+        found: list[int] = []
+        again = self.again
+        while again and len(found) < count:
+            found.append(heappop(again))
+        return found
+
+    def lease(self, offsets: list[int], lease: Lease) -> None:
+        """These are in hand and are leased from now on."""
+        lease.left += len(offsets)
+        out = self.out
+        tries = self.tries
+        dirty = self.dirty
+        page = -1
+        for offset in offsets:
+            out[offset] = lease
+            if tries:
+                tries.pop(offset, None)
+            if offset >> PAGE_SHIFT != page:
+                page = offset >> PAGE_SHIFT
+                dirty.add(page)
+
+    def put_back(self, offsets: list[int]) -> None:
+        """These were in hand and are not leased after all: ready again, with as many tries as before."""
+        for offset in offsets:
+            heappush(self.again, offset)
+
+    # ---- ending leases
+
+    def holds(self, offset: int, attempt: int) -> bool:
+        """Whether this very lease is still running."""
+        lease = self.out.get(offset)
+        return lease is not None and lease.attempt == attempt
+
+    def settle(self, offsets: list[int]) -> None:
+        """These are done with: leased, in hand or waiting before. Offsets that are settled already do no harm."""
+        out = self.out
+        dirty = self.dirty
+        floor = self.floor
+        page = -1
+        bits = 0
+        for offset in offsets:
+            lease = out.pop(offset, None)
+            if lease is not None:
+                lease.left -= 1
+                if not lease.left:
+                    lease.end()
+            elif self.tries or self.waiting:
+                self.tries.pop(offset, None)
+                self.waiting.pop(offset, None)
+            if offset < floor:
+                continue
+            if offset >> PAGE_SHIFT != page:
+                if bits:
+                    self._mark(page, bits)
+                page = offset >> PAGE_SHIFT
+                dirty.add(page)
+                bits = 0
+            bits |= 1 << (offset & PAGE_MASK)
+        if bits:
+            self._mark(page, bits)
+        self._advance()
+
+    def skip_to(self, offset: int) -> None:
+        """Nobody will have what lies between `next` and this offset."""
+        if self.floor == self.next:
+            self.floor = self.next = offset
+            self.settled.clear()
+            self.beyond = 0
+            return
+        start = self.next
+        while start < offset:
+            stop = min(offset, (start | PAGE_MASK) + 1)
+            self.dirty.add(start >> PAGE_SHIFT)
+            self._mark(start >> PAGE_SHIFT, (1 << (stop - start)) - 1 << (start & PAGE_MASK))
+            start = stop
+        self.next = offset
+
+    def _mark(self, page: int, bits: int) -> None:
+        before = self.settled.get(page, 0)
+        self.settled[page] = before | bits
+        self.beyond += (bits & ~before).bit_count()
+
+    def _advance(self) -> None:
+        """The floor is the first offset that is not settled."""
+        settled = self.settled
+        floor = self.floor
+        while True:
+            page = floor >> PAGE_SHIFT
+            mask = settled.get(page)
+            if mask is None:
+                break
+            rest = mask >> (floor & PAGE_MASK)
+            ones = (~rest & (rest + 1)).bit_length() - 1
+            floor += ones
+            self.beyond -= ones
+            if floor >> PAGE_SHIFT == page:
+                if not mask >> (floor & PAGE_MASK):        # nothing settled above the floor in its page
+                    del settled[page]
+                break
+            del settled[page]
+        self.floor = floor
+        if self.next < floor:
+            self.next = floor
+
+    def release(self, offsets: list[int], not_before_ms: int) -> None:
+        """End the leases of these: ready again at once (0), or from a time on."""
+        for offset in offsets:
+            lease = self.out.pop(offset)
+            lease.left -= 1
+            if not lease.left:
+                lease.end()
+            self.tries[offset] = lease.attempt
+            self.dirty.add(offset >> PAGE_SHIFT)
+            if not_before_ms:
+                self.waiting[offset] = not_before_ms
+            else:
+                heappush(self.again, offset)
+
+    def doom(self, offsets: list[int]) -> None:
+        """End the leases of these for good: in hand until they are settled, ready again should the hub end."""
+        for offset in offsets:
+            lease = self.out.pop(offset)
+            lease.left -= 1
+            if not lease.left:
+                lease.end()
+            self.tries[offset] = lease.attempt
+            self.dirty.add(offset >> PAGE_SHIFT)
+
+    def hold(self, leases: dict[int, Lease]) -> None:
+        """After a reload: these are with their holders still."""
+        for offset, lease in leases.items():
+            lease.left += 1
+            self.tries.pop(offset, None)
+            self.waiting.pop(offset, None)
+        self.out.update(leases)
+        self.again = [offset for offset in self.again if offset not in leases]
+        heapify(self.again)
+
+    def extend(self, offsets: list[int], lease: Lease) -> None:
+        """These are out and go over to another lease with the same attempt."""
+        for offset in offsets:
+            before = self.out[offset]
+            before.left -= 1
+            if not before.left:
+                before.end()
+            lease.left += 1
+            self.out[offset] = lease
+            self.dirty.add(offset >> PAGE_SHIFT)
+
+    def wake(self, offset: int, not_before_ms: int) -> bool:
+        """The time of one that waits has come. False where it waits no longer, or for another time."""
+        if self.waiting.get(offset) != not_before_ms:
+            return False
+        del self.waiting[offset]
+        heappush(self.again, offset)
+        self.dirty.add(offset >> PAGE_SHIFT)
+        return True
+
+    # ---- looking
+
+    def is_settled(self, offset: int) -> bool:
+        return offset < self.floor or bool(self.settled.get(offset >> PAGE_SHIFT, 0) >> (offset & PAGE_MASK) & 1)
+
+    def ready(self, end: int) -> int:
+        """Messages that could be leased now; `end` is the queue's next offset."""
+        return max(0, end - self.next) + len(self.again)
+
+    def unsettled(self, start: int, stop: int) -> list[int]:
+        """The offsets in [start, stop) that are not settled."""
+        return [offset for offset in range(max(start, self.floor), stop) if not self.is_settled(offset)]
+
+    # ---- starting anew
+
+    def reset(self, floor: int) -> None:
+        """Go on from `floor`, forward or back: nothing from there on is settled, leased or waiting."""
+        self.dirty.update(self.stored)
+        self.dirty.update(self.settled)
+        self.dirty.update([offset >> PAGE_SHIFT for offset in self.out])
+        self.clear()
+        self.floor = self.next = floor
+        self.moved += 1
+
+    def clear(self) -> None:
+        for lease in set(self.out.values()):
+            lease.left = 0
+            lease.end()
+        self.settled.clear()
+        self.out.clear()
+        self.waiting.clear()
+        self.tries.clear()
+        self.again = []
+        self.beyond = 0
+
+    def load_again(self, offsets: list[int]) -> None:
+        """Ready again after a start."""
+        self.again += offsets
+        heapify(self.again)

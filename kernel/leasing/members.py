@@ -1,0 +1,127 @@
+"""Who takes from a group: members that are pushed messages, pops that take once; and what a group needs around it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kernel.errors import KernelError
+from kernel.leasing.line import Lease, Line
+from kernel.message import Leased, Owner, Stored
+
+if TYPE_CHECKING:
+    from kernel.leasing.group import LeasedGroup
+    from kernel.leasing.supply import Supply
+
+PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
+
+
+class Counts(NamedTuple):
+    """A group at this second."""
+
+    ready: int
+    leased: int
+    waiting: int
+    settled: int           # since the hub's start
+    dead: int              # likewise
+    expired: int           # likewise
+    lost: int              # likewise: overtaken by retention, or damaged
+
+
+class Member(Protocol):
+    """Who is pushed messages."""
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        """New messages, in order per line; at most the credit. Must not block or raise."""
+
+    def on_gone(self) -> None:
+        """The queue or topic was deleted; the membership is over."""
+
+
+class Core(Protocol):
+    """What a group needs of the kernel around it; see `kernel.leasing.leasing.Leasing`."""
+
+    def now_ms(self) -> int: ...
+
+    def chance(self) -> float:
+        """A number in [0, 1), for jitter."""
+
+    def touch(self, line: Line) -> None:
+        """The line has changed: its pages go into the frame being gathered. Raises Stopping."""
+
+    def answer(self, owner: Owner | None, token: object) -> None:
+        """Tell the owner once the frame being gathered is durable."""
+
+    def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
+        """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
+
+    def wait_until(self, group: LeasedGroup, supply: Supply, offset: int, when_ms: int) -> None:
+        """Call `group.on_wait_over` then. An offset of -1 is the line as a whole."""
+
+    def soon(self, group: LeasedGroup) -> None:
+        """Call `group.serve` in this turn, once."""
+
+    def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
+        """Settle these, and keep them as dead letters where the group wants it."""
+
+
+class Membership:
+    """One member's place in a group; ended by `leave`."""
+
+    def __init__(self, group: LeasedGroup, member: Member, credit: int, keeps: bool) -> None:
+        self._group = group
+        self.member = member
+        self.credit = credit
+        self.keeps = keeps                   # False: what it gets counts as acked at once
+        self.leases: dict[Lease, Supply] = {}
+        self._prune_at = PRUNE_LEASES
+        self.outbox: list[Leased] = []
+
+    def note(self, supply: Supply, lease: Lease) -> None:
+        """It holds this too. Leases that are over are let go of now and then."""
+        self.leases[lease] = supply
+        if len(self.leases) > self._prune_at:
+            self.leases = {one: of for one, of in self.leases.items() if one.left}
+            self._prune_at = max(PRUNE_LEASES, 2 * len(self.leases))
+
+    def add_credit(self, count: int) -> None:
+        """It takes so many more messages."""
+        self.credit += count
+        if self.credit > 0:
+            self._group.wake()
+
+    def leave(self) -> None:
+        """What it holds is ready again."""
+        self._group.leave(self)
+
+
+class Pop:
+    """One request for messages; `cancel` it when nobody waits for the answer any more."""
+
+    def __init__(self, group: LeasedGroup, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]
+                 ) -> None:
+        self._group = group
+        self.count = count
+        self.invisible_ms = invisible_ms
+        self.on_popped = on_popped
+        self.found: list[Leased] = []
+        self.done = False
+        self.error: KernelError | None = None
+
+    def cancel(self) -> None:
+        """Nothing is leased for it any more; what was found meanwhile is ready again."""
+        if not self.done:
+            self.done = True
+            self._group.drop_pop(self)
+
+    def on_time(self) -> None:
+        """It has waited long enough: answered with nothing."""
+        if not self.done:
+            self.done = True
+            self._group.drop_pop(self)
+            self.on_popped([])
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Its leases are durable, or were refused."""
+        error = stored[0].error
+        self.error = error if isinstance(error, KernelError) else None
+        self.on_popped([] if error is not None else self.found)

@@ -1,0 +1,141 @@
+"""Pages of a line as they are stored: 256 offsets each, under (queue id, page, group). Hot, and pure.
+
+    flags        u8      1: a mask follows
+    mask         32 B    little-endian bits of settled offsets above the floor
+    runs, each:
+      first      u8      within the page
+      last       u8
+      state      u8      see below
+      attempt    u16     how often it was leased so far
+      time_ms    i64     of LEASED_UNTIL and WAITING
+
+A lease that its holder's end ends is over after a start of the hub, since no connection lives as long: it is read back
+as ready again. The floor travels as the group's committed offset.
+"""
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from kernel.leasing.line import PAGE_MASK, PAGE_SHIFT, Lease, Line
+
+LEASED_BY_HOLDER: Final = 1
+LEASED_UNTIL: Final = 2
+WAITING: Final = 3
+READY_AGAIN: Final = 4
+MAX_ATTEMPT: Final = 0xFFFF
+
+_HAS_MASK: Final = 1
+_RUN = struct.Struct("<BBBHq")
+_KEY = struct.Struct(">QQ")
+
+
+def page_key(queue_id: int, page: int, group: bytes) -> bytes:
+    return _KEY.pack(queue_id, page) + group
+
+
+def decode_page_key(key: bytes) -> tuple[int, int, str]:
+    """Queue id, page, group."""
+    queue_id, page = _KEY.unpack_from(key)
+    return queue_id, page, key[_KEY.size:].decode()
+
+
+def encode_page(line: Line, page: int) -> bytes | None:
+    """None where the floor says it all."""
+    start = max(page << PAGE_SHIFT, line.floor)
+    stop = min((page + 1) << PAGE_SHIFT, line.next)
+    mask = line.settled.get(page, 0) if stop > start else 0
+    runs = _runs(line, start, stop)
+    if not runs and not mask:
+        return None
+    return b"\x01" + mask.to_bytes(32, "little") + runs if mask else b"\0" + runs
+
+
+def _runs(line: Line, start: int, stop: int) -> bytes:
+    out = line.out
+    tries = line.tries
+    waiting = line.waiting
+    if not out and not tries:
+        return b""
+    found: list[bytes] = []
+    first = -1
+    state = 0
+    attempt = 0
+    time_ms = 0
+    last_lease: Lease | None = None
+    for offset in range(start, stop):
+        lease = out.get(offset)
+        if lease is not None and lease is last_lease:
+            continue
+        new_state = 0
+        new_attempt = 0
+        new_time = 0
+        if lease is not None:
+            new_state = LEASED_UNTIL if lease.until_ms else LEASED_BY_HOLDER
+            new_attempt = min(lease.attempt, MAX_ATTEMPT)
+            new_time = lease.until_ms
+        elif tries and offset in tries:
+            new_attempt = min(tries[offset], MAX_ATTEMPT)
+            new_time = waiting.get(offset, 0)
+            new_state = WAITING if new_time else READY_AGAIN
+        last_lease = lease
+        if new_state == state and new_attempt == attempt and new_time == time_ms:
+            continue
+        if state:
+            found.append(_RUN.pack(first & PAGE_MASK, (offset - 1) & PAGE_MASK, state, attempt, time_ms))
+        first = offset
+        state = new_state
+        attempt = new_attempt
+        time_ms = new_time
+    if state:
+        found.append(_RUN.pack(first & PAGE_MASK, (stop - 1) & PAGE_MASK, state, attempt, time_ms))
+    return b"".join(found)
+
+
+def load_page(line: Line, page: int, value: bytes, end: int) -> list[tuple[Lease, list[int]]]:
+    """Take a stored page into a line whose floor is set; returns the leases that run on, with their offsets.
+
+    `end` is the queue's next offset: a record can be older than a topic that was made anew.
+    """
+    base = page << PAGE_SHIFT
+    at = 1
+    line.stored.add(page)
+    if value[0] & _HAS_MASK:
+        mask = int.from_bytes(value[1:33], "little")
+        at = 33
+        if line.floor > base:
+            mask &= -1 << min(line.floor - base, PAGE_MASK + 1)
+        if mask:
+            line.settled[page] = mask
+            line.beyond += mask.bit_count()
+            line.next = max(line.next, min(end, base + mask.bit_length()))
+    running: list[tuple[Lease, list[int]]] = []
+    for first, last, state, attempt, time_ms in _RUN.iter_unpack(value[at:]):
+        offsets = [offset for offset in range(base + first, base + last + 1)
+                   if line.floor <= offset < end and not line.is_settled(offset)]
+        if not offsets:
+            continue
+        line.next = max(line.next, offsets[-1] + 1)
+        if state == LEASED_UNTIL:
+            lease = Lease(None, time_ms, attempt)
+            lease.left = len(offsets)
+            line.out.update(dict.fromkeys(offsets, lease))
+            running.append((lease, offsets))
+            continue
+        for offset in offsets:
+            line.tries[offset] = attempt
+            if state == WAITING:
+                line.waiting[offset] = time_ms
+        if state != WAITING:
+            line.load_again(offsets)
+    return running
+
+
+def fill_gaps(line: Line) -> None:
+    """After every page: offsets below `next` of which nothing is known were in hand when the hub ended: ready again."""
+    if line.next == line.floor:
+        return
+    known = line.out
+    tries = line.tries
+    line.load_again([offset for offset in range(line.floor, line.next)
+                     if offset not in known and offset not in tries and not line.is_settled(offset)])

@@ -1,0 +1,89 @@
+"""Dead letters go back to where they came from: settled in their queue and stored there again in one frame.
+
+The copy has the message's id, key, value and headers as they were before it died. It enters the queue of the topic that
+it died in, behind what is there; every reader of the topic sees it again.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify
+from typing import Any
+
+from kernel.burst import check
+from kernel.errors import ExpiredReceipt, KernelError, UnknownQueue, UnknownTopic
+from kernel.gathering import Gathering
+from kernel.leasing.burial import HEADER, read_deaths
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.leasing import Leasing
+from kernel.leasing.settings import LightQueue
+from kernel.leasing.supply import Supply
+from kernel.message import Message, Placement, Record
+from kernel.parts import Parts
+from kernel.record import encode_headers
+
+
+class Redriving:
+    """`refresh` finds who hears of a placement's messages; see `kernel.appending`."""
+
+    def __init__(self, parts: Parts, leasing: Leasing, gather: Callable[[], Gathering],
+                 refresh: Callable[[Placement], None]) -> None:
+        self._parts = parts
+        self._leasing = leasing
+        self._gather = gather
+        self._refresh = refresh
+
+    def redrive(self, queue: LightQueue, letters: list[Record]) -> list[KernelError | None]:
+        """Send these records of a dead-letter queue back. Answers for each why it stays. Raises Stopping."""
+        group = self._leasing.of_queue(queue)
+        supply = group.supplies[queue.first_queue_id]
+        gathering = self._gather()
+        results: list[KernelError | None] = []
+        gone: list[int] = []
+        for letter in letters:
+            try:
+                self._check_free(supply, letter[0])
+                message = self._message(queue.tenant, letter)
+                check([message], self._refresh)
+            except KernelError as error:
+                results.append(error)
+                continue
+            gathering.burst.add_copies([message], [letter[6]], None)
+            gone.append(letter[0])
+            results.append(None)
+        if gone:
+            settle_anywhere(group, supply, gone)
+        return results
+
+    @staticmethod
+    def _check_free(supply: Supply, offset: int) -> None:
+        if supply.line.is_settled(offset):
+            raise ExpiredReceipt("this dead letter is gone already")
+        if offset in supply.line.out:
+            raise ExpiredReceipt("somebody has this dead letter leased")
+
+    def _message(self, tenant: str, letter: Record) -> Message:
+        offset, timestamp_ms, key, value, headers, attributes, _ = letter
+        deaths = read_deaths(headers)
+        if not deaths or not deaths[-1].get("topic"):
+            raise UnknownTopic(f"the dead letter at {offset} does not say where it came from")
+        encoded = encode_headers([header for header in headers if header[0] != HEADER])
+        return self._place(tenant, deaths[-1], key), value, encoded, attributes, timestamp_ms
+
+    def _place(self, tenant: str, death: dict[str, Any], key: bytes | None) -> Placement:
+        places = self._parts.places
+        try:
+            return places.place_in(death["topic"], key, death["queue"], tenant, False)
+        except UnknownQueue:                # the topic was made anew, with fewer queues
+            return places.place_in(death["topic"], key, None, tenant, False)
+
+
+def settle_anywhere(group: LeasedGroup, supply: Supply, offsets: list[int]) -> None:
+    """These are done with, wherever in their line they are; none of them is leased."""
+    supply.forget()
+    line, gone, stop = supply.line, set(offsets), max(offsets) + 1
+    passed = range(line.next, stop)                # nobody has had these: they come as if given back
+    line.next = max(line.next, stop)
+    line.again = [offset for offset in (*line.again, *passed) if offset not in gone]
+    heapify(line.again)
+    group.settle_unleased(supply, offsets)
+    group.line_ready(supply)

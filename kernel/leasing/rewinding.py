@@ -1,0 +1,90 @@
+"""Groups as a whole: which there are, what they read, moving them to other offsets, forgetting them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kernel.errors import OffsetOutOfRange, UnknownGroup, UnknownQueue
+from kernel.frame import StateRecord
+from kernel.gathering import Gathering
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.leasing import Leasing
+from kernel.leasing.pages import page_key
+from kernel.leasing.settings import ASSIGNED, GroupSettings
+from kernel.parts import Parts
+from kernel.state import Kind
+from kernel.topics import Topic
+from kernel.views import offset_record
+
+UNDEFINED: Final = GroupSettings(kind=ASSIGNED)
+"""A group that only commits offsets needs no definition."""
+
+
+class Rewinding:
+    def __init__(self, parts: Parts, leasing: Leasing, gather: Callable[[], Gathering]) -> None:
+        self._parts = parts
+        self._leasing = leasing
+        self._gather = gather
+
+    def settings(self, tenant: str, name: str) -> GroupSettings | None:
+        """A group's settings; None where nobody has defined or used it."""
+        known = self._leasing.groups.get(tenant, name)
+        return UNDEFINED if known is None and self.topics(tenant, name) else known
+
+    def all(self, tenant: str) -> list[tuple[str, GroupSettings]]:
+        """Every group of a tenant, sorted by name."""
+        found = dict(self._leasing.groups.all(tenant))
+        for name in self._parts.views.offsets:
+            if name not in found and self.topics(tenant, name):
+                found[name] = UNDEFINED
+        return sorted(found.items())
+
+    def topics(self, tenant: str, name: str) -> list[Topic]:
+        """What the group has progress in, sorted by name."""
+        queue_ids = set(self._parts.views.offsets.get(name, ()))
+        for group in self._leasing.active(tenant, name):
+            queue_ids.update(group.supplies)
+        found = [self._parts.topics.of_queue(queue_id) for queue_id in queue_ids]
+        topics = {of[0].id: of[0] for of in found if of is not None and of[0].tenant == tenant}
+        return sorted(topics.values(), key=lambda topic: topic.name)
+
+    def offsets(self, tenant: str, name: str, topic: Topic) -> dict[int, int]:
+        """Per queue id, as far as the group has met the queue, the first offset that is not settled."""
+        found = {queue_id: offset for queue_id, (offset, _) in self._parts.views.offsets.get(name, {}).items()}
+        for group in self._leasing.active(tenant, name):
+            found.update({queue_id: supply.line.floor for queue_id, supply in group.supplies.items()})
+        return {queue_id: found[queue_id] for queue_id in topic.queue_ids() if queue_id in found}
+
+    def rewind(self, group: LeasedGroup, topic: Topic, offsets: Mapping[int, int]) -> None:
+        """Go on from these offsets, by queue id, forward or back; what is leased or settled from there on counts no
+        more. Raises UnknownQueue, OffsetOutOfRange, Stopping, with nothing changed."""
+        heads = self._parts.heads
+        queue_ids = set(topic.queue_ids())
+        for queue_id, offset in offsets.items():
+            if queue_id not in queue_ids:
+                raise UnknownQueue(f"the topic {topic.name} has no queue of the id {queue_id}")
+            start, end = heads.log_start(queue_id), heads.next_offset(queue_id)
+            if not start <= offset <= end:
+                raise OffsetOutOfRange(f"the queue holds the offsets {start} to {end}, the next, not {offset}")
+        for queue_id, offset in offsets.items():
+            supply = group.supplies.get(queue_id) or self._leasing.add_line(group, queue_id, offset)
+            self._leasing.touch(supply.line)
+            supply.line.reset(offset)
+            supply.line.stored_floor = -1              # written down, wherever it stood
+            supply.reset()
+            group.line_ready(supply)
+
+    def delete(self, tenant: str, name: str) -> None:
+        """Forget settings, progress and leases. Raises UnknownGroup, Stopping."""
+        if self.settings(tenant, name) is None:
+            raise UnknownGroup(f"there is no group {name!r}")
+        gathering = self._gather()
+        gathering.state.append(self._leasing.groups.put(tenant, name, None))
+        for topic in self.topics(tenant, name):
+            gathering.state += [offset_record(name, queue_id, None) for queue_id in self.offsets(tenant, name, topic)]
+        for group in self._leasing.active(tenant, name):
+            for queue_id, supply in group.supplies.items():
+                gathering.state += [StateRecord(Kind.LEASES, page_key(queue_id, page, name.encode()), None)
+                                    for page in supply.line.stored]
+                gathering.lines.pop(supply.line, None)
+        self._leasing.forget_group(tenant, name)

@@ -1,0 +1,332 @@
+"""The messages of one line, read ahead of its members: what is ready again first, then what nobody has had.
+
+    again ──fetch──► front ─┐
+                            ├─ take ─► screened (expired, not wanted, key busy) ─► leased by the group
+    fresh ──fetch──► ahead ─┘
+
+At most one fetch of a line is under way. What is in `front` is in hand: below the line's `next` and not leased.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from kernel.batch import leased_of
+from kernel.errors import CorruptBatch, OffsetOutOfRange
+from kernel.leasing.line import Line
+from kernel.message import Fetched, Leased, Piece
+from kernel.record import read_headers
+
+FETCH_BYTES: Final = 256 << 10
+AGAIN_AT_ONCE: Final = 1_000           # offsets that are read again by one fetch, at most
+EXPIRES: Final = b"expires-at"         # the envelope's header: milliseconds since 1970, as text
+MAX_PARKED: Final = 10_000             # messages of a line that wait for their key
+
+Fetch = Callable[[list[tuple[int, int, int]], int, Callable[[list[Fetched]], None]], None]
+
+
+class Rules(NamedTuple):
+    """What decides whether a message may be handed out."""
+
+    wants: Callable[[Leased], bool] | None     # None: everything
+    ttl_ms: int                                # after its timestamp, 0: never
+    ordered: bool
+    max_attempts: int                          # 0: any number
+
+
+class Taken(NamedTuple):
+    """What `take` found: to be leased, and to be settled without."""
+
+    leased: list[Leased]
+    expired: list[Leased]
+    unwanted: list[int]
+    doomed: list[Leased]
+
+
+def expires_at(headers_encoded: bytes) -> int:
+    """When a message expires by its own word, in ms since 1970; 0: never, or no number."""
+    if EXPIRES not in headers_encoded:
+        return 0
+    for name, value in read_headers(headers_encoded, 0)[0]:
+        if name == EXPIRES and value is not None and value.isdigit():
+            return int(value)
+    return 0
+
+
+def stretches_of(offsets: list[int]) -> list[list[int]]:
+    """Sorted offsets as stretches of neighbours."""
+    return [[offset for _, offset in group]
+            for _, group in groupby(enumerate(offsets), key=lambda pair: pair[1] - pair[0])]
+
+
+class Supply:
+    """One line with what was read of it. `end()` is the queue's next offset, `start()` its first."""
+
+    def __init__(self, line: Line, fetch: Fetch, end: Callable[[], int], start: Callable[[], int]) -> None:
+        self.line = line
+        self.end = end
+        self._start = start
+        self._fetch = fetch
+        self.front: list[Leased] = []
+        self.ahead: list[Leased] = []
+        self._at = 0                                    # index of the next one in `ahead`
+        self._plain = True                              # nothing in `ahead` expires or is settled
+        self.fetching = False
+        self.queued = False                             # among those its group will look at
+        self.failed = False                             # the last read failed: not tried again before something comes
+        self.lost = 0
+        self.busy: dict[bytes, int] = {}                # key: the offset that has it
+        self.key_of: dict[int, bytes] = {}
+        self.parked: dict[bytes, list[Leased]] = {}
+        self._parked_count = 0
+        self._doomed = 0                                # being read to be buried
+        self._keys_wanted: list[int] = []               # outstanding at a start: their keys are read first
+
+    # ---- taking
+
+    def take(self, count: int, now_ms: int, rules: Rules) -> Taken:
+        """Up to `count` messages that are in memory and may be leased now."""
+        taken = Taken([], [], [], [])
+        if self._keys_wanted:
+            return taken
+        while self.front and len(taken.leased) < count:
+            messages = self.front[:count - len(taken.leased)]
+            del self.front[:len(messages)]
+            self._screen(messages, now_ms, rules, taken)
+        if not self.line.again and not self.fetching:
+            self._take_ahead(count, now_ms, rules, taken)
+        return taken
+
+    def _take_ahead(self, count: int, now_ms: int, rules: Rules, taken: Taken) -> None:
+        line = self.line
+        while self._at < len(self.ahead) and len(taken.leased) < count and self._parked_count < MAX_PARKED:
+            messages = self.ahead[self._at:self._at + count - len(taken.leased)]
+            self._at += len(messages)
+            line.next = max(line.next, messages[-1][1] + 1)
+            if self._plain and not rules.ttl_ms and rules.wants is None and not rules.ordered:
+                taken.leased.extend(messages)
+            else:
+                self._screen([one for one in messages if not line.is_settled(one[1])], now_ms, rules, taken)
+        if self._at >= len(self.ahead):
+            self.ahead, self._at = [], 0
+
+    def _screen(self, messages: list[Leased], now_ms: int, rules: Rules, taken: Taken) -> None:
+        for message in messages:
+            expires_ms = expires_at(message[7])
+            if rules.ttl_ms:
+                by_queue = message[4] + rules.ttl_ms
+                expires_ms = min(expires_ms, by_queue) if expires_ms else by_queue
+            if expires_ms and expires_ms <= now_ms:
+                taken.expired.append(message)
+            elif 0 < rules.max_attempts < message[2]:
+                taken.doomed.append(message)
+            elif rules.wants is not None and not rules.wants(message):
+                taken.unwanted.append(message[1])
+            elif not rules.ordered or message[5] is None or self._claim_key(message[5], message):
+                taken.leased.append(message)
+
+    def _claim_key(self, key: bytes, message: Leased) -> bool:
+        """Whether the message has its key to itself now; else it is parked behind the one that has it."""
+        offset = message[1]
+        if self.busy.setdefault(key, offset) == offset:
+            self.key_of[offset] = key
+            return True
+        self.parked.setdefault(key, []).append(message)
+        self._parked_count += 1
+        return False
+
+    def free_keys(self, offsets: list[int]) -> bool:
+        """These are settled: whoever waits for their keys comes next. True where somebody does."""
+        woken = False
+        for offset in offsets:
+            key = self.key_of.pop(offset, None)
+            if key is None or self.busy.get(key) != offset:
+                continue
+            del self.busy[key]
+            waiting = self.parked.get(key)
+            if waiting:
+                self.front.append(waiting.pop(0))
+                self._parked_count -= 1
+                woken = True
+                if not waiting:
+                    del self.parked[key]
+        return woken
+
+    # ---- reading
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something to take, in memory or to be read."""
+        line = self.line
+        if self.failed:
+            return False
+        if self.front or line.again or self._keys_wanted:
+            return True
+        return (self._at < len(self.ahead) or line.next < self.end()) and self._parked_count < MAX_PARKED
+
+    @property
+    def in_hand(self) -> int:
+        """Messages below the line's `next` that are neither leased nor settled, and may be."""
+        return len(self.front) + self._parked_count + self._doomed
+
+    def read(self, on_done: Callable[[], None]) -> None:
+        """Read what `take` lacks; `on_done` when there may be something, before this returns or later."""
+        line = self.line
+        if self.fetching:
+            return
+        if self._keys_wanted:
+            self._read_offsets(self._keys_wanted, self._keys_read, on_done)
+        elif line.again:
+            offsets = sorted(line.take_again(AGAIN_AT_ONCE))
+            self._read_offsets(offsets, self._again_read, on_done)
+        elif self._at >= len(self.ahead) and line.next < self.end():
+            if line.group:
+                self._skip_lost()
+            wanted, moved = line.next, line.moved
+            self.fetching = True
+            self._fetch([(line.queue_id, wanted, FETCH_BYTES)], FETCH_BYTES,
+                        lambda found: self._fresh_read(found[0], wanted, moved, on_done))
+
+    def _skip_lost(self) -> None:
+        """Retention has overtaken the group: what is gone is lost to it."""
+        start = self._start()
+        if self.line.next < start:
+            self.lost += start - self.line.next
+            self.line.skip_to(start)
+
+    def _fresh_read(self, found: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
+        self.fetching = False
+        if moved == self.line.moved:
+            if not found.pieces:
+                self._nothing_read(found)
+            for piece in found.pieces:
+                self.ahead += self._open(piece)
+            if self.ahead and self.ahead[0][1] < wanted:
+                self.ahead = [one for one in self.ahead if one[1] >= wanted]
+            self._settle_gaps(wanted, found)
+            self._plain = not self.line.beyond and not any(EXPIRES in one[7] for one in self.ahead)
+        on_done()
+
+    def _nothing_read(self, found: Fetched) -> None:
+        if isinstance(found.error, OffsetOutOfRange):
+            self._skip_lost()
+        else:
+            self.failed = True
+
+    def _open(self, piece: Piece) -> list[Leased]:
+        try:
+            return leased_of(piece, self.line)
+        except CorruptBatch:               # its CRC is right: the producer wrote records that make no sense
+            return []
+
+    def _settle_gaps(self, wanted: int, found: Fetched) -> None:
+        """Offsets that are not there any more (damaged, gone, or control records) are done with."""
+        if not found.pieces:
+            return
+        there = {one[1] for one in self.ahead}
+        last = found.pieces[-1]
+        missing = [offset for offset in range(wanted, last.first_offset + last.count) if offset not in there]
+        missing = [offset for offset in missing if not self.line.is_settled(offset)]
+        self.lost += len(missing)
+        if missing:
+            self.line.settle(missing)
+
+    def _read_offsets(self, offsets: list[int], then: Callable[[list[int], list[Leased]], None],
+                      on_done: Callable[[], None]) -> None:
+        """Read exactly these offsets: one want per stretch of neighbours."""
+        self.fetching = True
+        moved = self.line.moved
+        self._read_stretches(stretches_of(offsets), [],
+                             lambda found: self._offsets_read(offsets, found, moved, then, on_done))
+
+    def _read_stretches(self, stretches: list[list[int]], found: list[Leased],
+                        on_done: Callable[[list[Leased]], None]) -> None:
+        if not stretches:
+            on_done(found)
+            return
+        wants = [(self.line.queue_id, stretch[0], FETCH_BYTES) for stretch in stretches]
+        self._fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, found, answers,
+                                                                                          on_done))
+
+    def _stretches_read(self, stretches: list[list[int]], found: list[Leased], answers: list[Fetched],
+                        on_done: Callable[[list[Leased]], None]) -> None:
+        left: list[list[int]] = []
+        for stretch, answer in zip(stretches, answers, strict=True):
+            wanted = set(stretch)
+            reached = stretch[0]
+            for piece in answer.pieces:
+                found += [one for one in self._open(piece) if one[1] in wanted]
+                reached = max(reached, piece.first_offset + piece.count)
+            rest = [offset for offset in stretch if offset >= reached]
+            if rest and answer.pieces and answer.error is None:
+                left.append(rest)
+        self._read_stretches(left, found, on_done)
+
+    def _offsets_read(self, offsets: list[int], found: list[Leased], moved: int,
+                      then: Callable[[list[int], list[Leased]], None], on_done: Callable[[], None]) -> None:
+        self.fetching = False
+        if moved == self.line.moved:
+            then(offsets, sorted(found, key=itemgetter(1)))
+        on_done()
+
+    def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
+        tries = self.line.tries
+        self.front += [(one[0], one[1], tries.get(one[1], 0) + 1, *one[3:]) for one in found
+                       if not self.line.is_settled(one[1])]
+        self.front.sort(key=itemgetter(1))
+        if len(found) < len(offsets):
+            there = {one[1] for one in found}
+            missing = [offset for offset in offsets if offset not in there]
+            self.lost += len(missing)
+            self.line.settle(missing)
+
+    def read_doomed(self, offsets: list[int], then: Callable[[list[Leased]], None]) -> None:
+        """Read these to bury them, beside whatever else is being read."""
+        moved = self.line.moved
+        self._doomed += len(offsets)
+        self._read_stretches(stretches_of(sorted(offsets)), [],
+                             lambda found: self._doomed_read(offsets, found, moved, then))
+
+    def _doomed_read(self, offsets: list[int], found: list[Leased], moved: int,
+                     then: Callable[[list[Leased]], None]) -> None:
+        self._doomed -= len(offsets)
+        if moved == self.line.moved:
+            tries = self.line.tries
+            then([(one[0], one[1], tries.get(one[1], 1), *one[3:]) for one in found])
+
+    # ---- keys at a start
+
+    def want_keys(self, offsets: list[int]) -> None:
+        """These were leased or waiting when the hub ended: nothing of an ordered line goes out before their keys are
+        known."""
+        self._keys_wanted = sorted(offsets)
+
+    def _keys_read(self, offsets: list[int], found: list[Leased]) -> None:
+        self._keys_wanted = []
+        for message in found:
+            key = message[5]
+            if key is not None and not self.line.is_settled(message[1]):
+                self.busy.setdefault(key, message[1])
+                self.key_of[message[1]] = key
+
+    # ---- letting go
+
+    def forget(self) -> None:
+        """Nobody takes any more, or the line starts anew: what is in hand is ready again."""
+        in_hand = [one[1] for one in self.front] + [one[1] for waiting in self.parked.values() for one in waiting]
+        self.line.put_back(in_hand)
+        self.front = []
+        self.ahead, self._at = [], 0
+        self.parked.clear()
+        self._parked_count = 0
+
+    def reset(self) -> None:
+        """The line was reset: nothing of what was read counts."""
+        self.front, self.ahead, self._at = [], [], 0
+        self.parked.clear()
+        self._parked_count = 0
+        self.busy.clear()
+        self.key_of.clear()
+        self._keys_wanted = []

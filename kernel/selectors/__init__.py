@@ -1,0 +1,13 @@
+"""Selectors: which messages a consumer wants, by tags, headers, address, or a condition in SQL-92's words. Pure.
+
+    tokens       text to words of the language
+    nodes        what the parser makes of them
+    parser       the grammar, and the types that it holds operands to
+    conditions   nodes to closures, with three truth values
+    like         LIKE patterns, matched in linear time
+    numerals     header values as numbers and truth values
+    selector     `Selector`, and the four forms in which one is written
+
+A selector is parsed once, when its consumer comes, and refused there with a position (`InvalidSelector`). Its length,
+depth and number of terms are bounded, so what it costs a message is too.
+"""

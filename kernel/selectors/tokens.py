@@ -1,0 +1,94 @@
+"""Text to tokens: the words of a condition.
+
+    name      letters, digits, `_`, `$` and `.`, beginning with no digit and no point
+    quoted    "any text", with "" for a quote: a name that is none without quotes, such as "content-type"
+    text      'any text', with '' for a quote
+    number    21, 3.5, 7., .5, 1e3; a sign is an operator
+    keyword   AND, OR, NOT, … in any case
+    symbol    = <> < <= > >= + - * / ( ) ,
+
+Blanks separate and mean nothing else. Every alternative of the pattern is possessive, so a text is read in linear time.
+"""
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from kernel.errors import InvalidSelector
+
+MAX_TEXT_CHARS: Final = 8_192
+"""Of a whole selector. A request line of the web takes no longer one."""
+
+KEYWORDS: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"))
+
+NAME: Final = "name"
+QUOTED: Final = "quoted name"
+TEXT: Final = "text"
+NUMBER: Final = "number"
+WORD: Final = "keyword or symbol"
+END: Final = "end"
+
+_PATTERN: Final = re.compile(r"""
+    [ \t\r\n\f]++
+  | (?P<name>   (?:[^\W\d]|\$)[\w$.]*+ )
+  | (?P<number> (?:[0-9]++\.?[0-9]*+ | \.[0-9]++) (?:[eE][+-]?[0-9]++)? )
+  | '(?P<text>  (?:[^']|'')*+ )'
+  | "(?P<quoted>(?:[^"]|"")++ )"
+  | (?P<symbol> <>|<=|>=|[=<>+\-*/(),] )
+""", re.VERBOSE)
+
+
+class Token(NamedTuple):
+    """One word: its kind, its text without quotes (keywords in capitals), and where it begins."""
+
+    kind: str
+    text: str
+    position: int
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a text, and an END behind them. Raises InvalidSelector."""
+    check_text(text)
+    tokens: list[Token] = []
+    at = 0
+    while at < len(text):
+        found = _PATTERN.match(text, at)
+        if found is None:
+            raise _no_token(text, at)
+        if found.lastgroup is not None:
+            tokens.append(_token(found.lastgroup, found[found.lastgroup], at))
+        at = found.end()
+    tokens.append(Token(END, "", len(text)))
+    return tokens
+
+
+def check_text(text: str) -> None:
+    """Raises InvalidSelector for what no selector can be, whatever its form."""
+    if len(text) > MAX_TEXT_CHARS:
+        raise InvalidSelector(MAX_TEXT_CHARS, f"the end: a selector has at most {MAX_TEXT_CHARS} characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSelector(error.start, "a character", "half of a surrogate pair") from None
+
+
+def _token(group: str, found: str, at: int) -> Token:
+    if group == "name":
+        word = found.upper()
+        return Token(WORD, word, at) if word in KEYWORDS else Token(NAME, found, at)
+    if group == "text":
+        return Token(TEXT, found.replace("''", "'"), at)
+    if group == "quoted":
+        return Token(QUOTED, found.replace('""', '"'), at)
+    return Token(NUMBER if group == "number" else WORD, found, at)
+
+
+def _no_token(text: str, at: int) -> InvalidSelector:
+    character = text[at]
+    if character == "'":
+        return InvalidSelector(at, "a text that ends with a quote (write '' for a quote in it)")
+    if character == '"':
+        return InvalidSelector(at, 'a name in double quotes, not empty (write "" for a quote in it)')
+    if text.startswith("||", at):
+        return InvalidSelector(at, "AND, OR or the end; tags are written as in tags:a || b", "'||'")
+    return InvalidSelector(at, "a name, a value or an operator", repr(character))

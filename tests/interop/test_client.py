@@ -1,0 +1,266 @@
+"""The Python client against a real hub: what it says is stored is stored once, whatever happens on the way."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gatehouse import Batching, Client, HubError, OutcomeUnknown, Retry, SyncClient
+from gatehouse.client.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
+from tests.running_hub import RunningHub, config_of, free_port
+
+QUICK = Retry(retries=3, backoff_s=0.02)
+PATIENT = Retry(retries=40, backoff_s=0.1, max_backoff_s=0.5)
+
+
+def url(hub: RunningHub) -> str:
+    return f"http://127.0.0.1:{hub.port('http')}"
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test()
+    asyncio.run(bounded())
+
+
+async def values(client: Client, topic: str) -> list[str]:
+    return [message.text async for message in client.read(topic)]
+
+
+class LossyLink:
+    """A way to the hub that loses the answers of the first `lost` requests: the hub acted, the client hears nothing."""
+
+    def __init__(self, port: int, lost: int) -> None:
+        self.port = port
+        self.lost = lost
+        self.requests = 0
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hub_reader, hub_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            while request := await reader.read(1 << 20):
+                self.requests += 1
+                hub_writer.write(request)
+                answer = await hub_reader.read(1 << 20)
+                if self.requests <= self.lost:
+                    return
+                writer.write(answer)
+        finally:
+            hub_writer.close()
+            writer.close()
+
+
+def test_publish_and_read(hub: RunningHub) -> None:
+    async def test() -> None:
+        async with Client(url(hub)) as client:
+            stored = await client.publish("plant/line1/temp", "21.5", headers=[("Unit", "C"), ("Unit", b"\xff")],
+                                          content_type="text/plain", priority=4)
+            assert (stored.topic, stored.address) == ("plant", "plant/line1/temp")
+            keyed = await client.publish(topic="plant", key=b"\xfe", value=None)
+            assert keyed.topic == "plant"
+            found = {message.id: message async for message in client.read("plant")}
+            message = found[stored.id or ""]
+            assert (message.key, message.value, message.door) == (b"line1/temp", b"21.5", "http")
+            assert message.headers == (("Unit", b"C"), ("Unit", b"\xff"))
+            assert message.properties == {"content_type": "text/plain", "priority": 4}
+            assert (found[keyed.id or ""].key, found[keyed.id or ""].value) == (b"\xfe", None)
+            assert [topic["name"] for topic in await client.topics()] == ["plant"]
+            assert await client.ready()
+    run(test)
+
+
+def test_many_messages_some_of_which_cannot_be(hub: RunningHub) -> None:
+    async def test() -> None:
+        async with Client(url(hub)) as client:
+            results = await client.publish_many([
+                client.message("a/x", "1"), client.message("b/+", "2"), client.message(topic="c", key="k", value="3"),
+                client.message("a/x", b"x" * (5 << 20)), client.message("a/x", "4")])
+            assert [type(result).__name__ for result in results] == [
+                "Stored", "InvalidRequest", "Stored", "TooLarge", "Stored"]
+            assert await values(client, "a") == ["1", "4"]
+            with pytest.raises(TooLarge) as refused:
+                await client.publish("a/x", b"x" * (5 << 20))
+            assert (refused.value.code, refused.value.status) == ("message_too_large", 413)
+            with pytest.raises(NotFound, match="unknown_topic"):
+                await values(client, "nothing")
+            await client.publish("a/x", "5", idempotency_key="k")
+            with pytest.raises(Conflict, match="idempotency_conflict"):
+                await client.publish("a/x", "6", idempotency_key="k")
+    run(test)
+
+
+def test_submitted_messages_are_stored_in_their_order(hub: RunningHub) -> None:
+    async def test() -> None:
+        told: list[int | None] = []
+        async with Client(url(hub), batching=Batching(max_messages=100, buffered_messages=300)) as client:
+            await client.define_topic("many", queues=1)
+            for number in range(2000):
+                await client.submit("many/key", str(number), on_done=lambda future: told.append(future.result().offset))
+            bad = await client.submit("many/#", "x")
+            await client.flush()
+            assert told == list(range(2000))
+            assert isinstance(bad.exception(), InvalidRequest)
+            assert await values(client, "many") == [str(number) for number in range(2000)]
+    run(test)
+
+
+def test_oneway_messages_arrive(hub: RunningHub) -> None:
+    async def test() -> None:
+        async with Client(url(hub)) as client:
+            await client.publish_oneway(*(client.message("way/x", str(number)) for number in range(10)))
+            await client.publish("way/x", "last")
+            assert await values(client, "way") == [*map(str, range(10)), "last"]
+            with pytest.raises(HubError, match="invalid_address"):
+                await client.publish_oneway(client.message("way/#", "x"))
+    run(test)
+
+
+def test_a_lost_answer_is_asked_for_again_and_stores_once(hub: RunningHub) -> None:
+    async def test() -> None:
+        for lost in (1, 3):
+            link = LossyLink(hub.port("http"), lost)
+            async with link.open() as through, Client(through, retry=QUICK) as client:
+                stored = await client.publish(f"lossy{lost}/a", "once", expires_in=3600)
+                results = await client.publish_many([client.message(f"lossy{lost}/a", "b")] * 3)
+                assert link.requests == lost + 2
+            async with Client(url(hub)) as client:
+                messages = [message async for message in client.read(f"lossy{lost}")]
+                assert [message.text for message in messages] == ["once", "b", "b", "b"]
+                assert [message.id for message in messages] == [stored.id, *(result.id for result in results)]
+    run(test)
+
+
+def test_an_outcome_that_stays_unknown_can_be_asked_for_later(hub: RunningHub) -> None:
+    async def test() -> None:
+        link = LossyLink(hub.port("http"), lost=4)
+        async with link.open() as through, Client(through, retry=QUICK) as client:
+            with pytest.raises(OutcomeUnknown) as unknown:
+                await client.publish("unknown/a", "once")
+            assert link.requests == 4
+            assert unknown.value.idempotency_key
+            stored = await client.publish("unknown/a", "once", idempotency_key=unknown.value.idempotency_key)
+            assert (stored.offset, await values(client, "unknown")) == (0, ["once"])
+    run(test)
+
+
+def test_a_oneway_message_is_never_repeated(hub: RunningHub) -> None:
+    async def test() -> None:
+        link = LossyLink(hub.port("http"), lost=1)
+        async with link.open() as through, Client(through, retry=QUICK) as client:
+            with pytest.raises(OutcomeUnknown):
+                await client.publish_oneway(client.message("way/x", "1"))
+            assert link.requests == 1
+    run(test)
+
+
+def test_no_hub() -> None:
+    async def test() -> None:
+        async with Client(f"http://127.0.0.1:{free_port()}", retry=QUICK) as client:
+            with pytest.raises(Unavailable, match="no hub answers"):
+                await client.publish("a", "x")
+            assert await client.submit("a", "x")
+            future = await client.submit("a", "y")
+            await client.flush()
+            assert isinstance(future.exception(), Unavailable)
+    run(test)
+
+
+def test_a_hub_that_says_nothing_is_given_up() -> None:
+    async def test() -> None:
+        async with Client(f"http://127.0.0.1:{port}", retry=Retry(1, 0.01), timeout_s=0.05) as client:
+            with pytest.raises(OutcomeUnknown, match="nothing came within"):
+                await client.publish("a", "x")
+
+            assert asked == 2
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.read()
+        writer.close()
+
+    async def serve() -> None:
+        nonlocal port
+        async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            await test()
+
+    asked = port = 0
+    run(serve)
+
+
+def restart(hub: RunningHub, folder: Path, config: str) -> RunningHub:
+    hub.kill()
+    again = RunningHub(folder, config)
+    again.wait_ready()
+    return again
+
+
+def test_what_is_published_while_the_hub_is_killed_is_stored_once(tmp_path: Path) -> None:
+    config = config_of(("http",), "").replace("127.0.0.1:0", f"127.0.0.1:{free_port()}")
+    hub = RunningHub(tmp_path, config)
+    hub.wait_ready()
+    try:
+        with SyncClient(url(hub), retry=PATIENT) as client:
+            client.define_topic("safe", queues=1)
+            failed: list[BaseException] = []
+
+            def publish(name: str) -> None:
+                try:
+                    for number in range(400):
+                        client.publish(f"safe/{name}", f"{name}{number}")
+                except BaseException as error:
+                    failed.append(error)
+
+            threads = [threading.Thread(target=publish, args=(name,)) for name in "abcd"]
+            for thread in threads:
+                thread.start()
+            futures = [client.submit("safe/s", f"s{number}") for number in range(2000)]
+            assert all(thread.is_alive() for thread in threads)
+            hub = restart(hub, tmp_path, config)
+            futures += [client.submit("safe/s", f"s{number}") for number in range(2000, 3000)]
+            hub = restart(hub, tmp_path, config)
+            for thread in threads:
+                thread.join()
+            client.flush()
+            assert not failed
+            assert sorted(future.result().offset or 0 for future in futures) == [
+                future.result().offset or 0 for future in futures]
+            found = [message.text for message in client.read("safe")]
+        for name, count in (("a", 400), ("b", 400), ("c", 400), ("d", 400), ("s", 3000)):
+            assert [text for text in found if text[0] == name] == [f"{name}{number}" for number in range(count)]
+    finally:
+        hub.kill()
+
+
+def test_threads_share_a_synchronous_client(hub: RunningHub) -> None:
+    told = threading.Event()
+    with SyncClient(url(hub)) as client:
+        future = client.submit("sync/a", "1", on_done=lambda _: told.set())
+        assert future.result(timeout=20).topic == "sync"
+        assert told.wait(20)
+        client.publish_oneway(client.message("sync/a", "2"))
+        assert [type(result).__name__ for result in client.publish_many([client.message("sync/a", "3")])] == ["Stored"]
+        assert [message.text for message in client.read("sync")] == ["1", "2", "3"]
+        follower = client.read("sync", "latest", follow=True)
+        timer = threading.Timer(0.2, client.publish, ("sync/a", "4"))
+        timer.start()
+        assert next(follower).text == "4"
+        assert isinstance(client.submit("sync/#", "x").exception(timeout=20), InvalidRequest)
+        client.delete_topic("sync")
+        assert client.topics() == []
+        timer.join()
+    client.close()      # a second time does no harm

@@ -1,0 +1,122 @@
+"""Dead letters go back to where they died, once, whatever happens."""
+from __future__ import annotations
+
+import pytest
+
+from kernel.errors import ExpiredReceipt, KernelError, UnknownTopic
+from kernel.leasing.burial import HEADER
+from kernel.leasing.settings import GroupSettings, LightQueue, Retry
+from kernel.message import Record
+from tests.kernel.leasing.test_groups import handles, pop, send, values
+from tests.kernel.rig import Rig
+
+ONCE = GroupSettings(max_attempts=1, retry=Retry((0,)))
+
+
+def rig_with_dead(count: int = 3) -> Rig:
+    """Messages of `orders/a` that the group `billing` gave up."""
+    rig = Rig()
+    rig.kernel.define_group("billing", ONCE)
+    rig.publish("orders/a", *(b"%d" % number for number in range(count)), headers=[(b"unit", b"C")])
+    group = rig.kernel.group("billing", "orders")
+    group.release(handles(pop(rig, group, count)))
+    rig.run()
+    return rig
+
+
+def dead_queue(rig: Rig) -> LightQueue:
+    queue = rig.kernel.queue("$dead-letters/billing")
+    assert queue is not None
+    return queue
+
+
+def letters(rig: Rig) -> list[Record]:
+    """What lies in the dead-letter queue."""
+    queue = dead_queue(rig)
+    line = rig.kernel.queue_group(queue).supplies[queue.first_queue_id].line
+    return [record for record in rig.read_queue(queue.first_queue_id) if not line.is_settled(record[0])]
+
+
+def redrive(rig: Rig, chosen: list[Record]) -> list[KernelError | None]:
+    results = rig.kernel.redrive(dead_queue(rig), chosen, rig.witness, "redriven")
+    rig.run()
+    assert rig.witness.stored[-1].token == "redriven"
+    return results
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_what_is_redriven_is_as_it_was_and_tried_again(crash: bool) -> None:
+    rig = rig_with_dead()
+    before = rig.read("orders")
+    dead = letters(rig)
+    assert [record[3] for record in dead] == [b"0", b"1", b"2"]
+    assert redrive(rig, dead[1:]) == [None, None]
+    if crash:
+        rig.restart()
+    assert [record[3] for record in letters(rig)] == [b"0"]
+    again = rig.read("orders")[3:]
+    assert [record[1:] for record in again] == [record[1:] for record in before[1:]]       # all but the offset
+    assert all(name != HEADER for record in again for name, _ in record[4])
+    assert values(pop(rig, rig.kernel.group("billing", "orders"))) == [b"1", b"2"]
+
+
+def test_a_crash_before_it_is_durable_leaves_the_letter_where_it_was() -> None:
+    rig = rig_with_dead(1)
+    rig.kernel.redrive(dead_queue(rig), letters(rig))
+    rig.restart()
+    assert len(letters(rig)) == 1
+    assert len(rig.read("orders")) == 1
+
+
+def test_a_letter_is_redriven_once() -> None:
+    rig = rig_with_dead(2)
+    dead = letters(rig)
+    redrive(rig, dead[:1])
+    assert [type(result) for result in redrive(rig, dead)] == [ExpiredReceipt, type(None)]
+    assert len(rig.read("orders")) == 4
+
+
+def test_a_letter_that_somebody_has_stays() -> None:
+    rig = rig_with_dead(3)
+    dead = letters(rig)
+    group = rig.kernel.queue_group(dead_queue(rig))
+    held = pop(rig, group, 1)
+    assert [type(result) for result in redrive(rig, dead)] == [ExpiredReceipt, type(None), type(None)]
+    assert pop(rig, group) == []
+    group.release(handles(held), 0)
+    assert values(pop(rig, group)) == [b"0"]
+
+
+def test_letters_that_are_ready_again_or_read_ahead_are_not_handed_out_after_it() -> None:
+    rig = rig_with_dead(6)
+    dead = letters(rig)
+    group = rig.kernel.queue_group(dead_queue(rig))
+    group.release(handles(pop(rig, group, 3)), 0)
+    rig.run()
+    assert redrive(rig, [dead[1], dead[4]]) == [None, None]
+    left = pop(rig, group)
+    assert values(left) == [b"0", b"2", b"3", b"5"]
+    assert group.ack(handles(left)) == [None] * 4
+    rig.run()
+    rig.restart()
+    assert letters(rig) == []
+
+
+def test_a_letter_whose_topic_is_gone_stays() -> None:
+    rig = rig_with_dead(1)
+    rig.kernel.delete_topic("orders")
+    rig.run()
+    (result,) = redrive(rig, letters(rig))
+    assert isinstance(result, UnknownTopic)
+    assert len(letters(rig)) == 1
+    rig.kernel.create_topic("orders", queues=1)
+    assert redrive(rig, letters(rig)) == [None]
+    assert rig.values("orders") == [b"0"]
+
+
+def test_a_message_that_never_died_has_nowhere_to_go() -> None:
+    rig = rig_with_dead(1)
+    send(rig, dead_queue(rig), b"stray")
+    results = redrive(rig, letters(rig))
+    assert results[0] is None
+    assert isinstance(results[1], UnknownTopic)
