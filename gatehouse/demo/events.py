@@ -12,10 +12,12 @@ from typing import Any, Final
 import psutil
 from confluent_kafka import Producer
 
-from gatehouse.client import HubClient, HubError
+from gatehouse.client.errors import HubError
+from gatehouse.client.sync import SyncClient
 
 TOPIC: Final = "events"
 EVERY_S: Final = 1.0
+FLUSH_S: Final = 2.0
 HEARTBEAT_EVERY_S: Final = 15.0
 BUSY_PERCENT: Final = 80.0
 CALM_PERCENT: Final = 50.0
@@ -57,7 +59,7 @@ class Events:
     def __init__(self, kafka: str, url: str) -> None:
         self._producer = Producer({"bootstrap.servers": kafka, "partitioner": "murmur2_random", "linger.ms": 50,
                                    "enable.idempotence": True, "log_level": 0})
-        self._url = url
+        self._hub = SyncClient(url)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="events")
 
@@ -68,7 +70,8 @@ class Events:
         """Send what is left."""
         self._stopped.set()
         self._thread.join()
-        self._producer.flush(2.0)
+        self._producer.flush(FLUSH_S)
+        self._hub.close()
 
     def _run(self) -> None:
         alarm, processes = Alarm(), names_by_id()
@@ -89,11 +92,9 @@ class Events:
         self._producer.poll(0)
 
     def _send_http(self, events: list[Event]) -> None:
-        """A connection for each: there is one every few seconds, and the hub may have been restarted in between."""
         for key, value in events:
             try:
-                with HubClient(self._url) as hub:
-                    hub.publish(f"{TOPIC}/{key}", json.dumps(value).encode(), {"Content-Type": "application/json"})
+                self._hub.publish(f"{TOPIC}/{key}", json.dumps(value), content_type="application/json")
             except HubError:
                 return    # the hub is away; the next event says that it is back
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from gatehouse.client import HubClient
+from gatehouse.client.sync import SyncClient
 from gatehouse.demo.device import Device
 from gatehouse.demo.events import Events
 from gatehouse.demo.jobs import ARCHIVED, LATENESS_S, WINDOW_S
@@ -128,9 +128,9 @@ class Stage:
         assert hub.stdout is not None
         if not any(line == "gatehouse ready\n" for line in hub.stdout):
             raise DemoFailed(f"the hub did not start: see {self.folder / 'hub.log'}")
-        with HubClient(ports.url) as client:
+        with SyncClient(ports.url) as client:
             for topic in ARCHIVED:
-                client.request("PUT", f"/v1/topics/{topic}", b'{"queues": 1}', {"Content-Type": "application/json"})
+                client.define_topic(topic, queues=1)
 
     def _log(self, name: str) -> IO[str]:
         return (self.folder / f"{name}.log").open("a", encoding="utf-8")

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from gatehouse.client import HubClient, HubError
+from gatehouse.client.errors import HubError
+from gatehouse.client.sync import SyncClient
 from spark.jobs import delta
 
 ADDRESS: Final = "events/archive/size"
@@ -34,7 +35,7 @@ class TableWatch:
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
-        self._url = url
+        self._hub = SyncClient(url)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="table")
 
@@ -44,6 +45,7 @@ class TableWatch:
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join()
+        self._hub.close()
 
     def _run(self) -> None:
         told = None
@@ -52,8 +54,7 @@ class TableWatch:
             if size is None or size == told:
                 continue
             try:
-                with HubClient(self._url) as hub:
-                    hub.publish(ADDRESS, json.dumps(size).encode(), {"Content-Type": "application/json"})
+                self._hub.publish(ADDRESS, json.dumps(size), content_type="application/json")
                 told = size
             except HubError:
                 continue    # the hub is away: told again when it is back

@@ -1,40 +1,25 @@
-"""A hub for a module's jobs, and one Spark session for all modules of a worker."""
+"""What the jobs' tests share: their hub's address, and a client of it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from gatehouse.client import HubClient
-from spark.jobs.session import make_session
-from tests.running_hub import RunningHub, running_hub
-
-
-@pytest.fixture(scope="session")
-def spark() -> SparkSession:
-    """The session; it ends with the process, as other tests may use the same."""
-    return make_session("tests", "local[2,3]")
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    """A hub that this module's tests share, each with topics of its own."""
-    with running_hub(tmp_path_factory.mktemp("hub"), "http", "kafka", kernel='fsync = "never"') as running:
-        yield running
+from gatehouse.client.sync import SyncClient
+from tests.running_hub import RunningHub
 
 
 @pytest.fixture
 def url(hub: RunningHub) -> str:
-    """Its HTTP door."""
+    """The HTTP door of the module's hub; each test has topics of its own."""
     return f"http://127.0.0.1:{hub.port('http')}"
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[HubClient]:
-    """A connection to it."""
-    with HubClient(url) as open_client:
+def client(url: str) -> Iterator[SyncClient]:
+    """A client of it."""
+    with SyncClient(url) as open_client:
         yield open_client
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from gatehouse.client import HubClient
+from gatehouse.client.sync import SyncClient
 from spark.jobs import analytics
 from spark.jobs.settings import AnalyticsSettings
 
@@ -19,26 +20,24 @@ BEGIN_MS = 1_795_170_000_000
 """At the beginning of a window."""
 
 
-def publish(client: HubClient, address: str, *readings: object, at_s: int = 0) -> None:
+def publish(client: SyncClient, address: str, *readings: object, at_s: int = 0) -> None:
     """Readings a second apart."""
     for number, reading in enumerate(readings):
-        client.publish(address, str(reading).encode(), {"X-Timestamp": str(BEGIN_MS + (at_s + number) * 1000)})
+        client.publish(address, str(reading), timestamp=BEGIN_MS + (at_s + number) * 1000)
 
 
-def results(client: HubClient, topic: str) -> dict[tuple[str, int], dict[str, Any]]:
+def results(client: SyncClient, topic: str) -> dict[tuple[str, int], dict[str, Any]]:
     """The newest message of each address and window (seconds after the beginning)."""
     newest = {}
-    for page in client.pages(topic, {"from": "earliest"}, follow=False):
-        for message in page:
-            assert message["content_type"] == "application/json"
-            value = json.loads(message["value"])
-            assert message["address"] == f"{topic}/{value['address']}"
-            newest[value["address"], seconds(value["window_start"])] = value
+    for message in client.read(topic):
+        assert message.content_type == "application/json"
+        value = message.json()
+        assert message.address == f"{topic}/{value['address']}"
+        newest[value["address"], seconds(value["window_start"])] = value
     return newest
 
 
 def seconds(time: str) -> int:
-    from datetime import datetime
     return round(datetime.fromisoformat(time).timestamp() - BEGIN_MS / 1000)
 
 
@@ -57,7 +56,7 @@ def running(spark: SparkSession, url: str, tmp_path: Path) -> Callable[..., Any]
     return run
 
 
-def test_windows_and_late_readings_are_counted_exactly(running, client: HubClient):
+def test_windows_and_late_readings_are_counted_exactly(running, client: SyncClient):
     publish(client, "press/a", 1, 2, 3, "broken", "nan", "inf")
     publish(client, "press/b", 10.5)
     with running(topics=("press",), to="press-statistics") as query:
@@ -77,7 +76,7 @@ def test_windows_and_late_readings_are_counted_exactly(running, client: HubClien
     assert sum(window["late"] for window in found.values()) == 3
 
 
-def test_a_restart_keeps_open_windows(running, client: HubClient):
+def test_a_restart_keeps_open_windows(running, client: SyncClient):
     publish(client, "lathe/a", 1, 2)
     with running(topics=("lathe",), to="lathe-statistics") as query:
         query.processAllAvailable()
@@ -87,7 +86,7 @@ def test_a_restart_keeps_open_windows(running, client: HubClient):
     assert results(client, "lathe-statistics")["lathe/a", 0]["count"] == 3
 
 
-def test_a_field_of_a_json_value_and_percentiles_of_ones_own(running, client: HubClient):
+def test_a_field_of_a_json_value_and_percentiles_of_ones_own(running, client: SyncClient):
     publish(client, "oven/a", *(json.dumps({"sensor": {"temp": number}}) for number in range(10)), at_s=10)
     with running(filter="oven/+", to="oven-statistics", value_field="sensor.temp", percentiles=(10.0, 99.9)) as query:
         query.processAllAvailable()
@@ -96,11 +95,11 @@ def test_a_field_of_a_json_value_and_percentiles_of_ones_own(running, client: Hu
     assert "p50" not in window
 
 
-def test_a_clock_that_is_ahead_does_not_close_the_windows_of_others(running, client: HubClient):
-    client.publish("clock/ahead", b"1", {"X-Timestamp": "4102444800000"})    # the year 2100
+def test_a_clock_that_is_ahead_does_not_close_the_windows_of_others(running, client: SyncClient):
+    client.publish("clock/ahead", "1", timestamp=4_102_444_800_000)    # the year 2100
     with running(topics=("clock",), to="clock-statistics") as query:
         query.processAllAvailable()
-        client.publish("clock/right", b"1", {})
+        client.publish("clock/right", "1")
         query.processAllAvailable()
     found = results(client, "clock-statistics")
     assert {address: (window["count"], window["late"]) for (address, _), window in found.items()} == {

@@ -3,7 +3,6 @@ ones: what the hub acknowledged is in the table once.
 """
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,7 +18,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from gatehouse.client import HubClient, HubError
+from gatehouse.client.errors import HubError
+from gatehouse.client.message import Stored
+from gatehouse.client.retry import NO_RETRY
+from gatehouse.client.sync import SyncClient
 from spark.jobs import delta
 from spark.jobs.archive import Archive
 from spark.jobs.settings import ArchiveSettings
@@ -50,17 +52,16 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopped.wait(PAUSE_S):
-            first = self.acknowledged
-            body = json.dumps({"messages": [{"key": f"line{number % 7}", "value": str(number)}
-                                            for number in range(first, first + MESSAGES)]}).encode()
-            try:
-                with HubClient(self._url) as client:
-                    client.request("POST", "/v1/topics/plant/messages", body,
-                                   {"Content-Type": "application/json", "Idempotency-Key": f"first-{first}"})
-            except HubError:
-                continue    # the hub is down: this batch again, under its key
-            else:
+        with SyncClient(self._url, retry=NO_RETRY) as client:
+            while not self._stopped.wait(PAUSE_S):
+                first = self.acknowledged
+                batch = [client.message(f"plant/line{number % 7}", str(number))
+                         for number in range(first, first + MESSAGES)]
+                try:
+                    results = client.publish_many(batch, idempotency_key=f"first-{first}")
+                except HubError:
+                    continue    # the hub is down: this batch again, under its key
+                assert all(isinstance(result, Stored) for result in results)
                 self.acknowledged += MESSAGES
 
 
