@@ -33,7 +33,6 @@ GIB: Final = 1 << 30
 MAX_MESSAGE_BYTES_LIMIT: Final = 1 << 30
 
 # Named in the documents, not built yet: refused by name instead of being called unknown.
-PLANNED_DOORS: Final = {"amqp"}
 PLANNED_SECTIONS: Final = {"topics", "groups", "links", "relay", "users", "acl", "quotas", "webhooks", "tracing",
                            "catalogue"}
 PLANNED_AUTH: Final = {"users", "acl", "oauth", "jwt", "ldap"}
@@ -73,6 +72,8 @@ class KernelSection:
     max_message_bytes: int = field(default=4 << 20, metadata={
         "min": 1024, "max": MAX_MESSAGE_BYTES_LIMIT,
         "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own."})
+    max_scheduled: int = field(default=10_000_000, metadata={
+        "min": 0, "max": 1_000_000_000, "help": "Messages that may wait for their time; what comes beyond is refused."})
     segment_bytes: int = field(default=256 << 20, metadata={
         "min": 1 << 20, "max": 1 << 40,
         "help": "Size of one file of the log, in bytes; retention deletes whole files."})
@@ -227,7 +228,7 @@ def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mappi
             problems.add(source, ".".join(names), f"a setting is {ENVIRONMENT_PREFIX}SECTION__NAME or "
                                                   f"{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME")
             continue
-        if folders[0] == "gateways" and folders[1] not in specs and folders[1] not in PLANNED_DOORS:
+        if folders[0] == "gateways" and folders[1] not in specs:
             problems.unknown(source, ".".join(folders), folders[1], specs, "door")
             continue
         if folders[0] not in SECTIONS and folders[0] not in NESTED:
@@ -270,10 +271,7 @@ def _read_doors(tables: dict[str, Any], specs: Mapping[str, GatewaySpec], place:
     for name, table in tables.items():
         key = f"gateways.{name}"
         if name not in specs:
-            if name in PLANNED_DOORS:
-                problems.add(place.source, key, f"the {name.upper()} door is not built yet; take the table out")
-            else:
-                problems.unknown(place.source, key, name, specs, "door")
+            problems.unknown(place.source, key, name, specs, "door")
         elif not isinstance(table, dict):
             problems.add(place.source, key, f"must be a table: [{key}]")
         else:

@@ -51,6 +51,10 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Checkpoints that did not fit on the disk and are tried again."),
     "gatehouse_cold_reads": Declared(COUNTER, "Reads that memory could not answer and the disk did."),
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
+    "gatehouse_scheduled": Declared(GAUGE, "Messages that wait for their time."),
+    "gatehouse_scheduled_delivered": Declared(COUNTER, "Messages appended when they fell due."),
+    "gatehouse_scheduled_late_seconds": Declared(
+        GAUGE, "How long the next message that waits for its time has been due; 0 where none is."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
     "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),

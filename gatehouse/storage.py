@@ -10,6 +10,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from secrets import token_bytes
 from typing import Final
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from gatehouse.config import Config
 from gatehouse.exits import Refused
 from gatehouse.metrics import Sample
 from gatehouse.runtime import Completions, HubLoop, ThreadWorker
+from gateways.envelope import SELECTOR_NAMES
 from kernel.catalogue import Catalogue, InvalidUrl, NewerSchema, default_url
 from kernel.disk import RealDisk
 from kernel.kernel import Kernel
@@ -50,7 +52,8 @@ class Storage:
         self.kernel = Kernel(
             loop=hub_loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             log=self._log, store=self._store, routes=config.routes, settings=settings, fatal=fatal,
-            on_damage=self._on_damage, on_error=self._on_error, projection=self._catalogue, new_hub=uuid4().bytes)
+            on_damage=self._on_damage, on_error=self._on_error, projection=self._catalogue, new_hub=uuid4().bytes,
+            new_secret=token_bytes(32), selector_names=SELECTOR_NAMES)
 
     def open(self) -> None:
         """Recover what is stored. Blocks. Raises Refused where the disk does not let it."""
@@ -83,6 +86,7 @@ class Storage:
         """The kernel's counters for the metrics page."""
         for name, value in self.kernel.statistics().items():
             yield "gatehouse_" + name.removesuffix("_total"), (), value
+        yield "gatehouse_scheduled_late_seconds", (), self.kernel.scheduling.late_ms() / 1000
         yield "gatehouse_congested", (), int(self.kernel.congested)
         yield "gatehouse_damaged_ranges", (), len(self._damaged)
         yield "gatehouse_kernel_faults", (), self._faults

@@ -1,21 +1,30 @@
 """Everything that enters the frame being gathered: messages, producers' batches, definitions, offsets."""
 from __future__ import annotations
 
-from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch
+from collections.abc import Callable
+
+from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch, records_of
 from kernel.burst import Run, check
 from kernel.committer import Committer
-from kernel.errors import IdempotencyConflict, MessageTooLarge, UnknownQueue, UnsupportedBatch
+from kernel.errors import IdempotencyConflict, KeptFull, MessageTooLarge, Stopping, UnknownQueue, UnsupportedBatch
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, Repeatable, Submission
 from kernel.gathering import Places as MessagePlaces
 from kernel.idempotency import fingerprint, fingerprint_batches
-from kernel.message import Message, Owner, Placement
+from kernel.message import RETAIN, Message, Owner, Piece, Placement
+from kernel.owed import retained_key
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, check_sequence, find_duplicate, with_batch
 from kernel.record import encode_headers
+from kernel.retained import asks_to_retain
 from kernel.state import Kind
 from kernel.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.views import decode_offset_key, offset_record
+
+Adding = Callable[[Gathering, list[Message], MessagePlaces], None]
+"""Puts messages into a gathering and tells the place of each."""
+
+KEPT_FULL = "what is kept beyond retention has reached kept_bytes: nothing that would have to be kept is taken"
 
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
@@ -23,6 +32,7 @@ PENDING = -1
 
 class Appending:
     def __init__(self, parts: Parts, committer: Committer) -> None:
+        self._parts = parts
         self._committer = committer
         self._topics = parts.topics
         self._places = parts.places
@@ -38,21 +48,29 @@ class Appending:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
         check(messages, self.refresh)
+        if self._parts.kept_full:
+            self._refuse_owed(messages)
         places: MessagePlaces | None = [] if positions else None
         gathering.burst.add(messages, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
 
-    def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str) -> None:
-        """Unless the key is known: then its first answer is given again."""
+    def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str,
+                    add: Adding | None = None) -> None:
+        """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in queues."""
         gathering = self._committer.gather()
         mine = fingerprint(messages)
         if self._answered(gathering, mine, owner, token, key):
             return
         check(messages, self.refresh)
+        if self._parts.kept_full:
+            self._refuse_owed(messages)
         places: MessagePlaces = []
-        gathering.burst.add(messages, places)
+        if add is None:
+            gathering.burst.add(messages, places)
+        else:
+            add(gathering, messages, places)
         self._remember(gathering, mine, places, owner, token, key)
 
     def _answered(self, gathering: Gathering, mine: bytes, owner: Owner | None, token: object, key: str) -> bool:
@@ -84,7 +102,14 @@ class Appending:
         if first != second:
             raise IdempotencyConflict("this idempotency key came with another message before")
 
+    def _refuse_owed(self, messages: list[Message]) -> None:
+        """Nothing new is taken that would have to outlive retention. Raises KeptFull, with nothing done."""
+        for placement, value, _, attributes, _ in messages:
+            if placement.light is not None or placement.also or value and (placement.compact or attributes & RETAIN):
+                raise KeptFull(KEPT_FULL)
+
     def refresh(self, placement: Placement) -> None:
+        """Bring a placement up to date. Raises as `Kernel.place`."""
         if placement.topics_version != self._topics.version:
             self._places.renew(placement)
         self._subscriptions.refresh(placement)
@@ -97,7 +122,7 @@ class Appending:
         gathering = self._committer.gather()
         if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
             return
-        run = self._add_batch(gathering, found, queue_id, batch, header)
+        run = self._add_batch(gathering, found, queue_id, batch, header, self._look_inside(found, batch, header))
         if header.producer_id >= 0:
             self._note_sequence(gathering, queue_id, header, run)
         if owner is not None:
@@ -114,8 +139,9 @@ class Appending:
         mine = fingerprint_batches(batches)
         if key is not None and self._answered(gathering, mine, owner, token, key):
             return
-        places: MessagePlaces = [(self._add_batch(gathering, found, queue_id, batch, header), 0)
-                                 for queue_id, batch, found, header in checked]
+        noted = [self._look_inside(found, batch, header) for _, batch, found, header in checked]
+        places: MessagePlaces = [(self._add_batch(gathering, found, queue_id, batch, header, of_batch), 0)
+                                 for (queue_id, batch, found, header), of_batch in zip(checked, noted, strict=True)]
         if key is not None:
             self._remember(gathering, mine, places, owner, token, key)
             return
@@ -137,13 +163,35 @@ class Appending:
         return found, header
 
     def _add_batch(self, gathering: Gathering, found: tuple[Topic, int], queue_id: int, batch: bytes,
-                   header: BatchHeader) -> Run:
+                   header: BatchHeader, noted: list[tuple[int, Message]]) -> Run:
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
+        gathering.burst.noted += [(message, run, at) for at, message in noted]
         if self._deliveries.listens(found[0]):
             gathering.burst.heard.append((None, [], run, 0))
             if self._subscriptions.binds:
                 self._copy_to_queues(gathering, found, run)
         return run
+
+    def _look_inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[tuple[int, Message]]:
+        """The records of a batch that change state, with their index: where its topic is compacted, or says that
+        headers count. Raises CorruptBatch, InvalidAddress, KeptFull."""
+        topic, queue = of
+        settings = topic.settings
+        if not settings.compact and not settings.interpret_headers:
+            return []
+        found: list[tuple[int, Message]] = []
+        piece = Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)
+        for at, timestamp_ms, key, value, headers, attributes, _ in records_of(piece):
+            attributes &= ~RETAIN
+            if settings.interpret_headers and asks_to_retain(headers):
+                attributes |= RETAIN
+            if settings.compact or attributes & RETAIN:
+                placement = self._places.for_record(topic, queue, key, headers)
+                retained_key(topic.tenant, placement.address)
+                found.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
+        if self._parts.kept_full:
+            self._refuse_owed([message for _, message in found])
+        return found
 
     def _copy_to_queues(self, gathering: Gathering, of: tuple[Topic, int], run: Run) -> None:
         """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
@@ -240,6 +288,17 @@ class Appending:
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object) -> None:
         self.put_state([offset_record(group, queue_id, offset) for queue_id, offset in offsets.items()], owner, token)
+
+    def delete_state(self, records: list[StateRecord]) -> None:
+        """Delete keys whose records were looked at, unless a newer one is on its way already, or the hub stops."""
+        flight = self._committer.flight
+        newer = set() if flight is None else {(record.kind, record.key) for record in flight.state}
+        gone = [record for record in records if (record.kind, record.key) not in newer]
+        try:
+            if gone:
+                self.put_state(gone, None, None)
+        except Stopping:
+            pass                                     # whoever looks the next time deletes them
 
     def put_state(self, records: list[StateRecord], owner: Owner | None, token: object) -> None:
         gathering = self._committer.gather()

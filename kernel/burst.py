@@ -15,7 +15,8 @@ from crc32c import crc32c
 from kernel.batch import placed
 from kernel.errors import MessageTooLarge
 from kernel.frame import WHOLE, Entries
-from kernel.message import Message, Placement
+from kernel.message import RETAIN, Message, Placement
+from kernel.owed import retained_key
 from kernel.record import SMALL, SMALL_LIMIT, add_header, varint
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
@@ -41,7 +42,8 @@ class Run:
 
 
 def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None:
-    """Refuse the whole list with MessageTooLarge if one is; bring placements up to date that have changed."""
+    """Bring placements up to date that have changed; refuse the whole list with MessageTooLarge if one is, with
+    InvalidAddress if one is to be retained under an address that is too long for it."""
     last: Placement | None = None
     limit = 0
     for message in messages:
@@ -51,6 +53,8 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None
             if placement.version != placement.first_level.version:
                 refresh(placement)
             limit = placement.max_message_bytes
+        if message[3] & RETAIN:
+            retained_key(placement.tenant, placement.address)
         value = message[1]
         size = len(message[2]) + (0 if value is None else len(value))
         if size > limit:
@@ -98,6 +102,9 @@ class Burst:
         # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the
         # run) or a producer's batch that somebody may listen to: (None, [], run, 0)
         self.heard: list[tuple[Placement | None, list[Message], Run, int]] = []
+        # messages that change state of their own, the value of their address or the newest record of their key:
+        # (message, run, index in the run)
+        self.noted: list[tuple[Message, Run, int]] = []
         self.stretches: list[Stretch] = []
         self.references: list[Reference] = []            # known once `queue_ids` was asked
 
@@ -112,6 +119,7 @@ class Burst:
         run: Run | None = None
         heard: list[Message] | None = None
         stretch: Stretch | None = None
+        compact = False
         for message in messages:
             placement, value, headers, attributes, timestamp_ms = message
             if placement is not last or run is None or run.count >= RUN_LIMIT:
@@ -119,6 +127,7 @@ class Burst:
                     stretch.stop = stretch.run.count
                     stretch = None
                 last = placement
+                compact = placement.compact
                 run = self._run(placement.queue_id)
                 heard = None
                 if placement.targets:
@@ -132,6 +141,8 @@ class Burst:
             if placement.address_header:
                 headers = add_header(headers, placement.address_header)
             n = run.count
+            if compact or attributes & RETAIN:
+                self.noted.append((message, run, n))
             if places is not None:
                 places.append((run, n))
             if timestamp_ms == 0:

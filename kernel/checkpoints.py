@@ -45,13 +45,15 @@ class Checkpoints:
         self._full = False                                # the last try did not fit, and there will be another one
         self._waiting: list[Callable[[], None]] = []       # wanted another one, after the one under way
         self._on_end: Callable[[], None] | None = None
+        self.on_superseded: Callable[[list[bytes]], None] = lambda keys: None
         self.kept_end = 0
         self.taken = 0
         self.postponed = 0
 
     def note(self) -> None:
         """Something was applied: take a checkpoint in time."""
-        if self._reader.tail.size_bytes() >= self._settings.checkpoint_bytes and not self._busy:
+        size_bytes = self._reader.tail.size_bytes() + self._state.changes.size_bytes
+        if size_bytes >= self._settings.checkpoint_bytes and not self._busy:
             self._start(sync=False, on_done=None)
         elif not self._timer_set:
             self._timer_set = True
@@ -97,7 +99,8 @@ class Checkpoints:
         else:
             self._log_worker.submit(self._log.sync, lambda _, error: self._synced(write, done, error))
 
-    def _synced(self, write: Callable[[], None], done: Callable[[None, BaseException | None], None],
+    def _synced(self, write: Callable[[], list[bytes]],
+                done: Callable[[list[bytes] | None, BaseException | None], None],
                 error: BaseException | None) -> None:
         if error is not None:
             self._fatal(f"the log failed, nothing more can be promised: {error}")
@@ -119,16 +122,17 @@ class Checkpoints:
         self._reader.frozen = None
         self._state.frozen = None
 
-    def _write(self, checkpoint: Checkpoint, sync: bool) -> None:
-        self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
+    def _write(self, checkpoint: Checkpoint, sync: bool) -> list[bytes]:
+        superseded = self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
         if self._projection is not None:
             start, self._projected = self._projected, checkpoint.positions.main
             self._projection.take(Step(self._hub, self._epoch, start, self._projected,
                                        changed_definitions(checkpoint.changes),
                                        lambda: whole_definitions(self._index.scan_state)))
+        return superseded
 
-    def _written(self, write: Callable[[], None], on_done: Callable[[], None] | None, _: None,
-                 error: BaseException | None) -> None:
+    def _written(self, write: Callable[[], list[bytes]], on_done: Callable[[], None] | None,
+                 superseded: list[bytes] | None, error: BaseException | None) -> None:
         if isinstance(error, StoreFull):
             self.postponed += 1
             self._full = True
@@ -136,12 +140,13 @@ class Checkpoints:
                                lambda: self._worker.submit(write, partial(self._written, write, on_done)))
             self._ended()
             return
-        if error is not None:
+        if superseded is None:
             self._fatal(f"the index cannot be written: {error}")
             return
         self._busy = self._full = False
         self.taken += 1
         self.thaw()
+        self.on_superseded(superseded)
         if on_done is not None:
             on_done()
         if self._waiting and not self._busy:

@@ -122,6 +122,12 @@ class StorageFull(KernelError):
     code = "storage_full"
 
 
+class KeptFull(KernelError):
+    """What is owed beyond retention has reached `kept_bytes`; nothing new that would have to be kept is taken."""
+
+    code = "kept_full"
+
+
 class StorageFailed(KernelError):
     """A read failed or what was read does not match its checksum."""
 
@@ -180,3 +186,27 @@ class UnknownReceipt(KernelError):
     """A receipt handle that this hub never gave, or gave to another group."""
 
     code = "unknown_receipt"
+
+
+class InvalidDelay(KernelError):
+    """A time of delivery that is more than ten years ahead, or a repetition that never falls due."""
+
+    code = "invalid_delay"
+
+
+class TooManyScheduled(KernelError):
+    """As many messages as the hub keeps for later are waiting already."""
+
+    code = "too_many_scheduled"
+
+
+class UnknownScheduled(KernelError):
+    """No message with this id waits for its time, or did within the last day."""
+
+    code = "unknown_scheduled"
+
+
+class AlreadyDelivered(KernelError):
+    """A scheduled message that can no longer be recalled: it has been delivered."""
+
+    code = "already_delivered"

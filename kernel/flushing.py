@@ -1,9 +1,12 @@
 """What one flush does to the kernel: offsets before it, memory, answers, deliveries and woken readers after it."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kernel.burst import Sealed
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Durable
+from kernel.compaction import latest_records
 from kernel.errors import KernelError
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, answers
@@ -11,6 +14,7 @@ from kernel.idempotency import Answer, encode_answer
 from kernel.leasing.leasing import Leasing
 from kernel.parts import Parts
 from kernel.producers import KnownBatch, encode_state, producer_key
+from kernel.retained import retained_records
 from kernel.state import Kind
 
 
@@ -23,6 +27,7 @@ class Flushing:
         self._checkpoints = checkpoints
         self._heads = parts.heads
         self._reader = parts.reader
+        self.on_deleted: Callable[[tuple[tuple[int, int], ...]], None] = lambda ranges: None
         self.messages = 0
         self.refused = 0
 
@@ -43,6 +48,9 @@ class Flushing:
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:
             self._remember(gathering)
+        if burst.noted:
+            gathering.state += retained_records(burst.noted, burst.now_ms)
+            gathering.state += latest_records(burst.noted, burst.now_ms)
         if gathering.lines:
             self._leasing.seal(gathering)
         return sealed
@@ -81,6 +89,8 @@ class Flushing:
         reader.recent.add(frame.position, sealed.body)
         if gathering.state:
             self._apply_state(frame)
+        for one in gathering.reserved:
+            one.applied()
         self.messages += sealed.record_count
         self.answer(gathering)
         if gathering.burst.heard:
@@ -105,6 +115,7 @@ class Flushing:
         if gathering.deleted:
             deleted = gathering.deleted
             parts.checkpoint_worker.submit(lambda: parts.index.forget_queues(deleted), self._forgotten)
+            self.on_deleted(deleted)
 
     def _forgotten(self, _: None, error: BaseException | None) -> None:
         if error is not None:
@@ -125,8 +136,14 @@ class Flushing:
         parts = self._parts
         self.refused += len(gatherings)
         parts.producers.forget()
-        if parts.topics.undo():
+        undone = parts.topics.undo()
+        if undone:
             parts.subscriptions.touch()
+        for topic in undone:
+            if parts.topics.by_uuid(topic.uuid) is None:
+                self._leasing.forget_topic(topic)
         self._leasing.failed(gatherings)
         for gathering in gatherings:
+            for one in gathering.reserved:
+                one.failed()
             self._tell(gathering, error)

@@ -31,12 +31,23 @@ class Repeatable(NamedTuple):
 
 
 class Reserved(Protocol):
-    """Messages that are stored as state and enter no queue yet. They get their ids at seal, after the runs'."""
+    """State that is complete at seal only, and messages that are part of it and enter no queue yet.
 
-    count: int
+    Those get their ids at seal, after the runs'. One of `applied` and `failed` is called afterwards.
+    """
+
+    @property
+    def count(self) -> int:
+        """Message ids that are needed."""
 
     def records(self, first_id: int) -> list[StateRecord]:
         """What to store, now that the ids are known: `first_id` and the `count` - 1 after it."""
+
+    def applied(self) -> None:
+        """It is durable and in the state's memory; nobody has been told yet."""
+
+    def failed(self) -> None:
+        """None of it was stored; nobody has been told yet."""
 
 
 class Gathering:

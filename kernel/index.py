@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from kernel.frame import WHOLE
 from kernel.log import Segment
-from kernel.state import Held, StateChanges, decode_held, encode_held, store_key
+from kernel.owed import kept_key_of
+from kernel.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
 from kernel.store import IndexStore
 from kernel.tail import Tail
 
@@ -137,10 +138,14 @@ class Index:
     def head_pages(self) -> list[tuple[int, bytes]]:
         return [(_U64.unpack(key[1:])[0], page) for key, page in self._store.scan(b"h", b"i")]
 
-    def write(self, checkpoint: Checkpoint, segments: list[Segment], *, sync: bool = False) -> None:
-        """Write a checkpoint. The log must be durable up to its positions."""
+    def write(self, checkpoint: Checkpoint, segments: list[Segment], *, sync: bool = False) -> list[bytes]:
+        """Write a checkpoint. The log must be durable up to its positions.
+
+        Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
+        """
         puts = pack_blocks(checkpoint.tail, checkpoint.consumed)
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
+        superseded = self._superseded(checkpoint.changes)
         states, gone = self._state_puts(checkpoint.changes, segments)
         puts += states
         for queue_id, start in checkpoint.consumed.items():
@@ -148,6 +153,18 @@ class Index:
             gone += [key for key, _ in self._store.scan(block_key(queue_id, 0), below)]
         puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
         self._store.write(puts, gone, sync=sync)
+        return superseded
+
+    def _superseded(self, changes: StateChanges) -> list[bytes]:
+        found: list[bytes] = []
+        for kind, key in changes.newest:
+            held = self.held(kind, key) if kind == Kind.LATEST else None
+            if held is not None and held.value is not None:
+                kept = kept_key_of(key, held.value)
+                before = self.held(Kind.KEPT, kept)
+                if before is not None and before.value is not None or (Kind.KEPT, kept) in changes.newest:
+                    found.append(kept)
+        return found
 
     def _state_puts(self, changes: StateChanges, segments: list[Segment]
                     ) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
@@ -194,12 +211,32 @@ class Index:
         held = self.held(kind, key)
         return -1 if held is None else held.order
 
-    def scan_state(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
-        """Every live key of a kind and its value, as of the last checkpoint."""
-        for stored_key, stored in self._store.scan(store_key(kind, b""), store_key(kind + 1, b"")):
+    def scan_state(self, kind: int, lowest: bytes = b"", below: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind (lowest <= key < below) and its value, in order, as of the last checkpoint."""
+        end = store_key(kind + 1, b"") if below is None else store_key(kind, below)
+        for stored_key, stored in self._store.scan(store_key(kind, lowest), end):
             value = decode_held(stored).value
             if value is not None:
                 yield stored_key[2:], value
+
+    def state_range(self, kind: int, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+        """Keys of a kind in a range, in order, with their values; None where a deletion is remembered."""
+        for stored_key, stored in self._store.scan(store_key(kind, lowest), store_key(kind, below)):
+            yield stored_key[2:], decode_held(stored).value
+
+    def last_kept_keys(self) -> list[bytes]:
+        """The last KEPT record of every queue that has one."""
+        base, below = store_key(Kind.KEPT, b""), store_key(Kind.KEPT + 1, b"")
+        found: list[bytes] = []
+        cursor = self._store.cursor()
+        key = cursor.seek(base)
+        while key is not None and key < below:
+            queue_id = _U64.unpack_from(key, len(base))[0]
+            last = self._store.floor(base + _U64.pack(queue_id) + b"\xff" * 8, key)
+            assert last is not None, "there is this one"
+            found.append(last[0][len(base):])
+            key = cursor.seek(base + _U64.pack(queue_id + 1))
+        return found
 
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
         """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""
@@ -244,8 +281,12 @@ class Index:
 
     # ---- reading
 
-    def entries_from(self, queue_id: int, offset: int, max_bytes: int, stop_offset: int) -> list[Entry]:
-        """The queue's entries from the one that holds `offset` on, until `max_bytes` of records or `stop_offset`."""
+    def entries_from(self, queue_id: int, offset: int, max_bytes: int, stop_offset: int,
+                     from_position: int = 0) -> list[Entry]:
+        """The queue's entries from the one that holds `offset` on, until `max_bytes` of records or `stop_offset`.
+
+        Blocks go whole, so there may be entries of segments that have gone: `from_position` leaves them out.
+        """
         lowest, beyond = block_key(queue_id, 0), block_key(queue_id + 1, 0)
         first = self._store.floor(block_key(queue_id, offset), lowest)
         found: list[Entry] = []
@@ -253,7 +294,7 @@ class Index:
         for _, block in self._store.scan(first[0] if first else lowest, beyond):
             for row in _ROW.iter_unpack(block):
                 entry = Entry._make(row)
-                if entry.end_offset <= offset:
+                if entry.end_offset <= offset or entry.position < from_position:
                     continue
                 if entry.first_offset >= stop_offset or (found and total + entry.byte_length > max_bytes):
                     return found

@@ -17,31 +17,26 @@ from kernel.address import is_topic_name
 from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.committer import Committer
+from kernel.compaction import Compaction
 from kernel.deliveries import Deliveries
-from kernel.errors import InvalidTopic, KernelError
+from kernel.errors import InvalidTopic
 from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
 from kernel.idempotency import Window, decode_answer
 from kernel.index import Index
-from kernel.leasing.group import LeasedGroup
+from kernel.keeping import Keeping
+from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import (
-    GroupSettings,
-    LightQueue,
-    QueueSettings,
-    binding_key,
-    check_name,
-    decode_binding,
-    decode_definition,
-    definition_key,
-)
+from kernel.leasing.settings import decode_binding
+from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Record, Subscriber
+from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
+from kernel.owed import Owed
 from kernel.parts import Parts
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
@@ -49,12 +44,16 @@ from kernel.producers import Producers
 from kernel.projection import Projection
 from kernel.reader import Reader
 from kernel.recovery import Recovery
+from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import RouteEntry, Routes
+from kernel.scheduling.accepting import When
+from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
 from kernel.store import IndexStore
 from kernel.subscriptions import Subscriptions
+from kernel.survey import Surveyor
 from kernel.topics import Topic, Topics, TopicSettings
 from kernel.views import Views
 from kernel.watches import Watch, Watches
@@ -63,7 +62,7 @@ ID_STEP = 1 << 20
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
 
 
-class Kernel:
+class Kernel(GroupCalls):
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
@@ -73,13 +72,14 @@ class Kernel:
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
                  on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
-                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32)
-                 ) -> None:
+                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
+                 selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self._loop = loop
+        self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
-        self._reader = Reader(heads, index, log, reader_worker, settings.recent_bytes, on_damage)
+        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
@@ -93,6 +93,7 @@ class Kernel:
         self._heads = heads
         self._topics = topics
         self._subscriptions = subscriptions
+        self._store = store
         self._watches = self.parts.watches
         self._views = self.parts.views
 
@@ -123,13 +124,20 @@ class Kernel:
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
         self._build(next_id, recovered.kept_end)
+        self._keeping.open()
         self.leasing.open()
+        parts.owed.append(self.leasing)
+        self._keeping.on_superseded(recovered.superseded)
         for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
         self._checkpoints.note()
         self._retention.start()
         self._expiry.start()
+        self.scheduling.start()
+        self._compaction.start()
+        if recovered.rebuilt and self._topics.compacted:
+            self._checkpoints.take(self._keeping.forget_superseded)
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -154,22 +162,34 @@ class Kernel:
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self.leasing = Leasing(parts, lambda: self._committer.gather())
+        self.leasing = Leasing(parts, lambda: self._committer.gather(), self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
+        self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
-        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints))
+        self.scheduling = Scheduling(parts, self._committer, self._appending)
+        surveyor = Surveyor(parts)
+        self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
+        self._checkpoints.on_superseded = self._keeping.on_superseded
+        self._flushing.on_deleted = self._keeping.forget_queues
+        self.leasing.on_floor = self._keeping.on_settled
+        self._compaction = Compaction(parts, self._appending.delete_state)
+        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints), surveyor,
+                                    self._keeping)
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
         store."""
         self._retention.stop()
         self._expiry.stop()
+        self._compaction.stop()
+        self.scheduling.stop()
         self.leasing.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
 
@@ -244,29 +264,66 @@ class Kernel:
         """
         self._appending.append_batches(batches, owner, token, idempotency_key)
 
+    # ---- for later
+
+    def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
+                 idempotency_key: str | None = None) -> None:
+        """Append each message when it falls due; at once where that is over. All are taken in one frame, or none.
+
+        Answered with (0, -1, id) of each that waits, as `append` says for the others. What is delivered once keeps its
+        id; each repetition is a message of its own. Repetitions that fall due while the hub is down are delivered once.
+        Raises InvalidDelay, InvalidSchedule, TooManyScheduled and what `append` raises. Looking at what waits, and
+        taking it back: `Kernel.scheduling`.
+        """
+        self.scheduling.schedule(messages, whens, owner, token, idempotency_key)
+
     # ---- reading
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
-        return self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+        return self._reader.start_of(queue_id), self._heads.next_offset(queue_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every queue of a topic, one after the other."""
         found: array[int] = array("q")
         for first, count in topic.ranges:
             found.extend(self._heads.bounds_of(first, count))
+        if topic.settings.compact:
+            found[::2] = array("q", bytes(8 * topic.queues))
         return found
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, kept: bool = False) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
         `on_done` is called before this returns where everything is in memory, else later; what must be read from the
         disk is at most `reader.COLD_BYTES` a fetch, and queues beyond that stay empty this time. Each queue's first
         piece is given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors
         stand in the answers: OffsetOutOfRange, StorageFailed.
+
+        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted
+        queue is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, on_done)
+        self._reader.fetch(wants, max_bytes, on_done, kept)
+
+    def retained(self, filter: str, tenant: str,
+                 on_done: Callable[[list[Retained], bytes | None, Exception | None], None], *, max_values: int = 100,
+                 start: bytes = b"") -> None:
+        """The values that addresses matching a filter retain, by address, a page at a time.
+
+        `on_done(values, next, error)`: another call with `start=next` gives the next page, None says that there is
+        none; error is StorageFailed. A page may hold fewer values than asked for, and holds none only at the end. It is
+        true when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
+        """
+        self._retained.look_up(filter, tenant, max_values, start, on_done)
+
+    def keep_for(self, owed: Owed) -> None:
+        """Ask `owed`, before records go with their segment, which of them must be kept."""
+        self.parts.owed.append(owed)
+
+    def forget_kept(self, queue_id: int) -> None:
+        """Something of this queue was settled: what is kept of it and needed by nobody goes."""
+        self._keeping.on_settled(queue_id)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer
@@ -278,9 +335,6 @@ class Kernel:
         self._reader.offset_for_time(queue_id, timestamp_ms, on_done)
 
     # ---- topics
-
-    def topic(self, name: str, tenant: str = "/") -> Topic | None:
-        return self._topics.get(name, tenant)
 
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
         return self._topics.by_uuid(uuid)
@@ -294,8 +348,8 @@ class Kernel:
         """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
         if not is_topic_name(name):
             raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
-        return self._appending.create_topic(name, tenant, self.settings.default_queues if queues is None else queues,
-                                            settings or TopicSettings(), owner, token)
+        return self._create(name, tenant, self.settings.default_queues if queues is None else queues,
+                            settings or TopicSettings(), owner, token)
 
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
@@ -307,7 +361,13 @@ class Kernel:
         self._appending.delete_topic(self._topics.require(name, tenant), self._views.offsets, owner, token)
 
     def _create_by_use(self, name: str, tenant: str) -> Topic:
-        return self._appending.create_topic(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+
+    def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
+                token: object) -> Topic:
+        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token)
+        self._sharing.on_topic(topic)
+        return topic
 
     # ---- producers and groups
 
@@ -323,129 +383,6 @@ class Kernel:
     def committed(self, group: str) -> dict[int, tuple[int, bytes]]:
         """The group's durable offsets by queue id."""
         return dict(self._views.offsets.get(group, {}))
-
-    def group(self, name: str, topic: str, tenant: str = "/") -> LeasedGroup:
-        """The leased group of this name over a topic; made where it is missing.
-
-        Raises UnknownTopic, InvalidGroup, AssignedGroup, Stopping.
-        """
-        return self.leasing.of_topic(name, self._topics.require(topic, tenant))
-
-    def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
-                     token: object = None) -> None:
-        """Make a group, or change its settings. Raises InvalidGroup, Stopping."""
-        check_name(name, "group")
-        settings.check()
-        record = self.leasing.groups.put(tenant, name, settings)
-        self._appending.put_state([record], owner, token)
-        self.leasing.configure(tenant, name, settings)
-
-    def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
-        """None where nobody has defined or used a group of this name."""
-        return self._rewinding.settings(tenant, name)
-
-    def groups(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]:
-        """Every group, leased or assigned, sorted by name."""
-        return self._rewinding.all(tenant)
-
-    def group_topics(self, name: str, tenant: str = "/") -> list[Topic]:
-        """What a group has progress in, sorted by name."""
-        return self._rewinding.topics(tenant, name)
-
-    def group_offsets(self, name: str, topic: Topic) -> dict[int, int]:
-        """Per queue id that the group has met, the first offset that is not settled."""
-        return self._rewinding.offsets(topic.tenant, name, topic)
-
-    def rewind_group(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
-                     token: object = None) -> None:
-        """Go on from these offsets, by queue id; leases that run there are void.
-
-        Raises UnknownQueue, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
-        """
-        self._rewinding.rewind(self.leasing.of_topic(name, topic), topic, offsets)
-        self.leasing.answer(owner, token)
-
-    def delete_group(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
-        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, Stopping."""
-        self._rewinding.delete(tenant, name)
-        self.leasing.answer(owner, token)
-
-    # ---- light queues
-
-    def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
-                      owner: Owner | None = None, token: object = None) -> LightQueue:
-        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
-        queue = self.leasing.declare(name, settings or QueueSettings(), tenant)
-        self.leasing.answer(owner, token)
-        return queue
-
-    def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
-        """The queue with everything in it, and its bindings. Raises Stopping."""
-        self.leasing.delete(queue)
-        bound = [key for key, _ in self.parts.state.scan(Kind.BINDING)
-                 if decode_binding(key)[0] in queue.queue_ids()]
-        for queue_id, chosen, filter_text in map(decode_binding, bound):
-            self._subscriptions.unbind(filter_text, queue_id, chosen)
-        self._appending.put_state([StateRecord(Kind.BINDING, key, None) for key in bound], owner, token)
-
-    def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
-        return self.leasing.queues.get(tenant, name)
-
-    def queues(self, tenant: str = "/") -> list[LightQueue]:
-        """Sorted by name."""
-        return [queue for _, queue in self.leasing.queues.all(tenant)]
-
-    def queue_group(self, queue: LightQueue) -> LeasedGroup:
-        """The group that a light queue is of itself: who takes from the queue takes from it."""
-        return self.leasing.of_queue(queue)
-
-    def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None
-                ) -> list[KernelError | None]:
-        """Send records of a dead-letter queue back to where they died. Answers for each why it stays; `owner` is told
-        when the rest is durable. Raises Stopping."""
-        results = self._redriving.redrive(queue, letters)
-        self.leasing.answer(owner, token)
-        return results
-
-    def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
-             token: object = None) -> None:
-        """Messages to matching addresses enter the queue too, by reference, from this frame on.
-
-        `chosen` bindings do not count for messages whose door chose their queues. Raises InvalidFilter, Stopping.
-        """
-        self._subscriptions.bind(filter, queue.first_queue_id, chosen)
-        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), b"")
-        self._appending.put_state([record], owner, token)
-
-    def unbind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
-               token: object = None) -> None:
-        """Undo `bind`. Raises InvalidFilter, Stopping."""
-        self._subscriptions.unbind(filter, queue.first_queue_id, chosen)
-        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), None)
-        self._appending.put_state([record], owner, token)
-
-    def place_queue(self, queue: LightQueue, priority: int = 0, key: bytes | None = None) -> Placement:
-        """Into a light queue alone."""
-        return self._places.place_light(queue, priority, key)
-
-    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True
-                     ) -> Placement:
-        """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
-        `chosen`. Raises as `place`."""
-        return self._places.place_routed(address, queue_ids, tenant, may_create)
-
-    # ---- definitions of the doors' own
-
-    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
-                       owner: Owner | None = None, token: object = None) -> None:
-        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
-        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
-        self._appending.put_state([record], owner, token)
-
-    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
-        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
-        found = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
-        return [(tenant, name, value) for of, tenant, name, value in found if of == space]
 
     # ---- live subscribers
 
@@ -475,5 +412,6 @@ class Kernel:
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
             "subscriptions": len(self._subscriptions),
+            **self.scheduling.statistics(),
             "epoch": self.epoch,
         }

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from kernel.appending import Appending
 from kernel.checkpoints import Checkpoints
 from kernel.errors import Stopping
+from kernel.frame import StateRecord
 from kernel.message import Stored
 from kernel.parts import Parts
 from kernel.retention import Kept
+from kernel.survey import Name
 from kernel.topics import Topic
 from kernel.views import heads_record
 
@@ -31,8 +33,10 @@ class KernelLedger:
         self._appending = appending
         self._checkpoints = checkpoints
 
-    def append_heads(self, pages: dict[int, bytes], on_done: Callable[[bool], None]) -> None:
+    def append_heads(self, pages: dict[int, bytes], gone: list[Name], on_done: Callable[[bool], None]) -> None:
         records = [heads_record(number, page) for number, page in pages.items()]
+        self._appending.delete_state([StateRecord(kind, key, None) for kind, key in gone
+                                      if self._parts.state.recent(kind, key) is None])
         try:
             self._appending.put_state(records, _Told(on_done), None)
         except Stopping:

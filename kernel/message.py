@@ -3,12 +3,13 @@
     Placement   where one address is stored; made by `Kernel.place`, shared by every message to that address
     Message     one message to append, a plain tuple (hot: no class)
     Record      one message as read back, a plain tuple
+    Retained    a record that is the value of its address
     Delivery    a run of messages of one placement, handed to a live subscriber after they are durable
     Piece       consecutive records of one queue as they lie in the log, undecoded
 """
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 # A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
 DOOR_MASK: Final = 0x0F      # low four bits: the door's number (0 is Kafka, whose clients write 0)
@@ -32,6 +33,15 @@ headers as they stand in the record, attribute bits). The first three are its ha
 
 Handle = tuple[Any, int, int]
 """(line, offset, attempt): which lease of which message."""
+
+
+class Retained(NamedTuple):
+    """The value that an address retains: the last message to it with the mark RETAIN."""
+
+    address: str
+    topic: str
+    queue_id: int
+    record: Record
 
 
 class Subscriber(Protocol):
@@ -58,8 +68,9 @@ class Placement:
     """
 
     __slots__ = ("tenant", "address", "topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
-                 "max_message_bytes", "fixed_queue", "targets", "also", "routed", "light", "first_level", "version",
-                 "topics_version")
+                 "max_message_bytes", "compact", "fixed_topic", "fixed_queue", "targets", "also", "routed", "light",
+                 "first_level",
+                 "version", "topics_version")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, queue: int, queue_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
@@ -74,6 +85,8 @@ class Placement:
         self.key_part = key_part                     # the key as it stands in a record: varint length, bytes
         self.address_header = address_header         # encoded header to add, or b"" where topic and key say it all
         self.max_message_bytes = max_message_bytes
+        self.fixed_topic = False                     # topic and key were asked for, not found by address
+        self.compact = False                         # the topic keeps the newest record of every key
         self.fixed_queue = False                     # the queue was asked for by number, not found by key
         self.targets: tuple[tuple[Subscriber, int], ...] = ()
         self.also: tuple[int, ...] = ()              # light queues that its messages enter besides
@@ -128,7 +141,7 @@ class Piece:
 class Fetched:
     """The answer for one queue of a fetch."""
 
-    __slots__ = ("queue_id", "error", "log_start_offset", "high_watermark", "pieces")
+    __slots__ = ("queue_id", "error", "log_start_offset", "high_watermark", "pieces", "next_offset")
 
     def __init__(self, queue_id: int, error: Exception | None, log_start_offset: int, high_watermark: int,
                  pieces: list[Piece]) -> None:
@@ -137,3 +150,4 @@ class Fetched:
         self.log_start_offset = log_start_offset
         self.high_watermark = high_watermark
         self.pieces = pieces              # the first may begin before the offset that was asked for, as in Kafka
+        self.next_offset = -1             # >= 0: nothing is left before this one, pieces or not (a compacted queue)

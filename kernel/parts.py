@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernel.deliveries import Deliveries
 from kernel.heads import Heads
 from kernel.idempotency import Window
 from kernel.index import Index
 from kernel.log import Damage, Log
+from kernel.owed import Owed
 from kernel.placing import Places
 from kernel.ports import Loop, Worker
 from kernel.producers import Producers
@@ -54,6 +55,12 @@ class Parts:
     settings: KernelSettings
     hub: bytes
     """Identity of this hub, 16 bytes, given once."""
+
+    owed: list[Owed] = field(default_factory=list)
+    """Who is asked before records of queues go with their segment."""
+
+    kept_full: bool = False
+    """What is kept beyond retention has reached `kept_bytes`, and nothing of it is dead."""
 
     secret: bytes = b""
     """What signs receipt handles, 32 bytes, given once."""

@@ -56,6 +56,10 @@ class Places:
         placement.topics_version = self._topics.version
         return placement
 
+    def place_again(self, tenant: str, name: str, priority: int, key: bytes | None) -> Placement:
+        """Into the light queue that has this name by now. Raises UnknownQueue."""
+        return self.place_light(self._require_light(name, tenant), priority, key)
+
     def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str, may_create: bool) -> Placement:
         """Where the address leads, and by reference into these light queues, whatever is bound to the address."""
         placement = self.place(address, tenant, may_create)
@@ -91,11 +95,18 @@ class Places:
                 raise UnknownTopic(f"there is no topic {name!r}, and use makes no more than {len(self._topics)}")
             topic = self._auto_create(name, tenant)
         address = self.routes.address_of(name, key)
-        if queue is None:
-            return self._placement(topic, self._queue(topic, key, address), key, address, "")
-        placement = self._placement(topic, queue, key, address, "")
-        placement.fixed_queue = True
+        number = self._queue(topic, key, address) if queue is None else queue
+        placement = self._placement(topic, number, key, address, "")
+        placement.fixed_topic = True
+        placement.fixed_queue = queue is not None
         return placement
+
+    def place_unrouted(self, address: str, tenant: str) -> Placement:
+        """Where a message is stored that has nowhere else to go: the topic `unrouted`, with the address as key."""
+        routed = self.routes.unrouted(address)
+        topic = self._topics.get(UNROUTED, tenant) or self._auto_create(UNROUTED, tenant)
+        return self._placement(topic, routed.queue(topic.queues), routed.key, address,
+                               address if routed.needs_header else "")
 
     def _queue(self, topic: Topic, key: bytes | None, address: str) -> int:
         """The queue that the address routes to, where that leads to this topic and key; else the key's own."""
@@ -128,13 +139,14 @@ class Places:
         topic = self._topics.get(placement.topic, placement.tenant)
         if topic is not None and topic.id == placement.topic_id and placement.queue < topic.queues:
             placement.max_message_bytes = self.max_message_bytes(topic)
+            placement.compact = topic.settings.compact
             if not placement.fixed_queue:
                 placement.queue = self._queue(topic, placement.key, placement.address)
                 placement.queue_id = topic.queue_id(placement.queue)
             return
         fresh = self.place(placement.address, placement.tenant, True)
         for name in ("topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
-                     "max_message_bytes"):
+                     "max_message_bytes", "compact"):
             setattr(placement, name, getattr(fresh, name))
 
     def _auto_create(self, name: str, tenant: str) -> Topic:
@@ -148,6 +160,7 @@ class Places:
                               encode_key(key), encoded, self.max_message_bytes(topic),
                               self._subscriptions.first_level(address))
         placement.topics_version = self._topics.version
+        placement.compact = topic.settings.compact
         return placement
 
     def max_message_bytes(self, topic: Topic) -> int:

@@ -17,12 +17,17 @@ from kernel.batch import records_of
 from kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
 from kernel.heads import Heads
 from kernel.index import Entry, Index, tail_entry
+from kernel.kept import kept_pieces
 from kernel.log import Damage, Log
 from kernel.message import Fetched, Piece
 from kernel.ports import Worker
+from kernel.state import Changed, Kind, StateTable
 from kernel.tail import Tail
+from kernel.topics import Topics
 
 MAX_ENTRIES: Final = 4_096         # of one queue in one fetch
+RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
+END: Final = 1 << 62               # above every offset
 COLD_BYTES: Final = 4 << 20
 """What one fetch reads from the disk at most: a replay comes in steps, between which live traffic is served."""
 
@@ -53,6 +58,15 @@ class Want(NamedTuple):
     queue_id: int
     offset: int
     max_bytes: int
+    kept: bool               # records that are only kept are wanted too
+
+
+class Plan(NamedTuple):
+    """What the reading thread is to find."""
+
+    want: Want
+    in_tail: list[Entry]
+    changed: Changed | None  # where kept records are wanted: those that the store may not have yet
 
 
 def piece(entry: Entry, data: bytes) -> Piece:
@@ -60,12 +74,25 @@ def piece(entry: Entry, data: bytes) -> Piece:
                  entry.first_id)
 
 
+def entries_within(entries: list[Entry], max_bytes: int, one: bool) -> list[Entry]:
+    """The first entries that go into a size; the first in any case where `one` is asked for."""
+    found: list[Entry] = []
+    for entry in entries:
+        max_bytes -= entry.byte_length
+        if max_bytes < 0 and not (one and not found):
+            break
+        found.append(entry)
+    return found
+
+
 class Reader:
     """Answers fetches; owns the cache of recent bodies and the tails of the index."""
 
-    def __init__(self, heads: Heads, index: Index, log: Log, worker: Worker, recent_bytes: int,
-                 on_damage: Callable[[Damage], None]) -> None:
+    def __init__(self, heads: Heads, index: Index, state: StateTable, topics: Topics, log: Log, worker: Worker,
+                 recent_bytes: int, on_damage: Callable[[Damage], None]) -> None:
         self._heads = heads
+        self._state = state
+        self._topics = topics
         self._index = index
         self._log = log
         self._worker = worker
@@ -77,25 +104,31 @@ class Reader:
 
     # ---- fetch
 
+    def start_of(self, queue_id: int) -> int:
+        """Where readers may begin: a compacted queue has its newest records from the first offset on."""
+        start = self._heads.log_start(queue_id)
+        return 0 if start and self._topics.is_compacted(queue_id) else start
+
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], kept: bool = False) -> None:
         """See `Kernel.fetch`."""
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
         left, cold_left = max_bytes, COLD_BYTES
         for queue_id, offset, queue_max_bytes in wants:
             start, high = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
-            answer = Fetched(queue_id, None, start, high, [])
+            first = self.start_of(queue_id)
+            answer = Fetched(queue_id, None, first, high, [])
             answers.append(answer)
             if offset == high:
                 continue
-            if not start <= offset < high:
+            if not (0 if kept else first) <= offset < high:
                 answer.error = OffsetOutOfRange(f"offset {offset} is outside {start} to {high}")
                 continue
             if left <= 0:
                 continue
-            want = Want(queue_id, offset, min(queue_max_bytes, left))
-            pieces = self._from_memory(want)
+            want = Want(queue_id, offset, min(queue_max_bytes, left), kept or first < start)
+            pieces = None if offset < start else self._from_memory(want)
             if pieces is None and cold_left > 0:
                 want = want._replace(max_bytes=min(want.max_bytes, cold_left))
                 cold.append((answer, want))
@@ -110,9 +143,15 @@ class Reader:
         else:
             on_done(answers)
 
+    def fetch_kept(self, wants: list[tuple[int, int, int]], max_bytes: int,
+                   on_done: Callable[[list[Fetched]], None]) -> None:
+        """As `fetch`, with what is kept below the start of a queue."""
+        self.fetch(wants, max_bytes, on_done, kept=True)
+
     def _submit_cold(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
                      on_done: Callable[[list[Fetched]], None]) -> None:
-        plans = [(answer, self._tail_entries(want), want) for answer, want in cold]
+        plans = [Plan(want, self._tail_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
+                 for _, want in cold]
         self._worker.submit(partial(self._read_cold, plans), partial(self._cold_done, answers, cold, on_done))
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
@@ -154,23 +193,52 @@ class Reader:
                 total += entry.byte_length
         return found
 
-    def _read_cold(self, plans: list[tuple[Fetched, list[Entry], Want]]) -> list[tuple[list[Piece], int]]:
+    def _read_cold(self, plans: list[Plan]) -> list[tuple[list[Piece], int]]:
         """On the reading thread: the pieces of each want, and the offset behind all that was tried."""
-        found: list[tuple[list[Piece], int]] = []
-        for _, in_tail, want in plans:
-            stop = in_tail[0].first_offset if in_tail else 1 << 62
-            entries = self._index.entries_from(want.queue_id, want.offset, want.max_bytes, stop) \
-                if want.offset < stop else []
-            total = sum([entry.byte_length for entry in entries])
-            for entry in in_tail:
-                too_much = total + entry.byte_length > want.max_bytes
-                if entries and (too_much or entry.first_offset != entries[-1].end_offset):
-                    break
-                entries.append(entry)
-                total += entry.byte_length
-            del entries[MAX_ENTRIES:]
-            found.append((self._read(entries), entries[-1].end_offset if entries else want.offset))
-        return found
+        return [self._read_plan(plan) if plan.changed is None else self._read_kept(plan, plan.changed)
+                for plan in plans]
+
+    def _read_plan(self, plan: Plan) -> tuple[list[Piece], int]:
+        entries = self._entries_of(plan)
+        return self._read(entries), entries[-1].end_offset if entries else plan.want.offset
+
+    def _entries_of(self, plan: Plan, from_position: int = 0) -> list[Entry]:
+        """Where the log has what is wanted: first as the store knows it, then as memory does."""
+        want, in_tail = plan.want, plan.in_tail
+        stop = in_tail[0].first_offset if in_tail else END
+        entries = self._index.entries_from(want.queue_id, want.offset, want.max_bytes, stop, from_position) \
+            if want.offset < stop else []
+        total = sum([entry.byte_length for entry in entries])
+        for entry in in_tail:
+            too_much = total + entry.byte_length > want.max_bytes
+            if entries and (too_much or entry.first_offset != entries[-1].end_offset):
+                break
+            entries.append(entry)
+            total += entry.byte_length
+        del entries[MAX_ENTRIES:]
+        return entries
+
+    def _read_kept(self, plan: Plan, changed: Changed) -> tuple[list[Piece], int]:
+        """What is kept before what the log has, then that.
+
+        A segment may go between the look at the index and the read. Then the index knows of it by now, and the store
+        has what was kept of it.
+        """
+        want = plan.want
+        for _ in range(RETRIES):
+            first = self._log.segments()[0].base
+            in_tail = [entry for entry in plan.in_tail if entry.position >= first]
+            entries = self._entries_of(plan._replace(in_tail=in_tail), first)
+            stop = entries[0].first_offset if entries else END
+            pieces, reached = kept_pieces(self._index, changed, want.queue_id, want.offset, stop, want.max_bytes) \
+                if want.offset < stop else ([], stop)
+            if reached == stop and entries:
+                within = entries_within(entries, want.max_bytes - sum([len(one.data) for one in pieces]), not pieces)
+                pieces += self._read(within)
+                reached = within[-1].end_offset if within else reached
+            if first == self._log.segments()[0].base:
+                break
+        return pieces, reached
 
     def _read(self, entries: list[Entry]) -> list[Piece]:
         """The pieces of these entries, without those that are damaged, or gone since they were looked up."""
@@ -196,7 +264,8 @@ class Reader:
                 answer.error = StorageFailed(f"the log cannot be read: {error}")
                 continue
             answer.pieces, next_offset = found[i]
-            answer.log_start_offset = self._heads.log_start(answer.queue_id)     # retention may have gone on meanwhile
+            answer.log_start_offset = self.start_of(answer.queue_id)     # retention may have gone on meanwhile
+            answer.next_offset = min(next_offset, answer.high_watermark)
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:
@@ -209,7 +278,7 @@ class Reader:
     def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `Kernel.offset_for_time`."""
         in_memory = self._first_in_memory(queue_id, timestamp_ms)
-        start = self._heads.log_start(queue_id)
+        start = self.start_of(queue_id)
         self._worker.submit(partial(self._find_time, queue_id, timestamp_ms, start, in_memory),
                             partial(self._time_found, on_done))
 

@@ -58,6 +58,13 @@ def encode_headers(headers: Headers | list[tuple[bytes, bytes | None]]) -> bytes
     return b"".join(parts)
 
 
+def encode_record(attributes: int, delta_ms: int, key_part: bytes, value: bytes | None, headers: bytes) -> bytes:
+    """One record with the offset delta 0; key and headers as `encode_key` and `encode_headers` made them."""
+    body = b"".join((bytes((attributes,)), varint(delta_ms), b"\0", key_part,
+                     NULL if value is None else varint(len(value)) + value, headers))
+    return varint(len(body)) + body
+
+
 def encode_header(name: bytes, value: bytes) -> bytes:
     """One header as it stands in a record."""
     return varint(len(name)) + name + varint(len(value)) + value

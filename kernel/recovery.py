@@ -20,9 +20,11 @@ LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, K
 
 class Recovered(NamedTuple):
     deleted: list[StateRecord]         # deletions that must be in the log once more
+    superseded: list[bytes]            # KEPT records that their compacted topic needs no more
     next_id: int
     kept_end: int
     frames: int
+    rebuilt: bool                      # the index was built anew from the first frame
 
 
 class Recovery:
@@ -52,7 +54,9 @@ class Recovery:
             self._log.close()
             self._forget()
             self._replay(Positions(0, 0, 1))
-        return Recovered(self._deleted, self._next_id, self._log.kept_end(), self._frames)
+            positions = Positions(0, 0, 1)
+        return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
+                         positions.main == 0)
 
     def _forget(self) -> None:
         """The index is built anew: empty memory."""
@@ -72,6 +76,7 @@ class Recovery:
         self._next_id = positions.next_id
         self._complete = positions.main
         self._deleted = []
+        self._superseded: list[bytes] = []
         self._reader.tail = Tail(positions.main)
         self._state.changes = StateChanges()
         for frame in self._log.recover(positions.main, positions.kept, self._on_damage):
@@ -80,7 +85,7 @@ class Recovery:
                 self._replay_kept(frame)
             else:
                 self._replay_main(frame)
-                if self._reader.tail.size_bytes() > self._settings.checkpoint_bytes:
+                if self._reader.tail.size_bytes() + self._state.changes.size_bytes > self._settings.checkpoint_bytes:
                     self._checkpoint()
 
     def _replay_main(self, frame: Frame) -> None:
@@ -96,29 +101,30 @@ class Recovery:
         """Records that were moved here count by the position they first had.
 
         One that is older than what the index is complete to, and is not there, was deleted while it was being moved,
-        and its deletion forgotten as no copy of it was known.
+        and its deletion forgotten as no copy of it was known. Not so KEPT records, which have been in this chain from
+        the first: one that is not there was made after the last checkpoint.
         """
         records = []
         for record in decode_head(frame.head).state:
             held = self._index.held(record.kind, record.key)
-            if held is None and record.order < self._complete:
+            if held is None and record.order < self._complete and record.kind != Kind.KEPT:
                 self._deleted.append(StateRecord(record.kind, record.key, None))
                 record = record._replace(value=None)
             records.append(record)
             if held is None or held.order <= record.order:
                 self._apply(record)
             else:
-                self._state.changes.newest.setdefault((record.kind, record.key), (held.order, held.home, held.value))
+                self._state.changes.put((record.kind, record.key), (held.order, held.home, held.value))
         self._state.changes.absorb(frame.position, records)
 
     def _checkpoint(self) -> None:
         pages = {number: self._heads.packed(number) for number in self._heads.dirty}
         self._heads.dirty.clear()
         tail = self._reader.tail
-        self._index.write(Checkpoint(tail, self._state.changes, pages,
-                                     Positions(tail.end, self._log.kept_end(), self._next_id),
-                                     self._heads.consumed),
-                          [*self._log.segments(), *self._log.kept_segments()])
+        self._superseded += self._index.write(
+            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id),
+                       self._heads.consumed),
+            [*self._log.segments(), *self._log.kept_segments()])
         self._heads.consumed = {}
         self._reader.tail = Tail(tail.end)
         self._state.changes = StateChanges()

@@ -1,61 +1,72 @@
 """Retention: the oldest segment of the log goes when the log is too large or the segment too old, and not before what
 is still owed in it lies elsewhere.
 
-    survey     on the checkpoint's thread: which queues are in the segment and where they go on, which of its state
-    records are
-               still the newest of their key
-    heads      the pages of those queues, with their new starts, are appended as state: no queue forgets its next offset
-    keep       the newest state records are written to the kept chain, synced, and known from there
+    survey     on the checkpoint's thread: what is in the segment, which of its state records are the newest of
+               their key; then on the kernel's: who needs which of its records
+    keep       the newest state records, and the wanted records of queues as KEPT, are written to the kept chain,
+               synced, and known from there; in steps, with a checkpoint after each, so that memory stays bounded
+    heads      the pages of its queues, with their new starts, are appended as state: no queue forgets its next
+               offset. With them the deletions of what was kept for nobody
     checkpoint with a sync: from here on nobody needs the segment
     drop       entries of the index and the file
 
 A crash between any two of these repeats them at the next start. Segments of the kept chain go when nothing in them is
 the newest of its key any more; while the kept chain is too large, the oldest of them is rewritten without what is dead.
+Where that gains nothing, nothing new that would have to be kept is taken (`kept_full`).
 
 A topic's own retention moves the start of its queues forward by the same kind of state record; its bytes go with their
 segment.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from kernel.frame import Entries, StateRecord, decode_head, encode_head
+from kernel.keeping import Keeping
 from kernel.log import KEPT_BASE, LogFull, Segment
+from kernel.owed import joined
 from kernel.parts import Parts
+from kernel.state import Kind
+from kernel.survey import Name, Survey, Surveyor, Wanted
 from kernel.topics import Topic
 
 CHECK_MS: Final = 10_000
 KEPT_FRAME_RECORDS: Final = 10_000
-_PAGE_SHIFT: Final = 8
+KEPT_FRAME_BYTES: Final = 4 << 20
+STEP_BYTES: Final = 32 << 20       # kept between two checkpoints: it is in memory until the second
 
 
 Starts = dict[int, "int | None"]
 """Per queue the offset it will begin at; None where only the index in memory can say."""
 
 
-class Survey(NamedTuple):
-    """What a segment holds that somebody may still need."""
-
-    segment: Segment
-    starts: Starts                         # where its queues go on behind it
-    newest: list[StateRecord]              # state records that are the newest of their key, with their order
-    names: list[tuple[int, bytes]]         # keys of every state record in it
-
-
 class Kept(NamedTuple):
-    """Frames that were written to the kept chain."""
+    """Frames that were written to the kept chain in one step."""
 
     frames: list[tuple[int, list[StateRecord]]]
     end: int
+    more: bool               # another step follows
+    gone: list[Name]         # of the last step: those of the departure's that are still as they were surveyed
+    full: LogFull | None     # the disk took no more
+
+
+class Departure(NamedTuple):
+    """A segment on its way out."""
+
+    survey: Survey
+    gone: list[Name]                         # newest state records that nobody needs
+    records: Iterator[StateRecord]           # what is to be kept, cut as it is asked for
+    moved: list[Name]                        # KEPT records that were made
 
 
 class Ledger(Protocol):
     """What retention needs of the kernel around it."""
 
-    def append_heads(self, pages: dict[int, bytes], on_done: Callable[[bool], None]) -> None:
-        """Append pages of queue heads as state; True once they are durable and applied."""
+    def append_heads(self, pages: dict[int, bytes], gone: list[Name], on_done: Callable[[bool], None]) -> None:
+        """Append pages of queue heads, and deletions, as state; True once they are durable and applied."""
 
     def absorb_kept(self, kept: Kept) -> None:
         """These records are known from the kept chain now."""
@@ -65,8 +76,25 @@ class Ledger(Protocol):
     def topics(self) -> list[Topic]: ...
 
 
+def _frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
+    """The next records for one frame, none at the end, and their size."""
+    chosen: list[StateRecord] = []
+    size_bytes = 0
+    for record in islice(records, KEPT_FRAME_RECORDS):
+        chosen.append(record)
+        size_bytes += len(record.key) + len(record.value or b"")
+        if size_bytes >= KEPT_FRAME_BYTES:
+            break
+    return chosen, size_bytes
+
+
+def merged(one: Wanted, other: Wanted) -> Wanted:
+    return {queue_id: joined([*one.get(queue_id, ()), *other.get(queue_id, ())]) for queue_id in {*one, *other}}
+
+
 class Retention:
-    def __init__(self, parts: Parts, ledger: Ledger) -> None:
+    def __init__(self, parts: Parts, ledger: Ledger, surveyor: Surveyor, keeping: Keeping) -> None:
+        self._parts = parts
         self._loop = parts.loop
         self._worker = parts.checkpoint_worker
         self._log = parts.log
@@ -75,6 +103,8 @@ class Retention:
         self._reader = parts.reader
         self.settings = parts.settings
         self._ledger = ledger
+        self._surveyor = surveyor
+        self._keeping = keeping
         self._epoch = parts.epoch
         self._fatal = parts.fatal
         self._busy = False
@@ -109,7 +139,7 @@ class Retention:
         """
         complete = self._index.positions()
         segment = self._due_main(now_ms, complete.main)
-        survey = self._due_kept(complete.kept) if segment is None else self._survey(segment)
+        survey = self._due_kept(complete.kept, now_ms) if segment is None else self._surveyor.survey(segment, now_ms)
         return survey, self._topic_starts(now_ms)
 
     def _due_main(self, now_ms: int, complete: int) -> Segment | None:
@@ -122,40 +152,25 @@ class Retention:
                 return segments[0]
         return None
 
-    def _due_kept(self, complete: int) -> Survey | None:
+    def _due_kept(self, complete: int, now_ms: int) -> Survey | None:
         segments = self._log.kept_segments()
         finished = [segment for segment in segments[:-1] if segment.end <= complete]
         for segment in finished:
             if self._index.live(segment.base) == 0:
-                return self._survey(segment)
+                return self._surveyor.survey(segment, now_ms)
         self.kept_over_limit = sum(segment.size_bytes for segment in segments) > self.settings.kept_bytes
         if self.kept_over_limit:
             for segment in finished:
-                survey = self._survey(segment)
-                if len(survey.newest) < len(survey.names):       # else there is nothing to gain, ever
+                survey = self._surveyor.survey(segment, now_ms)
+                if len(survey.newest) - len(survey.outlived) < len(survey.names):    # else nothing is gained, ever
                     return survey
+        self._parts.kept_full = self.kept_over_limit
         return None
-
-    def _survey(self, segment: Segment) -> Survey:
-        queues: set[int] = set()
-        newest: dict[tuple[int, bytes], StateRecord] = {}
-        names: list[tuple[int, bytes]] = []
-        for frame in self._log.heads(segment):
-            head = decode_head(frame.head)
-            queues.update(head.entries.queue_id)
-            for record in head.state:
-                name = (record.kind, record.key)
-                names.append(name)
-                held = self._index.held(*name)
-                if held is not None and segment.base <= held.home < segment.end and held.home == frame.position:
-                    newest[name] = StateRecord(record.kind, record.key, held.value, held.order)
-        starts = {queue_id: self._index.first_from_position(queue_id, segment.end) for queue_id in queues}
-        return Survey(segment, starts, list(newest.values()), names)
 
     def _topic_starts(self, now_ms: int) -> Starts:
         starts: Starts = {}
         for topic in self._ledger.topics():
-            if topic.settings.retention_ms is not None:
+            if topic.settings.retention_ms is not None and not topic.settings.compact:
                 for queue_id in topic.queue_ids():
                     start, end = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
                     if start < end:
@@ -169,16 +184,85 @@ class Retention:
             self._fatal(f"the log cannot be surveyed for retention: {error}")
             return
         survey, by_topic = found
-        starts: dict[int, int] = {}
-        moves = [(by_topic, 0)] if survey is None else [(by_topic, 0), (survey.starts, survey.segment.end)]
-        for by_what, behind in moves:
-            for queue_id, start in by_what.items():
-                known = self._first_in_memory(queue_id, behind) if start is None else start
-                starts[queue_id] = max(starts.get(queue_id, 0), known)
-        if any(start > self._heads.log_start(queue_id) for queue_id, start in starts.items()) or survey is not None:
-            self._ledger.append_heads(self._heads.pages_starting_at(starts), partial(self._heads_stored, survey))
+        if survey is None:
+            self._move_starts(by_topic)
         else:
-            self._heads_stored(survey, True)
+            self._keep_what_is_owed(survey)
+
+    def _move_starts(self, by_topic: Starts) -> None:
+        """Of topics whose own retention is shorter."""
+        starts = {queue_id: self._first_in_memory(queue_id, 0) if start is None else start
+                  for queue_id, start in by_topic.items()}
+        if any(start > self._heads.log_start(queue_id) for queue_id, start in starts.items()):
+            self._ledger.append_heads(self._heads.pages_starting_at(starts), [], lambda stored: self._pass_over())
+        else:
+            self._pass_over()
+
+    def _pass_over(self) -> None:
+        self._busy = False
+
+    # ---- a segment on its way out
+
+    def _keep_what_is_owed(self, survey: Survey) -> None:
+        gone = [*survey.outlived, *self._keeping.unwanted(survey.kept)]
+        wanted = survey.latest
+        if survey.segment.base < KEPT_BASE:
+            wanted = merged(wanted, self._keeping.wanted(survey.spans))
+        departure = Departure(survey, gone, self._surveyor.cut(survey, wanted, set(gone)), [])
+        self._keep_next(departure)
+
+    def _keep_next(self, departure: Departure) -> None:
+        self._worker.submit(partial(self._keep, departure), partial(self._kept, departure))
+
+    def _keep(self, departure: Departure) -> Kept:
+        """On the checkpoint's thread: one step."""
+        newest = departure.survey.newest
+        frames: list[tuple[int, list[StateRecord]]] = []
+        full: LogFull | None = None
+        size_bytes, more = 0, True
+        while more and size_bytes < STEP_BYTES and full is None:
+            chosen, frame_bytes = _frame_of(departure.records)
+            more = bool(chosen)
+            try:
+                if chosen:
+                    frames.append((self._log.keep(encode_head(self._epoch, 0, 0, 0, Entries(), chosen), b""), chosen))
+            except LogFull as error:
+                full = error
+            size_bytes += frame_bytes
+        self._log.sync_kept()
+        gone = [] if more else [name for name in departure.gone if self._index.order(*name) == newest[name]]
+        return Kept(frames, self._log.kept_end(), more, gone, full)
+
+    def _kept(self, departure: Departure, kept: Kept | None, error: BaseException | None) -> None:
+        if kept is None:
+            self._fatal(f"what is owed cannot be moved: {error}")
+            return
+        self._ledger.absorb_kept(kept)
+        moved = [(record.kind, record.key) for _, records in kept.frames for record in records
+                 if record.kind == Kind.KEPT]
+        self._keeping.note(moved)
+        departure.moved.extend(moved)
+        if kept.full is not None:
+            self._pass_over()            # tried again at the next check; the segment stays until then
+        elif kept.more:
+            self._ledger.checkpoint(partial(self._keep_next, departure))
+        else:
+            self._append_heads(departure, kept.gone)
+
+    def _append_heads(self, departure: Departure, gone: list[Name]) -> None:
+        survey = departure.survey
+        starts = {queue_id: self._first_in_memory(queue_id, survey.segment.end) if start is None else start
+                  for queue_id, start in survey.starts.items()}
+        self._ledger.append_heads(self._heads.pages_starting_at(starts), gone,
+                                  partial(self._heads_stored, departure, starts))
+
+    def _heads_stored(self, departure: Departure, starts: dict[int, int], stored: bool) -> None:
+        if not stored:
+            self._pass_over()
+            return
+        self._keeping.forget_unwanted(departure.moved)       # what was settled while it was being moved
+        self._ledger.checkpoint(lambda: self._worker.submit(partial(self._drop, departure.survey, starts),
+                                                            self._dropped))
 
     def _first_in_memory(self, queue_id: int, position: int) -> int:
         """Where a queue goes on that has no entry in the store at or behind a position."""
@@ -187,37 +271,6 @@ class Retention:
                 if tail is not None and tail.position[tail.frame[number]] >= position:
                     return tail.entries.first_offset[number]
         return self._heads.next_offset(queue_id)
-
-    def _heads_stored(self, survey: Survey | None, stored: bool) -> None:
-        if survey is None or not stored:
-            self._busy = False
-            return
-        self._worker.submit(partial(self._keep, survey.newest), partial(self._kept, survey))
-
-    def _keep(self, newest: list[StateRecord]) -> Kept:
-        """On the checkpoint's thread. What a checkpoint has replaced or deleted since the survey stays behind."""
-        frames = []
-        newest = [record for record in newest if self._index.order(record.kind, record.key) == record.order]
-        for at in range(0, len(newest), KEPT_FRAME_RECORDS):
-            records = newest[at:at + KEPT_FRAME_RECORDS]
-            head = encode_head(self._epoch, 0, 0, 0, Entries(), records)
-            frames.append((self._log.keep(head, b""), records))
-        self._log.sync_kept()
-        return Kept(frames, self._log.kept_end())
-
-    def _kept(self, survey: Survey, kept: Kept | None, error: BaseException | None) -> None:
-        if kept is None:
-            if isinstance(error, LogFull):
-                self._busy = False           # tried again at the next check; the segment stays until then
-            else:
-                self._fatal(f"what is owed cannot be moved: {error}")
-            return
-        self._ledger.absorb_kept(kept)
-        self._ledger.checkpoint(partial(self._checkpointed, survey))
-
-    def _checkpointed(self, survey: Survey) -> None:
-        starts = {queue_id: self._heads.log_start(queue_id) for queue_id in survey.starts}
-        self._worker.submit(partial(self._drop, survey, starts), self._dropped)
 
     def _drop(self, survey: Survey, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""

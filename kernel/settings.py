@@ -24,6 +24,9 @@ class KernelSettings:
     kept_bytes: int = 10 << 30
     max_message_bytes: int = 4 << 20
 
+    max_scheduled: int = 10_000_000
+    """Messages that wait for their time."""
+
     segment_bytes: int = 256 << 20
     """Of one file of the log; retention deletes whole files."""
 

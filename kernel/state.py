@@ -20,6 +20,8 @@ from kernel.store import IndexStore
 _STORED = struct.Struct(">QQBB")
 _STORED_DELETED: Final = 1
 
+RECORD_BYTES: Final = 300       # of memory that a change costs beside its value, for the checkpoint's bound
+
 
 class Kind(IntEnum):
     """What a state record is about; numbers are for ever."""
@@ -45,6 +47,10 @@ class Kind(IntEnum):
     SECRET = 19           # random bytes that sign handles; one record
 
 
+RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))
+"""Kinds that are read by ranges of their keys: what changed of them since a checkpoint is listed by kind."""
+
+
 class Held(NamedTuple):
     """The newest record of a key."""
 
@@ -68,22 +74,76 @@ def decode_held(stored: bytes) -> Held:
     return Held(order, home, copies, None if flags & _STORED_DELETED else stored[_STORED.size:])
 
 
+Newest = tuple[int, int, "bytes | None"]
+"""(order, home, value) of a key's newest record; the value is None where it is a deletion."""
+
+
 class StateChanges:
     """The records since a checkpoint: newest value per key, and how many kept copies were made meanwhile."""
 
     def __init__(self) -> None:
-        self.newest: dict[tuple[int, bytes], tuple[int, int, bytes | None]] = {}      # (order, home, value)
+        self.newest: dict[tuple[int, bytes], Newest] = {}
         self.copied: dict[tuple[int, bytes], int] = {}
+        self.size_bytes = 0              # of memory, about; keys that come again are counted again
+        self.keys: dict[int, list[bytes]] = {kind: [] for kind in RANGED}       # in no particular order
 
     def absorb(self, position: int, records: list[StateRecord]) -> None:
         """The state records of one durable frame; kept frames carry each record's first position."""
+        size_bytes = len(records) * RECORD_BYTES
         for kind, key, value, order in records:
             name = (kind, key)
+            if value is not None:
+                size_bytes += len(value)
             if order:
                 self.copied[name] = self.copied.get(name, 0) + 1
             known = self.newest.get(name)
-            if known is None or known[0] <= (order or position):
+            if known is None:
+                self.put(name, (order or position, position, value))
+            elif known[0] <= (order or position):
                 self.newest[name] = (order or position, position, value)
+        self.size_bytes += size_bytes
+
+    def put(self, name: tuple[int, bytes], newest: Newest) -> None:
+        """What is known of a key that was not in here; nothing changes where it was."""
+        if name not in self.newest:
+            self.newest[name] = newest
+            if name[0] in self.keys:
+                self.keys[name[0]].append(name[1])
+
+
+class Changed:
+    """The keys of one kind that changed since the store was complete, newest changes first.
+
+    Values are those at the time of asking, so that nothing is copied but the list of keys.
+    """
+
+    def __init__(self, kind: int, parts: list[tuple[StateChanges, list[bytes]]]) -> None:
+        self._kind = kind
+        self._parts = parts
+
+    def keys(self) -> list[bytes]:
+        """Sorted, each once."""
+        if len(self._parts) == 1:
+            return sorted(self._parts[0][1])
+        return sorted({key for _, keys in self._parts for key in keys})
+
+    def get(self, key: bytes) -> Newest | None:
+        """None where the store knows it all."""
+        for changes, _ in self._parts:
+            newest = changes.newest.get((self._kind, key))
+            if newest is not None:
+                return newest
+        return None
+
+    def has(self, key: bytes) -> bool:
+        """Whether it is in here, and no deletion."""
+        newest = self.get(key)
+        return newest is not None and newest[2] is not None
+
+    def is_current(self, state: StateTable) -> bool:
+        """Whether every change since is in memory still: no checkpoint has begun and ended meanwhile."""
+        known = [changes for changes, _ in self._parts]
+        return state.changes is known[0] or state.frozen is known[0]
 
 
 class StateTable:
@@ -104,15 +164,28 @@ class StateTable:
             for kind, key, _, order in records:
                 newer = self.frozen.newest.get((kind, key))
                 if newer is not None and newer[0] > order:
-                    self.changes.newest.setdefault((kind, key), newer)
+                    self.changes.put((kind, key), newer)
         self.changes.absorb(position, records)
 
     def get(self, kind: int, key: bytes) -> bytes | None:
-        for changes in (self.changes, self.frozen):
-            if changes is not None and (kind, key) in changes.newest:
-                return changes.newest[kind, key][2]
+        recent = self.recent(kind, key)
+        if recent is not None:
+            return recent[2]
         stored = self._store.get(store_key(kind, key))
         return None if stored is None else decode_held(stored).value
+
+    def recent(self, kind: int, key: bytes) -> Newest | None:
+        """The key's newest record where it is in memory."""
+        for changes in (self.changes, self.frozen):
+            newest = None if changes is None else changes.newest.get((kind, key))
+            if newest is not None:
+                return newest
+        return None
+
+    def changed(self, kind: int) -> Changed:
+        """What of a kind in RANGED is in memory, to be looked at on another thread."""
+        return Changed(kind, [(changes, changes.keys[kind].copy()) for changes in (self.changes, self.frozen)
+                              if changes is not None])
 
     def scan(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
         """Every live key of a kind and its value, in no particular order."""

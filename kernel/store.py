@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -23,6 +23,18 @@ class StoreFull(Exception):
     """The disk took no more. What was written before is there and can be read; the same may be written again later."""
 
 
+class Cursor(Protocol):
+    """Stands at one entry of a store as it was when the cursor was made; at none before `seek`."""
+
+    def seek(self, key: bytes) -> bytes | None:
+        """Go to the first entry at or above a key; returns its key, None where there is none."""
+
+    def next(self) -> bytes | None:
+        """Go to the next entry; as `seek`."""
+
+    def value(self) -> bytes: ...
+
+
 class IndexStore(Protocol):
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -31,6 +43,8 @@ class IndexStore(Protocol):
 
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with lowest <= key < below, in order."""
+
+    def cursor(self) -> Cursor: ...
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
               ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
@@ -48,6 +62,52 @@ class IndexStore(Protocol):
 def is_full(error: Exception) -> bool:
     """Whether RocksDB says that the disk is full. It goes on by itself some seconds after there is room again."""
     return os.strerror(errno.ENOSPC) in str(error)
+
+
+class RocksCursor:
+    """A `Cursor` over RocksDB."""
+
+    def __init__(self, db: Rdict) -> None:
+        self._at = db.iter(ReadOptions())
+
+    def seek(self, key: bytes) -> bytes | None:
+        self._at.seek(key)
+        return self._key()
+
+    def next(self) -> bytes | None:
+        self._at.next()
+        return self._key()
+
+    def _key(self) -> bytes | None:
+        key: bytes | None = self._at.key()
+        return key
+
+    def value(self) -> bytes:
+        value: bytes = self._at.value()
+        return value
+
+
+class SortedCursor:
+    """A `Cursor` over a sorted list of keys."""
+
+    def __init__(self, keys: list[bytes], values: Mapping[bytes, bytes]) -> None:
+        self._keys = keys
+        self._values = values
+        self._at = len(keys)
+
+    def seek(self, key: bytes) -> bytes | None:
+        self._at = bisect_left(self._keys, key)
+        return self._key()
+
+    def next(self) -> bytes | None:
+        self._at += 1
+        return self._key()
+
+    def _key(self) -> bytes | None:
+        return self._keys[self._at] if self._at < len(self._keys) else None
+
+    def value(self) -> bytes:
+        return self._values[self._keys[self._at]]
 
 
 class RocksStore:
@@ -91,6 +151,9 @@ class RocksStore:
                 return
             yield key, cursor.value()
             cursor.next()
+
+    def cursor(self) -> RocksCursor:
+        return RocksCursor(self._db)
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
               ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
@@ -148,6 +211,9 @@ class MemoryStore:
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         for key in self._keys[bisect_left(self._keys, lowest):bisect_left(self._keys, below)]:
             yield key, self._values[key]
+
+    def cursor(self) -> SortedCursor:
+        return SortedCursor(self._keys.copy(), self._values)
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
               ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:

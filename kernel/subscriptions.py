@@ -17,11 +17,12 @@ class LightTarget:
     """A light queue among the subscribers: what matches enters it. `chosen` ones a door may leave out, see
     `Placement.routed`."""
 
-    __slots__ = ("queue_id", "chosen")
+    __slots__ = ("queue_id", "chosen", "filters")
 
     def __init__(self, queue_id: int, chosen: bool) -> None:
         self.queue_id = queue_id
         self.chosen = chosen
+        self.filters: dict[str, None] = {}           # what is bound to it
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
         """Never called: what matches is in the queue already."""
@@ -118,13 +119,26 @@ class Subscriptions:
 
     def bind(self, filter_text: str, queue_id: int, chosen: bool) -> None:
         """What matches enters this light queue. Raises InvalidFilter."""
-        target = self._light_targets.setdefault((queue_id, chosen), LightTarget(queue_id, chosen))
+        target = self._light_targets.get((queue_id, chosen)) or LightTarget(queue_id, chosen)
         self.subscribe(filter_text, target, 0)
+        self._light_targets[queue_id, chosen] = target
+        target.filters[filter_text] = None
 
     def unbind(self, filter_text: str, queue_id: int, chosen: bool) -> bool:
         """False where there was no such binding. Raises InvalidFilter."""
         target = self._light_targets.get((queue_id, chosen))
-        return target is not None and self.unsubscribe(filter_text, target)
+        if target is None:
+            return False
+        target.filters.pop(filter_text, None)
+        if not target.filters:
+            del self._light_targets[queue_id, chosen]
+        return self.unsubscribe(filter_text, target)
+
+    def bindings_of(self, queue_id: int) -> list[tuple[bool, str]]:
+        """(chosen, filter) of what leads to a light queue."""
+        return [(chosen, filter_text) for chosen in (False, True)
+                for target in [self._light_targets.get((queue_id, chosen))] if target is not None
+                for filter_text in target.filters]
 
     @property
     def binds(self) -> bool:

@@ -30,11 +30,25 @@ class TopicSettings:
     retention_ms: int | None = None
     max_message_bytes: int | None = None
 
+    message_ttl_ms: int | None = None
+    """Messages older than this count as expired, for those who are given no expired ones."""
+
+    compact: bool = False
+    """The newest record of every key outlives retention."""
+
+    delete_retention_ms: int | None = None
+    """How long a compacted topic keeps a key's deletion (a null value); None: a day, as Kafka."""
+
+    interpret_headers: bool = False
+    """Producers' batches are opened for what their headers ask for (`retain`)."""
+
     def check(self) -> None:
         """Raises InvalidTopic for values that cannot be."""
         for name, value in asdict(self).items():
-            if value is not None and value < 1:
+            if value is not None and not isinstance(value, bool) and value < 1:
                 raise InvalidTopic(f"{name} must be at least 1, not {value}")
+        if self.compact and self.retention_ms is not None:
+            raise InvalidTopic("a compacted topic keeps the newest of every key: it has no retention_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +90,7 @@ def encode_topic(topic: Topic) -> bytes:
 
 def decode_topic(value: bytes) -> Topic:
     read = json.loads(value)
-    known = {name: read["settings"].get(name) for name in TopicSettings.__slots__}
+    known = {name: value for name, value in read["settings"].items() if name in TopicSettings.__slots__}
     return Topic(read["id"], bytes.fromhex(read["uuid"]), read["tenant"], read["name"],
                  tuple((first, count) for first, count in read["ranges"]), TopicSettings(**known), read["created_ms"])
 
@@ -103,6 +117,7 @@ class Topics:
         self._by_id: dict[int, Topic] = {}
         self._ranges: list[tuple[int, int, int]] = []        # (first queue id, first queue, topic id), sorted
         self.version = 0                                     # of the definitions
+        self.compacted = 0                                   # topics that are
         self.next_id = 1
         self.next_queue_id = 1
         self.next_producer_id = 1
@@ -131,6 +146,11 @@ class Topics:
         topic = self._by_id[topic_id]
         queue = first_queue + queue_id - first_id
         return (topic, queue) if queue < topic.queues and topic.queue_id(queue) == queue_id else None
+
+    def is_compacted(self, queue_id: int) -> bool:
+        """Whether the queue belongs to a compacted topic."""
+        found = self.of_queue(queue_id) if self.compacted else None
+        return found is not None and found[0].settings.compact
 
     def of(self, tenant: str) -> list[Topic]:
         return sorted((topic for topic in self._by_name.values() if topic.tenant == tenant),
@@ -205,10 +225,12 @@ class Topics:
                 del self._by_name[before.tenant, before.name]
             del self._by_uuid[before.uuid]
             del self._by_id[before.id]
+            self.compacted -= before.settings.compact
         if after is not None:
             self._by_name[after.tenant, after.name] = after
             self._by_uuid[after.uuid] = after
             self._by_id[after.id] = after
+            self.compacted += after.settings.compact
             first_queue = 0
             for first_id, count in after.ranges:
                 insort(self._ranges, (first_id, first_queue, after.id))

@@ -70,8 +70,8 @@ class Views:
     def _apply_offset(self, key: bytes, value: bytes | None) -> None:
         queue_id, group = decode_offset_key(key)
         if not group:                             # a light queue's own: nobody needs what lies before it
-            if value is not None:
-                self._heads.advance(queue_id, decode_offset(value)[0])
+            gone = self._heads.next_offset(queue_id)          # of a deleted queue nobody needs anything
+            self._heads.advance(queue_id, gone if value is None else decode_offset(value)[0])
         elif value is not None:
             self.offsets.setdefault(group, {})[queue_id] = decode_offset(value)
         elif group in self.offsets:

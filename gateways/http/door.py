@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from gateways.contract import Services
     from kernel.message import Message, Stored
+    from kernel.scheduling.accepting import When
     from kernel.topics import Topic
 
 DOOR: Final = 2
@@ -106,13 +107,18 @@ class Door:
         if self.kernel.congested:
             await self._wait_for_relief()
 
-    async def append(self, principal: Principal, messages: list[Message], idempotency_key: str | None) -> Stored:
-        """Append and wait until it is durable. Raises what the kernel refuses; `outcome_unknown` at the deadline."""
+    async def append(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
+                     whens: list[When] | None = None) -> Stored:
+        """Append, or schedule, and wait until it is durable. Raises what the kernel refuses; `outcome_unknown` at the
+        deadline."""
         receipts = self.receipts
         future = receipts.open()
         try:
-            self.kernel.append(messages, receipts, future, positions=True,
-                               idempotency_key=self._scoped(principal, idempotency_key))
+            key = self._scoped(principal, idempotency_key)
+            if whens is None:
+                self.kernel.append(messages, receipts, future, positions=True, idempotency_key=key)
+            else:
+                self.kernel.schedule(messages, whens, receipts, future, idempotency_key=key)
         except BaseException:
             receipts.drop(future)
             raise
@@ -132,9 +138,14 @@ class Door:
         self._charge_for(principal, records, sum([len(batch) for _, batch in batches]))
         return _succeeded(await future)
 
-    def append_unconfirmed(self, principal: Principal, messages: list[Message], idempotency_key: str | None) -> None:
-        """Append without asking for the outcome (202). Raises what the kernel refuses at once."""
-        self.kernel.append(messages, None, None, idempotency_key=self._scoped(principal, idempotency_key))
+    def append_unconfirmed(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
+                           whens: list[When] | None = None) -> None:
+        """Append, or schedule, without asking for the outcome (202). Raises what the kernel refuses at once."""
+        key = self._scoped(principal, idempotency_key)
+        if whens is None:
+            self.kernel.append(messages, None, None, idempotency_key=key)
+        else:
+            self.kernel.schedule(messages, whens, None, None, idempotency_key=key)
         self._charge(principal, messages)
 
     async def durable(self, change: Callable[[Receipts, asyncio.Future[Stored]], Any]) -> Any:

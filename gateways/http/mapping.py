@@ -33,14 +33,15 @@ DOOR: Final = "http"
 """This door's column in the property table."""
 
 MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
-NOT_BUILT: Final[dict[str, str]] = {"deliver-at": "delayed delivery", "retain": "retained values"}
+NOT_BUILT: Final[dict[str, str]] = {"retain": "retained values"}
 """Fields of the envelope whose capability the hub does not have yet."""
 
-NOT_BUILT_HEADERS: Final[dict[bytes, str]] = {b"x-repeat": "repeated delivery", b"ce-specversion": "CloudEvents"}
-NOT_BUILT_NAMES: Final[dict[str, str]] = {"delay": NOT_BUILT["deliver-at"], "deliver_at": NOT_BUILT["deliver-at"],
-                                          "retain": NOT_BUILT["retain"], "repeat": "repeated delivery",
-                                          "specversion": "CloudEvents"}
+NOT_BUILT_HEADERS: Final[dict[bytes, str]] = {b"ce-specversion": "CloudEvents"}
+NOT_BUILT_NAMES: Final[dict[str, str]] = {"retain": NOT_BUILT["retain"], "specversion": "CloudEvents"}
 """The same by the names that a JSON message would use."""
+
+DELIVER_AT: Final = "deliver-at"
+"""Carried out by the hub, and then no property of the message any more."""
 
 OF_THE_RECORD: Final = frozenset(("key", "timestamp", "durability"))
 """Fields that are no record header: a JSON message has them in a form of its own, or cannot say them."""
@@ -71,20 +72,20 @@ _CARRIED: Final = {cell.name.lower().encode():
 _KNOWN_HEADERS: Final[dict[bytes, Carried | str]] = {
     **_CARRIED,
     **NOT_BUILT_HEADERS,                                            # what is not built
-    **dict.fromkeys((b"idempotency-key", b"prefer"), ""),           # about the request
+    **dict.fromkeys((b"idempotency-key", b"prefer", b"x-repeat"), ""),          # about the request
 }
 _BY_RECORD_HEADER: Final = {field.name.encode(): field for field in FIELDS if field.name not in OF_THE_RECORD}
 _BY_JSON_NAME: Final = {json_name(field.name): field for field in FIELDS
-                        if field.name not in OF_THE_RECORD and field.name not in NOT_BUILT}
+                        if field.name not in OF_THE_RECORD and field.name not in (DELIVER_AT, *NOT_BUILT)}
 _OTHER_NAMES: Final = frozenset(("key", "key_base64", "value", "value_base64", "headers", "timestamp", "expires_in",
-                                 "correlation_id_base64"))
+                                 "correlation_id_base64", "delay", "deliver_at", "repeat"))
 _USER_PREFIX: Final = HTTP_USER_PREFIX.lower().encode()
 
 
 class Publication:
     """What the headers of a publishing request say, or one message of a JSON body: everything but where it goes."""
 
-    __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async")
+    __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async", "due_ms", "repeat")
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes | None]] = []
@@ -93,6 +94,13 @@ class Publication:
         self.value: bytes | None = None            # of a JSON message only
         self.idempotency_key: str | None = None
         self.respond_async = False
+        self.due_ms = 0                            # 0: at once
+        self.repeat = ""                           # see `kernel.schedule`; "": once
+
+    @property
+    def later(self) -> bool:
+        """Whether it is for another time, or for several."""
+        return self.due_ms > 0 or self.repeat != ""
 
 
 # --- in, by request headers (hot: once per published message) -----------------------------------------------
@@ -120,6 +128,8 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
             raise not_built_property(_shown(name), known)
         elif name == b"prefer":
             publication.respond_async |= prefers_async(value)
+        elif name == b"x-repeat":
+            publication.repeat = read_repeat(value)
         else:
             publication.idempotency_key = read_idempotency_key(value)
     return publication
@@ -139,6 +149,10 @@ def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int
                                         if given is not None else f"{carried.cell.name} is no number of seconds")
     if field.name == "key":
         publication.key = normal
+    elif field.name == DELIVER_AT:
+        if publication.due_ms:
+            raise Refusal("invalid_header", "a message has X-Delay or X-Deliver-At, not both")
+        publication.due_ms = int(normal)
     elif field.name == "timestamp":
         publication.timestamp_ms = int(normal)
     else:
@@ -170,6 +184,13 @@ def read_idempotency_key(value: bytes) -> str:
     raise Refusal("invalid_header", f"Idempotency-Key is UTF-8 text of 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes")
 
 
+def read_repeat(value: bytes) -> str:
+    """The text of an `X-Repeat`; what it says is read when it is scheduled."""
+    if value.strip() and value.isascii():
+        return value.decode().strip()
+    raise Refusal("invalid_header", "X-Repeat is an interval or a cron expression, as 'every 10s' or '0 8 * * MON'")
+
+
 def prefers_async(value: bytes) -> bool:
     """Whether a `Prefer` header asks not to wait for the outcome (RFC 7240: unknown preferences are passed over)."""
     return any(part.split(b";")[0].strip().lower() == b"respond-async" for part in value.split(b","))
@@ -182,6 +203,8 @@ def _user_header(name: bytes) -> bytes:
     what = NOT_BUILT.get(name.decode("utf-8", "replace"))
     if what is not None:
         raise not_built_property(name.decode(), what)
+    if name == DELIVER_AT.encode():
+        raise Refusal("invalid_header", "'deliver-at' is X-Deliver-At here, and deliver_at in JSON")
     return name
 
 
@@ -213,6 +236,7 @@ def read_message(item: object, now_ms: int) -> Publication:
     if item.get("correlation_id_base64") is not None:
         publication.headers.append((b"correlation-id", _read_bytes(item, "correlation_id") or b""))
     _read_times(publication, item, now_ms)
+    _read_schedule(publication, item, now_ms)
     _read_user_headers(publication, item.get("headers"))
     return publication
 
@@ -248,6 +272,26 @@ def _read_times(publication: Publication, item: Mapping[str, Any], now_ms: int) 
     if at is None:
         raise Refusal("invalid_body", "'expires_in' is a number of seconds")
     publication.headers.append((b"expires-at", at))
+
+
+def _read_schedule(publication: Publication, item: Mapping[str, Any], now_ms: int) -> None:
+    given, seconds, repeat = item.get("deliver_at"), item.get("delay"), item.get("repeat")
+    if given is not None and seconds is not None:
+        raise Refusal("invalid_body", "a message has 'deliver_at' or 'delay', not both")
+    if given is not None:
+        time = normalize(Kind.TIME, str(given).encode()) if type(given) in (int, str) else None
+        if time is None:
+            raise Refusal("invalid_body", "'deliver_at' is an RFC 3339 time or milliseconds since 1970")
+        publication.due_ms = int(time)
+    if seconds is not None:
+        at = read(Shape.SECONDS_FROM_NOW, str(seconds), now_ms) if type(seconds) in (int, float) else None
+        if at is None:
+            raise Refusal("invalid_body", "'delay' is a number of seconds")
+        publication.due_ms = int(at)
+    if repeat is not None:
+        if not isinstance(repeat, str) or not repeat.strip():
+            raise Refusal("invalid_body", "'repeat' is an interval or a cron expression, as text")
+        publication.repeat = repeat.strip()
 
 
 def _read_bytes(item: Mapping[str, Any], name: str) -> bytes | None:

@@ -33,6 +33,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "invalid_body": Problem(400, "Invalid body", "The body is not the JSON document that the call takes."),
     "invalid_cursor": Problem(400, "Invalid cursor", "The cursor was not made by this hub for this topic."),
     "invalid_address": Problem(400, "Invalid address", "The address cannot be decoded, or is none to publish to."),
+    "invalid_delay": Problem(400, "Invalid delay", "More than ten years ahead, or a repetition that never falls due."),
     "invalid_schedule": Problem(400, "Invalid schedule", "No interval and no cron expression, or one that never is."),
     "invalid_selector": Problem(400, "Invalid selector", "The `filter` cannot be read; `position` says where."),
     "invalid_topic": Problem(400, "Invalid topic", "No legal topic name, or settings that cannot be."),
@@ -40,6 +41,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "unsupported_batch": Problem(400, "Unsupported batch", "A record batch of a kind that is not taken here."),
     "not_found": Problem(404, "Not found", "No call has this path."),
     "unknown_topic": Problem(404, "Unknown topic", "The topic does not exist and is not created by this call."),
+    "unknown_scheduled": Problem(404, "Unknown scheduled message",
+                                 "Nothing with this id waits for its time, or did within the last day."),
     "unknown_queue": Problem(404, "Unknown queue", "The topic exists; that queue number of it does not."),
     "method_not_allowed": Problem(405, "Method not allowed", "The path exists; `Allow` lists its methods."),
     "invalid_group": Problem(400, "Invalid group", "A name or settings that no group can have."),
@@ -52,6 +55,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "receipt_expired": Problem(410, "Receipt expired", "The lease has ended: its time ran out, it was released, or its "
                                                        "message is settled."),
     "queue_full": Problem(507, "Queue full", "The light queue is at its limit; nothing was stored."),
+    "already_delivered": Problem(409, "Already delivered", "The message can no longer be recalled."),
     "topic_exists": Problem(409, "Topic exists", "A topic of that name exists already."),
     "topic_replaced": Problem(410, "Topic replaced", "The cursor belongs to a deleted topic that had the same name."),
     "body_too_large": Problem(413, "Body too large", "The body is larger than `max_body_bytes`."),
@@ -70,6 +74,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "over_quota": Problem(429, "Over quota", "The user's quota is used up; `Retry-After` says for how long."),
     "headers_too_large": Problem(431, "Headers too large", "The request line or a header field is too long."),
     "busy": Problem(503, "Busy", "The hub has too much in flight; nothing was stored, try again."),
+    "too_many_scheduled": Problem(503, "Too many scheduled", "`max_scheduled` messages wait for their time already."),
     "stopping": Problem(503, "Stopping", "The hub is shutting down and takes nothing new."),
     # --- what the hub can do
     "internal_error": Problem(500, "Internal error", "A fault of the hub; its log says which."),

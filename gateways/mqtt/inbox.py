@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from gateways.admission.admission import Denied
 from gateways.mqtt import mapping
-from gateways.mqtt.codec import encode_pubacks, packet_id_of, publish_topic
-from kernel.errors import KernelError, MessageTooLarge
+from gateways.mqtt.codec import decode_publishes, encode_pubacks, packet_id_of, publish_topic
+from kernel.errors import InvalidAddress, InvalidDelay, KernelError, MessageTooLarge, UnknownTopic
 from kernel.message import Message, Placement, Stored
+from kernel.scheduling.accepting import When
 
 if TYPE_CHECKING:
     from gateways.admission.admission import Admission
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kernel.kernel import Kernel
 
 DOOR_NAME: Final = "mqtt"
+DELAYED: Final = mapping.DELAYED.encode()
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 
 
@@ -67,6 +69,42 @@ class Inbox:
             return False
         return True
 
+    @staticmethod
+    def is_delayed(data: bytes, pos: int) -> bool:
+        """Whether the whole PUBLISH at `pos` is to be delivered later."""
+        return publish_topic(data, pos).startswith(DELAYED)
+
+    def schedule(self, packet: bytes, now_ms: int) -> None:
+        """Take a PUBLISH that is to be delivered later; like any other it is acknowledged when it is durable.
+
+        Raises ProtocolError.
+        """
+        raw = publish_topic(packet, 0)
+        messages: list[Message] = []
+        packet_ids: list[bytes] = []
+        found = mapping.split_delayed(mapping.decode_topic(raw))
+        try:
+            if found is None:
+                raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
+            delay_ms, address = found
+            places = {raw: self._admission.place(self.principal, address)}
+            decode_publishes(packet, 0, len(packet), places, messages, packet_ids)
+            self._admission.charge(self.principal, 1, len(packet))
+            acks = encode_pubacks(packet_ids) if packet_ids else b""
+            self._kernel.schedule(messages, [When(now_ms + delay_ms)], self if acks else None, acks)
+            self._expect_answer(acks)
+        except (Denied, InvalidAddress, InvalidDelay, UnknownTopic) as error:
+            self._count("publish_denied" if isinstance(error, Denied) else "publish_" + error.code)
+            packet_id = packet_id_of(packet, 0)
+            self._acknowledge_in_turn(encode_pubacks([packet_id]) if packet_id else b"")
+        except KernelError as error:
+            self._refuse(error)
+
+    def _expect_answer(self, acks: bytes) -> None:
+        if acks:
+            self._submitted += 1
+            self.settled = False
+
     def skip(self, data: bytes, pos: int, packet_ids: list[bytes]) -> None:
         """Acknowledge the PUBLISH at `pos`, which is dropped."""
         packet_id = packet_id_of(data, pos)
@@ -81,12 +119,8 @@ class Inbox:
             return 0
         wait_ms = self._admission.charge(self.principal, len(messages), size_bytes)
         try:
-            if acks:
-                self._kernel.append(messages, self, acks)
-                self._submitted += 1
-                self.settled = False
-            else:
-                self._kernel.append(messages, None)
+            self._kernel.append(messages, self if acks else None, acks)
+            self._expect_answer(acks)
         except MessageTooLarge as error:
             self._append_before_large(messages)
             self._refuse(error)

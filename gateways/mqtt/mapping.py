@@ -5,6 +5,7 @@ key apart from its topic, content type, headers, times) does not cross to its su
 """
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from gateways.mqtt.codec import DOOR
@@ -14,6 +15,8 @@ from kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Message, Placement, 
 from kernel.record import NO_HEADERS
 
 RESERVED: Final = "$"          # a first level that begins so belongs to the hub
+DELAYED: Final = "$delayed/"   # `$delayed/SECONDS/ADDRESS`: to be delivered later
+_DELAYED: Final = re.compile(r"\$delayed/([0-9]{1,10}(?:\.[0-9]{1,3})?)/(.+)", re.ASCII | re.DOTALL)
 QOS_ATTRIBUTES: Final = (TRANSIENT, 0, EXACTLY_ONCE)
 
 
@@ -25,6 +28,12 @@ def decode_topic(raw: bytes) -> str:
     if "+" in topic or "#" in topic:
         raise ProtocolError("[MQTT-3.3.2-2] a topic name with a wildcard")
     return topic
+
+
+def split_delayed(topic: str) -> tuple[int, str] | None:
+    """Delay in ms and address of a topic name that begins with `$delayed/`; None where it is not written so."""
+    found = _DELAYED.fullmatch(topic)
+    return None if found is None else (round(float(found[1]) * 1000), found[2])
 
 
 def decode_filter(raw: bytes) -> str:

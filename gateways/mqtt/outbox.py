@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gateways.contract import Link
     from gateways.mqtt.clients import Clients
     from gateways.mqtt.config import MqttConfig
+    from gateways.mqtt.shares import Shares
     from kernel.kernel import Kernel
 
 
@@ -40,6 +41,7 @@ class Outbox:
         self.give_up = give_up
         self.window = Window(config.max_inflight)
         self._backlog: Backlog | None = None       # made when needed: most clients never fall behind
+        self.shares: Shares | None = None          # likewise: made with the first shared subscription
         self._ended = False
 
     def describe(self) -> dict[str, int]:
@@ -53,6 +55,8 @@ class Outbox:
         self._ended = True
         if self._backlog is not None:
             self._backlog.clear()
+        if self.shares is not None:
+            self.shares.end()
 
     def may_send(self, acknowledged: bool) -> bool:
         """Whether socket, and for QoS 1 the window, have room."""
@@ -60,7 +64,10 @@ class Outbox:
 
     def acknowledge(self, data: bytes, pos: int) -> int:
         """`Window.acknowledge`, and send what was waiting for room."""
+        start = pos
         pos = self.window.acknowledge(data, pos)
+        if self.shares is not None and pos > start:
+            self.shares.on_acknowledged(data, start, pos)
         self.pump()
         return pos
 
@@ -69,6 +76,8 @@ class Outbox:
         backlog = self._backlog
         if backlog is not None and not backlog.empty:
             backlog.pump()
+        if self.shares is not None:
+            self.shares.pump()
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
         """Everything of one flush for this client, in append order. `options` of a delivery is the granted QoS."""

@@ -16,7 +16,9 @@ from gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, 
 from gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gateways.mqtt.outbox import Outbox
+from gateways.mqtt.shares import Shares
 from kernel.errors import KernelError
+from kernel.leasing.sharing import SHARE, parse_share
 from kernel.message import Message
 
 if TYPE_CHECKING:
@@ -98,7 +100,15 @@ class MqttSession:
                         self._pause_until(self._heard_ms)
                         return
                 if why == UNKNOWN_TOPIC:
-                    if not inbox.place(data, pos):
+                    if inbox.is_delayed(data, pos):
+                        if messages or packet_ids:
+                            self._submit(inbox, messages, packet_ids, pos - begin)
+                        inbox.schedule(data[pos:pos + size], self._heard_ms)
+                        pos += size
+                        messages, packet_ids, begin = [], [], pos
+                        if self._ended:
+                            return
+                    elif not inbox.place(data, pos):
                         inbox.skip(data, pos, packet_ids)
                         pos += size
                     continue
@@ -223,26 +233,40 @@ class MqttSession:
         """Subscribe to one filter; returns what SUBACK says of it. Raises ProtocolError."""
         topic_filter = mapping.decode_filter(raw)
         assert self._inbox is not None and self._outbox is not None
-        if topic_filter.startswith(mapping.RESERVED):
+        shared = topic_filter.startswith(SHARE)
+        if topic_filter.startswith(mapping.RESERVED) and not shared:
             return self._refuse_filter("reserved")
         if topic_filter not in self._filters and len(self._filters) >= self._config.max_subscriptions:
             return self._refuse_filter("too_many")
-        if not self._services.admission.may(self._inbox.principal, Operation.CONSUME, topic_filter):
-            return self._refuse_filter("denied")
         granted = min(qos, QOS_MAX)
         try:
-            self._kernel.subscribe(topic_filter, self._outbox, granted)
+            wanted = parse_share(topic_filter)[1] if shared else topic_filter
+            if not self._services.admission.may(self._inbox.principal, Operation.CONSUME, wanted):
+                return self._refuse_filter("denied")
+            if shared:
+                self._shares(self._outbox).subscribe(topic_filter, granted)
+            else:
+                self._kernel.subscribe(topic_filter, self._outbox, granted)
         except KernelError as error:
             return self._refuse_filter(error.code)
         self._filters[topic_filter] = granted
         return granted
+
+    def _shares(self, outbox: Outbox) -> Shares:
+        if outbox.shares is None:
+            outbox.shares = Shares(self._kernel, outbox, self._tenant)
+        return outbox.shares
 
     def _refuse_filter(self, why: str) -> int:
         self._services.admission.trace.on_event(DOOR_NAME, "subscribe_" + why)
         return packets.SUBACK_REFUSED
 
     def _unsubscribe(self, topic_filter: str) -> None:
-        if self._filters.pop(topic_filter, None) is not None and self._outbox is not None:
+        if self._filters.pop(topic_filter, None) is None or self._outbox is None:
+            return
+        if topic_filter.startswith(SHARE):
+            self._shares(self._outbox).unsubscribe(topic_filter)
+        else:
             self._kernel.unsubscribe(topic_filter, self._outbox)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
@@ -312,9 +336,8 @@ class MqttSession:
         if outbox is None:
             return
         outbox.end()
-        for topic_filter in self._filters:
-            self._kernel.unsubscribe(topic_filter, outbox)
-        self._filters = {}
+        for topic_filter in list(self._filters):
+            self._unsubscribe(topic_filter)
         Clients.of(self._services).leave(self._tenant, self._client_id, self)
 
     def describe(self) -> dict[str, Any]:

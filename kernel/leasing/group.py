@@ -16,7 +16,7 @@ from typing import Final
 
 from kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from kernel.leasing.line import Lease, Line
-from kernel.leasing.members import Core, Counts, Member, Membership, Pop
+from kernel.leasing.members import Budget, Core, Counts, Member, Membership, Pop
 from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
 from kernel.leasing.supply import Rules, Supply, Taken
 from kernel.message import Handle, Leased, Owner
@@ -55,23 +55,39 @@ class LeasedGroup:
 
     # ---- members and pops
 
-    def join(self, member: Member, credit: int, *, keeps: bool = True) -> Membership:
+    def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None) -> Membership:
         """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack."""
-        membership = Membership(self, member, credit, keeps)
+        membership = Membership(self, member, credit, keeps, budget)
         self.members.append(membership)
         self.wake()
         return membership
 
     def leave(self, membership: Membership) -> None:
         """See `Membership.leave`."""
-        if membership not in self.members:
-            return
-        self.members.remove(membership)
         for lease, supply in membership.leases.items():
             held = [offset for offset in lease.offsets if supply.line.out.get(offset) is lease]
             if held:
                 self._end_leases(supply, held, 0)
         membership.leases = {}
+        self.retire(membership)
+
+    def take_now(self, member: Member) -> Membership:
+        """One message for `member`, at once or when it has been read; an empty list where there is none. It holds it
+        without being among those who are pushed more."""
+        membership = Membership(self, member, 1, True, None)
+        membership.once = True
+        self.members.insert(0, membership)
+        if self._serving:
+            self._core.soon(self)
+        else:
+            self.serve()
+        return membership
+
+    def retire(self, membership: Membership) -> None:
+        """See `Membership.retire`."""
+        if membership not in self.members:
+            return
+        self.members.remove(membership)
         if not self.members and not self._pops:
             for supply in self.supplies.values():
                 supply.forget()
@@ -297,7 +313,7 @@ class LeasedGroup:
         """How many messages somebody waits for."""
         wanted = sum([pop.count - len(pop.found) for pop in self._pops])
         members = self.members[:1] if self.settings.single_active else self.members
-        return wanted + sum([one.credit for one in members if one.credit > 0])
+        return wanted + sum([one.room for one in members if one.room > 0])
 
     def _take_out(self, supply: Supply, taken: Taken) -> None:
         """What is not handed out: expired, or not what the group wants."""
@@ -324,17 +340,22 @@ class LeasedGroup:
 
     def _hand_to_members(self, supply: Supply, messages: list[Leased]) -> None:
         members = self.members[:1] if self.settings.single_active else self.members
-        hungry = [one for one in members if one.credit > 0]
-        share = max(1, len(messages) // len(hungry))
-        at = 0
+        hungry = [one for one in members if one.room > 0]
+        share = max(1, len(messages) // max(1, len(hungry)))
+        at = idle = 0
         while at < len(messages):
+            if idle == len(members):                       # a budget they share is spent
+                supply.front[:0] = messages[at:]
+                break
             self._next_member = (self._next_member + 1) % len(members)
             member = members[self._next_member]
-            if member.credit <= 0:
+            if member.room <= 0:
+                idle += 1
                 continue
-            mine = messages[at:at + min(share, member.credit)]
+            idle = 0
+            mine = messages[at:at + min(share, member.room)]
             at += len(mine)
-            member.credit -= len(mine)
+            member.spend(len(mine))
             member.outbox += mine
             if member.keeps:
                 self._lease(supply, mine, member, 0)
@@ -368,10 +389,28 @@ class LeasedGroup:
     def _send(self) -> None:
         while self._pops and self._pops[0].found and not self._reading:      # else there is more to come at once
             self._finish(self._pops.popleft())
-        for member in self.members:
-            if member.outbox:
-                messages, member.outbox = member.outbox, []
-                member.member.on_leased(messages)
+        for member in [*self.members]:
+            if member.once and (member.outbox or not self._reading):
+                self.retire(member)
+            elif not member.outbox:
+                continue
+            messages, member.outbox = member.outbox, []
+            member.member.on_leased(messages)
+
+    def purge(self) -> int:
+        """Settle everything that is ready; how many messages that was. Raises Stopping."""
+        count = 0
+        for supply in self.supplies.values():
+            supply.forget()
+            line = supply.line
+            ready = [*line.take_again(line.ready(supply.end())), *supply.being_read, *range(line.next, supply.end())]
+            self._core.touch(line)
+            line.next = max(line.next, supply.end())
+            line.moved += 1                                # what is being read just now counts no more
+            line.settle(ready)
+            count += len(ready)
+        self.settled += count
+        return count
 
     # ---- looking
 

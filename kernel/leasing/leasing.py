@@ -9,10 +9,8 @@ start those that have pages are loaded, the others when they are first asked for
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from heapq import heappop, heappush
-from typing import Final
 
 from crc32c import crc32c
 
@@ -20,44 +18,44 @@ from kernel.errors import AssignedGroup, KernelError, QueueExists, Stopping
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, Submission
 from kernel.leasing.burial import Burial
+from kernel.leasing.deadlines import Deadlines
 from kernel.leasing.definitions import group_definitions, queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.handles import Handles
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.pages import decode_page_key, encode_page, fill_gaps, load_page, page_key
-from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, check_name
+from kernel.leasing.selecting import Selecting
+from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
 from kernel.leasing.supply import Supply
 from kernel.message import Handle, Leased, Owner
+from kernel.owed import NONE_NEEDED, Stretch
 from kernel.parts import Parts
 from kernel.state import Kind
 from kernel.topics import Topic
 from kernel.views import decode_offset, offset_record
-
-STEP_MS: Final = 50
-"""Leases end at multiples of this: those of one step are looked at together."""
 
 _CHANCE = struct.Struct("<QQ")
 _QUEUE = struct.Struct(">Q")
 
 
 class Leasing:
-    """`gather` gives the frame being gathered, and raises Stopping."""
+    """`gather` gives the frame being gathered, and raises Stopping; `names` are those of `Selecting`."""
 
-    def __init__(self, parts: Parts, gather: Callable[[], Gathering]) -> None:
+    def __init__(self, parts: Parts, gather: Callable[[], Gathering], names: Mapping[str, str]) -> None:
+        self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._gather = gather
         self._loop = parts.loop
         self.queues = queue_definitions(parts.state)
         self.groups = group_definitions(parts.state)
         self.burial = Burial(parts, self, gather)
-        self.selector_of: Callable[[str], Callable[[Leased], bool]] | None = None
         self._by_topic: dict[tuple[str, str, int], LeasedGroup] = {}
         self._of_topic: dict[int, list[LeasedGroup]] = {}
         self._of_queue: dict[int, LeasedGroup] = {}                    # light queues, by their first queue id
         self._readers: dict[int, list[tuple[LeasedGroup, Supply]]] = {}     # by queue id
         self._woken: dict[LeasedGroup, None] = {}
-        self._steps: dict[int, set[Lease]] = {}                        # leases by the time that ends them
-        self._waits: list[tuple[int, int, LeasedGroup, Supply, int]] = []
+        self.deadlines = Deadlines(parts.loop)
+        self.on_floor: Callable[[int], None] = lambda queue_id: None
         self._numbers = 0
         self._loaded_pages: dict[tuple[int, str], list[tuple[int, bytes]]] = {}       # while opening
         self._stopped = False
@@ -85,7 +83,7 @@ class Leasing:
 
     def stop(self) -> None:
         """Hand out nothing more."""
-        self._stopped = True
+        self._stopped = self.deadlines.stopped = True
 
     # ---- light queues
 
@@ -106,7 +104,7 @@ class Leasing:
         return queue
 
     def delete(self, queue: LightQueue) -> None:
-        """The queue with everything in it. Raises Stopping."""
+        """The queue with everything in it, and its bindings. Raises Stopping."""
         gathering = self._gather()
         gathering.state.append(self.queues.put(queue.tenant, queue.name, None))
         for queue_id in queue.queue_ids():
@@ -116,9 +114,14 @@ class Leasing:
                                     for page in supply.line.stored]
                 gathering.lines.pop(supply.line, None)
         gathering.deleted += ((queue.first_queue_id, queue.settings.priorities),)
+        subscriptions = self._parts.subscriptions
+        for chosen, filter_text in subscriptions.bindings_of(queue.first_queue_id):
+            subscriptions.unbind(filter_text, queue.first_queue_id, chosen)
+            key = binding_key(queue.first_queue_id, chosen, filter_text)
+            gathering.state.append(StateRecord(Kind.BINDING, key, None))
         self.forget_queue(queue)
         self._parts.topics.version += 1            # placements that lead to it are looked at again
-        self._parts.subscriptions.touch()
+        subscriptions.touch()
 
     # ---- groups
 
@@ -137,8 +140,8 @@ class Leasing:
                 self.add_line(group, queue_id, self._floor(queue_id))
         return group
 
-    def of_topic(self, name: str, topic: Topic) -> LeasedGroup:
-        """The leased group of this name over a topic; made where it is missing.
+    def of_topic(self, name: str, topic: Topic, start: str = "earliest") -> LeasedGroup:
+        """The leased group of this name over a topic; made where it is missing, to begin at `start`.
 
         Raises InvalidGroup, AssignedGroup, Stopping.
         """
@@ -149,19 +152,19 @@ class Leasing:
             if settings is None and any(self._parts.topics.of_queue(queue_id) is not None
                                         for queue_id in self._parts.views.offsets.get(name, ())):
                 raise AssignedGroup(f"group {name!r} commits offsets; messages cannot be leased from it")
-            group = self._make(name, topic, settings)
+            group = self._make(name, topic, settings, start)
         if group.settings.kind == ASSIGNED:
             raise AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
         return group
 
-    def _make(self, name: str, topic: Topic, settings: GroupSettings | None) -> LeasedGroup:
-        known = settings if settings is not None else GroupSettings()
+    def _make(self, name: str, topic: Topic, settings: GroupSettings | None, start: str) -> LeasedGroup:
+        known = settings if settings is not None else GroupSettings(start=start)
         if known.kind != ASSIGNED and settings is None:
             self._gather().state.append(self.groups.put(topic.tenant, name, known))
         group = LeasedGroup(self, topic.tenant, name, topic.id, known)
         if known.kind == ASSIGNED:
             return group
-        self._select(group)
+        group.wants = self.selecting.wants(known.selector)
         self._by_topic[topic.tenant, name, topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
@@ -171,23 +174,20 @@ class Leasing:
             if end or queue_id in offsets:
                 known_floor = offsets.get(queue_id)
                 late = known.start == "latest" and known_floor is None
-                floor = end if late else heads.log_start(queue_id) if known_floor is None else known_floor[0]
+                floor = end if late else known_floor[0] if known_floor is not None \
+                    else self._parts.reader.start_of(queue_id)
                 supply = self.add_line(group, queue_id, floor)
                 if late:
                     supply.line.stored_floor = -1
                     self.touch(supply.line)
         return group
 
-    def _select(self, group: LeasedGroup) -> None:
-        text = group.settings.selector
-        group.wants = self.selector_of(text) if text and self.selector_of is not None else None
-
     def configure(self, tenant: str, name: str, settings: GroupSettings) -> None:
         """A group's settings have changed."""
         for group in self._by_topic.values():
             if (group.tenant, group.name) == (tenant, name):
                 group.configure(settings)
-                self._select(group)
+                group.wants = self.selecting.wants(settings.selector)
 
     def active(self, tenant: str, name: str) -> list[LeasedGroup]:
         """The groups of this name that are in memory, one per topic."""
@@ -235,8 +235,8 @@ class Leasing:
         heads = self._parts.heads
         line = Line(queue_id, group.name, floor)
         line.topic_id = group.topic_id
-        supply = Supply(line, self._parts.reader.fetch, partial(heads.next_offset, queue_id),
-                        partial(heads.log_start, queue_id))
+        supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, queue_id),
+                        partial(self._parts.reader.start_of, queue_id))
         group.supplies[queue_id] = supply
         self._readers.setdefault(queue_id, []).append((group, supply))
         pages = self._loaded_pages.get((queue_id, group.name), ())
@@ -303,43 +303,10 @@ class Leasing:
     # ---- time
 
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
-        step = -(-lease.until_ms // STEP_MS) * STEP_MS
-        leases = self._steps.get(step)
-        if leases is None:
-            leases = self._steps[step] = set()
-            self._loop.call_at(step, partial(self._on_step, step))
-        leases.add(lease)
-        lease.bucket = leases
-        lease.supply = (group, supply)
-
-    def _on_step(self, step: int) -> None:
-        """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
-        leases = self._steps.pop(step, set())
-        for lease in sorted(leases, key=lambda one: (one.until_ms, one.offsets[:1])):
-            group, supply = lease.supply
-            self._in_time(partial(group.on_lease_over, supply, lease))
+        self.deadlines.lease_until(group, supply, lease)
 
     def wait_until(self, group: LeasedGroup, supply: Supply, offset: int, when_ms: int) -> None:
-        self._numbers += 1
-        earliest = self._waits[0][0] if self._waits else None
-        heappush(self._waits, (when_ms, self._numbers, group, supply, offset))
-        if earliest is None or when_ms < earliest:
-            self._loop.call_at(when_ms, self._on_wait)
-
-    def _on_wait(self) -> None:
-        now_ms = self._loop.now_ms()
-        while self._waits and self._waits[0][0] <= now_ms:
-            when_ms, _, group, supply, offset = heappop(self._waits)
-            self._in_time(partial(group.on_wait_over, supply, offset, when_ms))
-        if self._waits:
-            self._loop.call_at(self._waits[0][0], self._on_wait)
-
-    def _in_time(self, action: Callable[[], None]) -> None:
-        if not self._stopped:
-            try:
-                action()
-            except Stopping:
-                self._stopped = True
+        self.deadlines.wait_until(group, supply, offset, when_ms)
 
     # ---- frames
 
@@ -348,11 +315,11 @@ class Leasing:
         for line in gathering.lines:
             gathering.state += self._records(line)
 
-    @staticmethod
-    def _records(line: Line) -> list[StateRecord]:
+    def _records(self, line: Line) -> list[StateRecord]:
         records: list[StateRecord] = []
         if line.floor != line.stored_floor:
             line.stored_floor = line.floor
+            self.on_floor(line.queue_id)
             records.append(offset_record(line.group, line.queue_id, (line.floor, b"")))
         group = line.group.encode()
         for page in line.dirty:
@@ -366,6 +333,29 @@ class Leasing:
             records.append(StateRecord(Kind.LEASES, page_key(line.queue_id, page, group), value))
         line.dirty = set()
         return records
+
+    def wanted(self, queue_id: int, start: int, stop: int) -> list[Stretch]:
+        """What must outlive retention, see `kernel.owed.Owed`: all that is not settled of a light queue, and what is
+        out of a topic's queue, or waits for its next time. What nobody has had of a topic goes with its segment."""
+        readers = self._readers.get(queue_id)
+        if readers is not None:
+            found: list[Stretch] = []
+            for group, supply in readers:
+                end = stop if group.queue is not None else min(stop, supply.line.next)
+                found += supply.line.unsettled_stretches(start, end)
+            return found
+        if self._parts.topics.of_queue(queue_id) is not None:
+            return []
+        known = self._parts.heads.log_start(queue_id)      # not below the floor, nor is a deleted queue's below its end
+        return [(max(start, known if start >= known else self._floor(queue_id)), stop)]
+
+    def first_needed(self, queue_id: int) -> int:
+        """See `kernel.owed.Owed`."""
+        readers = self._readers.get(queue_id)
+        if readers is None:
+            return NONE_NEEDED if self._parts.topics.of_queue(queue_id) is not None else self._floor(queue_id)
+        return min([supply.line.floor if group.queue is not None or supply.line.floor < supply.line.next
+                    else NONE_NEEDED for group, supply in readers], default=NONE_NEEDED)
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""

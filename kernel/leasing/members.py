@@ -64,13 +64,22 @@ class Core(Protocol):
         """Settle these, and keep them as dead letters where the group wants it."""
 
 
+class Budget:
+    """How many messages several memberships may be handed together, whatever their own credits are."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class Membership:
     """One member's place in a group; ended by `leave`."""
 
-    def __init__(self, group: LeasedGroup, member: Member, credit: int, keeps: bool) -> None:
+    def __init__(self, group: LeasedGroup, member: Member, credit: int, keeps: bool, budget: Budget | None) -> None:
         self._group = group
         self.member = member
         self.credit = credit
+        self.budget = budget
+        self.once = False                    # told, with nothing, when there is nothing to be had just now
         self.keeps = keeps                   # False: what it gets counts as acked at once
         self.leases: dict[Lease, Supply] = {}
         self._prune_at = PRUNE_LEASES
@@ -83,11 +92,26 @@ class Membership:
             self.leases = {one: of for one, of in self.leases.items() if one.left}
             self._prune_at = max(PRUNE_LEASES, 2 * len(self.leases))
 
+    @property
+    def room(self) -> int:
+        """How many messages it may be handed now."""
+        return self.credit if self.budget is None else min(self.credit, self.budget.left)
+
+    def spend(self, count: int) -> None:
+        """So many were handed to it."""
+        self.credit -= count
+        if self.budget is not None:
+            self.budget.left -= count
+
     def add_credit(self, count: int) -> None:
-        """It takes so many more messages."""
+        """It takes so many more messages, or fewer."""
         self.credit += count
-        if self.credit > 0:
+        if self.room > 0:
             self._group.wake()
+
+    def retire(self) -> None:
+        """It is handed nothing more, and keeps what it holds until it settles that or leaves."""
+        self._group.retire(self)
 
     def leave(self) -> None:
         """What it holds is ready again."""

@@ -82,6 +82,7 @@ class Supply:
         self.parked: dict[bytes, list[Leased]] = {}
         self._parked_count = 0
         self._doomed = 0                                # being read to be buried
+        self.being_read: list[int] = []                 # ready again, and in hand until the read is done
         self._keys_wanted: list[int] = []               # outstanding at a start: their keys are read first
 
     # ---- taking
@@ -180,6 +181,7 @@ class Supply:
             self._read_offsets(self._keys_wanted, self._keys_read, on_done)
         elif line.again:
             offsets = sorted(line.take_again(AGAIN_AT_ONCE))
+            self.being_read = offsets
             self._read_offsets(offsets, self._again_read, on_done)
         elif self._at >= len(self.ahead) and line.next < self.end():
             if line.group:
@@ -267,6 +269,7 @@ class Supply:
     def _offsets_read(self, offsets: list[int], found: list[Leased], moved: int,
                       then: Callable[[list[int], list[Leased]], None], on_done: Callable[[], None]) -> None:
         self.fetching = False
+        self.being_read = []
         if moved == self.line.moved:
             then(offsets, sorted(found, key=itemgetter(1)))
         on_done()

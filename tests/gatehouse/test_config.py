@@ -92,7 +92,6 @@ def test_a_door_without_listen_takes_its_default(read):
     ("[users]\nx = 1", "users: is not built yet; take it out"),
     ("[auth]\nusers = []", "auth.users: is not built yet; take it out"),
     ("[gateways.mqqt]", "gateways.mqqt: unknown door; did you mean 'mqtt'?"),
-    ("[gateways.amqp]", "gateways.amqp: the AMQP door is not built yet; take the table out"),
     ("[gateways]\nmqtt = 1", "gateways.mqtt: must be a table: [gateways.mqtt]"),
     ("[gateways.mqtt]\nlisten = []", None),
     ('[gateways.mqtt]\nlisten = "127.0.0.1:1"', "gateways.mqtt.listen: must be a list of texts"),

@@ -150,10 +150,40 @@ def test_a_wrong_password_is_refused(hub: RunningHub) -> None:
 
 def test_reserved_filters_are_refused_and_a_reserved_topic_is_ignored(hub: RunningHub) -> None:
     with Client(hub) as client:
-        assert client.subscribe(("$SYS/#", 0), ("$share/g/t", 1), ("fine", 1)) == [0x80, 0x80, 1]
+        assert client.subscribe(("$SYS/#", 0), ("$share/g", 1), ("fine", 1)) == [0x80, 0x80, 1]
         client.paho.publish("$SYS/broker", b"x", qos=1).wait_for_publish(WAIT_S)
         client.paho.publish("fine", b"y", qos=1).wait_for_publish(WAIT_S)
         assert client.receive(1) == [("fine", b"y", 1)]
+
+
+def test_members_of_a_shared_subscription_share_and_take_over_what_one_leaves(hub: RunningHub) -> None:
+    with Client(hub) as sender, Client(hub) as one:
+        assert one.subscribe(("$share/workers/jobs/#", 1)) == [1]
+        two = Client(hub, manual_ack=True)
+        with two:
+            assert two.subscribe(("$share/workers/jobs/#", 1)) == [1]
+            for n in range(20):
+                sender.paho.publish(f"jobs/{n % 3}", b"%d" % n, qos=1).wait_for_publish(WAIT_S)
+            held = [two.messages.get(timeout=WAIT_S).payload for _ in range(5)]
+        got: set[bytes] = set()
+        while len(got) < 20:
+            message = one.messages.get(timeout=WAIT_S)
+            assert message.topic == f"jobs/{int(message.payload) % 3}"
+            assert message.payload not in got
+            got.add(bytes(message.payload))
+        assert set(held) <= got
+
+
+def test_a_shared_subscription_with_wildcards_keeps_what_nobody_is_there_to_take(hub: RunningHub) -> None:
+    with Client(hub) as sender:
+        with Client(hub) as gone:
+            assert gone.subscribe(("$share/crew/yard/+/temp", 1)) == [1]
+        for place in ("a", "b"):
+            sender.paho.publish(f"yard/{place}/temp", place.encode(), qos=1).wait_for_publish(WAIT_S)
+            sender.paho.publish(f"yard/{place}/power", b"no", qos=1).wait_for_publish(WAIT_S)
+        with Client(hub) as back:
+            back.subscribe(("$share/crew/yard/+/temp", 1))
+            assert back.receive(2) == [("yard/a/temp", b"a", 1), ("yard/b/temp", b"b", 1)]
 
 
 def test_a_hundred_subscribers_each_get_everything(hub: RunningHub) -> None:

@@ -1,9 +1,11 @@
 """The SQL catalogue: it shows what the log holds, whatever happens to its database."""
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -88,7 +90,7 @@ def test_definitions_are_rows_after_a_checkpoint(shelf: Shelf) -> None:
     assert shelf.topics() == [], "nothing is written but at checkpoints"
     shelf.checkpoint()
     assert shelf.rows("SELECT * FROM topics WHERE name = 'orders'") == [
-        (topic.id, topic.uuid.hex(), "acme", "orders", 3, '{"retention_ms": 1000, "max_message_bytes": null}',
+        (topic.id, topic.uuid.hex(), "acme", "orders", 3, json.dumps(asdict(topic.settings)),
          topic.created_ms)]
     plant = shelf.rig.kernel.topic("plant")
     assert plant is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from kernel.store import MemoryStore
+from kernel.store import Cursor, MemoryStore
 from tests.simulation.disk import CrashKind
 
 BATCH_OPERATIONS = 5         # RocksStore takes 500; a plan writes some dozens
@@ -43,6 +43,9 @@ class SimStore:
 
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._now.scan(lowest, below)
+
+    def cursor(self) -> Cursor:
+        return self._now.cursor()
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
               ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:

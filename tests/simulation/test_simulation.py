@@ -97,7 +97,8 @@ def without_cutting_off_what_is_torn(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_moving_state(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Retention, "_keep", lambda retention, newest: Kept([], retention._log.kept_end()))
+    patch.setattr(Retention, "_keep",
+                  lambda retention, departure: Kept([], retention._log.kept_end(), False, [], None))
 
 
 def without_new_starts_of_queues(patch: pytest.MonkeyPatch) -> None:
@@ -125,11 +126,11 @@ def without_the_idempotency_window(patch: pytest.MonkeyPatch) -> None:
 def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None:
     real = Index.write
 
-    def write(index: Any, checkpoint: Any, segments: Any, *, sync: bool = False) -> None:
+    def write(index: Any, checkpoint: Any, segments: Any, *, sync: bool = False) -> list[bytes]:
         from kernel.index import _META, _POSITIONS
 
         index._store.write([(_META, _POSITIONS.pack(*checkpoint.positions))])
-        real(index, checkpoint, segments, sync=sync)
+        return real(index, checkpoint, segments, sync=sync)
 
     patch.setattr(Index, "write", write)
 

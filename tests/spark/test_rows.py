@@ -14,9 +14,9 @@ from tests.spark.door import HttpDoor
 TEXT = pa.array(["1", "2"])
 
 
-def place(door: HttpDoor, topic: str = "", **columns: Any) -> list[Any]:
+def place(door: HttpDoor, option: str, /, **columns: Any) -> list[Any]:
     batch = pa.RecordBatch.from_pydict(columns)
-    return list(Placer(Hub(HubAddress(door.url)), topic).place(batch))
+    return list(Placer(Hub(HubAddress(door.url)), option).place(batch))
 
 
 @pytest.mark.parametrize(("topic", "columns", "said"), [

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from gateways.admission.decision import Operation
-from gateways.envelope import SELECTOR_NAMES
 from gateways.http.answers import json_answer
 from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
@@ -26,7 +25,6 @@ from gateways.http.problems import Refusal
 from gateways.http.routes.reading import named_offsets
 from kernel.errors import UnknownGroup, UnknownQueue
 from kernel.leasing.settings import ASSIGNED
-from kernel.selectors.selector import parse_selector
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -55,8 +53,6 @@ async def put_group(door: Door, call: Call) -> web.StreamResponse:
     """Make a group, or make an existing one read as the document says."""
     principal, name = _altering(door, call)
     settings = read_settings(await read_object(door, call.request, "a document of a group's settings"))
-    if settings.selector:
-        parse_selector(settings.selector, SELECTOR_NAMES)
     existing = door.kernel.group_settings(name, tenant=principal.tenant)
     define = partial(door.kernel.define_group, name, settings, tenant=principal.tenant)
     await door.durable(lambda owner, token: define(owner=owner, token=token))

@@ -26,6 +26,7 @@ from gateways.http.routes.publish import describe, store
 from kernel.errors import KernelError, MessageTooLarge
 from kernel.message import TRANSIENT
 from kernel.record import encode_headers
+from kernel.scheduling.accepting import NOW, When, first_due_ms
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -82,7 +83,7 @@ async def _post_json(door: Door, call: Call, principal: Principal, topic: str | 
     await door.ready_to_append(principal)
     items = read_items(await door.bodies.read(call.request), door.config.max_request_messages)
     batch = _prepare(door, principal, topic, items, publication)
-    stored = await _append(door, principal, batch.messages, publication)
+    stored = await _append(door, principal, batch, publication)
     return _answer(batch, stored, publication.respond_async)
 
 
@@ -109,19 +110,21 @@ def _check_request_headers(publication: Publication) -> None:
         if name not in REQUEST_HEADERS:
             shown = name.decode("utf-8", "replace")
             raise Refusal("invalid_header", f"{shown!r} of a message stands in its JSON, not in a request header")
-    if publication.key is not None or publication.timestamp_ms:
-        raise Refusal("invalid_header", "key and timestamp of a message stand in its JSON, not in a request header")
+    if publication.key is not None or publication.timestamp_ms or publication.later:
+        raise Refusal("invalid_header", "key, timestamp and delay of a message stand in its JSON, not in a request "
+                                        "header")
 
 
 class _Batch(NamedTuple):
     """The messages that can be stored, and for each of the request what it will be told."""
 
     messages: list[Message]
+    whens: list[When]                        # of each
     results: list[dict[str, Any] | int]      # a problem document, or the number of the message in `messages`
 
 
 def _prepare(door: Door, principal: Principal, topic: str | None, items: list[Any], request: Publication) -> _Batch:
-    batch = _Batch([], [])
+    batch = _Batch([], [], [])
     now_ms = door.services.now_ms()
     trace = [pair for pair in request.headers if pair[0] == b"traceparent"]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
@@ -133,7 +136,10 @@ def _prepare(door: Door, principal: Principal, topic: str | None, items: list[An
                 one.headers += trace
             placement = (_place(door, principal, address) if named is None
                          else door.admission.place_in(principal, named, one.key))
+            when = When(one.due_ms, one.repeat) if one.later else NOW
+            first_due_ms(when, now_ms)                       # raises what is wrong with it
             batch.messages.append(_message(placement, one, attributes))
+            batch.whens.append(when)
             batch.results.append(len(batch.messages) - 1)
         except Refusal as error:
             batch.results.append(document_of(error.code, error.detail, error.members))
@@ -173,13 +179,14 @@ def _message(placement: Placement, one: Publication, attributes: int) -> Message
     return placement, one.value, headers, attributes, one.timestamp_ms
 
 
-async def _append(door: Door, principal: Principal, messages: list[Message], request: Publication) -> Stored | None:
-    if not messages:
+async def _append(door: Door, principal: Principal, batch: _Batch, request: Publication) -> Stored | None:
+    if not batch.messages:
         return None
+    whens = batch.whens if any(when is not NOW for when in batch.whens) else None
     if request.respond_async:
-        door.append_unconfirmed(principal, messages, request.idempotency_key)
+        door.append_unconfirmed(principal, batch.messages, request.idempotency_key, whens)
         return None
-    return await door.append(principal, messages, request.idempotency_key)
+    return await door.append(principal, batch.messages, request.idempotency_key, whens)
 
 
 def _answer(batch: _Batch, stored: Stored | None, respond_async: bool) -> web.Response:
@@ -191,8 +198,8 @@ def _answer(batch: _Batch, stored: Stored | None, respond_async: bool) -> web.Re
             continue
         message = batch.messages[result]
         position = stored.positions[result] if stored is not None else None
-        timestamp_ms = message[4] or (stored.append_ms if stored is not None else 0)
-        results.append({**describe(message[0], position, timestamp_ms), "status": status})
+        append_ms = stored.append_ms if stored is not None else 0
+        results.append({**describe(message[0], position, message[4], append_ms), "status": status})
     mixed = len(batch.messages) < len(batch.results)
     headers = {"Preference-Applied": "respond-async"} if respond_async else None
     return json_answer({"messages": results}, 207 if mixed else status, headers)

@@ -16,6 +16,7 @@ from gateways.http.target import decode_levels
 from kernel.address import LEVEL_ESCAPES, escape
 from kernel.message import TRANSIENT
 from kernel.record import NO_HEADERS, encode_headers
+from kernel.scheduling.accepting import When
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -42,22 +43,26 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
                 value: bytes) -> web.StreamResponse:
     """Append one message whose place and properties are known, and answer."""
     headers = encode_headers(publication.headers) if publication.headers else NO_HEADERS
+    whens = [When(publication.due_ms, publication.repeat)] if publication.later else None
     if publication.respond_async:
         message: Message = (placement, value, headers, DOOR | TRANSIENT, publication.timestamp_ms)
-        door.append_unconfirmed(principal, [message], publication.idempotency_key)
-        return json_answer(describe(placement, None, publication.timestamp_ms), 202,
+        door.append_unconfirmed(principal, [message], publication.idempotency_key, whens)
+        return json_answer(describe(placement, None, publication.timestamp_ms, 0), 202,
                            {"Preference-Applied": "respond-async"})
     stored = await door.append(principal, [(placement, value, headers, DOOR, publication.timestamp_ms)],
-                               publication.idempotency_key)
-    document = describe(placement, stored.positions[0], publication.timestamp_ms or stored.append_ms)
+                               publication.idempotency_key, whens)
+    document = describe(placement, stored.positions[0], publication.timestamp_ms, stored.append_ms)
     return created(call.request, document, door.date.at(door.services.now_ms()))
 
 
-def describe(placement: Placement, position: tuple[int, int, int] | None, timestamp_ms: int) -> dict[str, Any]:
-    """Where a message went; without a position its id and offset are not known (yet)."""
+def describe(placement: Placement, position: tuple[int, int, int] | None, timestamp_ms: int, append_ms: int
+             ) -> dict[str, Any]:
+    """Where a message went, or will go. Without a position its id is not known; offset and time of append are not
+    while it waits for its time. `timestamp_ms` is the sender's, or 0."""
+    offset = None if position is None or position[1] < 0 else position[1]
     return {"id": None if position is None else str(position[2]), "topic": placement.topic, "queue": placement.queue,
-            "offset": None if position is None else position[1], "address": placement.address,
-            "timestamp": timestamp_ms or None}
+            "offset": offset, "address": placement.address,
+            "timestamp": timestamp_ms or (None if offset is None else append_ms)}
 
 
 def place(door: Door, principal: Principal, raw_address: str) -> Placement:

@@ -1,11 +1,15 @@
 """`/v1/topics`: the topics and their settings.
 
     {"name": "plant", "uuid": "6f0c...", "queues": 4, "retention_ms": null, "max_message_bytes": null,
+     "message_ttl_ms": null, "compact": false, "delete_retention_ms": null, "interpret_headers": false,
      "created": 1700000000000}
 
-A setting that is null follows the hub's. `PUT` creates (201) or makes an existing topic read as the document says
-(200), what it leaves out goes back to the hub's; `PATCH` changes what it names. Queues can be added, never taken
-away: adding some breaks the order of keys at that point. Answers come once the change is durable.
+`message_ttl_ms`: older messages count as expired. `compact`: the newest message of every key outlives retention, and of
+a key that was ended by a null value nothing after `delete_retention_ms` (null: a day). `interpret_headers`: what Kafka
+producers send is opened for the header `retain`. A setting that is null follows the
+hub's. `PUT` creates (201) or makes an existing topic read as the document says (200), what it leaves out goes back to
+the hub's; `PATCH` changes what it names. Queues can be added, never taken away: adding some breaks the order of keys at
+that point. Answers come once the change is durable.
 """
 from __future__ import annotations
 
@@ -34,6 +38,7 @@ MAX_LISTED: Final = 1_000
 
 MAX_SETTING: Final = (1 << 63) - 1
 SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
+FLAGS: Final = tuple(name for name, value in asdict(TopicSettings()).items() if isinstance(value, bool))
 
 
 async def list_topics(door: Door, call: Call) -> web.StreamResponse:
@@ -121,14 +126,17 @@ def _existing(door: Door, principal: Principal, name: str) -> Topic:
     return topic
 
 
-async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, int | None]]:
+async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, Any]]:
     """(queues, settings) of a topic's document; an empty body is an empty document."""
     document = await read_object(door, call.request, "a document of a topic's settings")
     for name, value in document.items():
         if name not in SETTINGS and name != "queues":
             known = ", ".join(("queues", *SETTINGS))
             raise Refusal("invalid_body", f"a topic has no setting {name!r}; there are: {known}")
-        if value is not None and (type(value) is not int or not 1 <= value <= MAX_SETTING):
+        if name in FLAGS:
+            if not isinstance(value, bool):
+                raise Refusal("invalid_body", f"{name!r} is true or false")
+        elif value is not None and (type(value) is not int or not 1 <= value <= MAX_SETTING):
             raise Refusal("invalid_body", f"{name!r} is a whole number from 1, or null")
     queues = document.pop("queues", None)
     return queues, document

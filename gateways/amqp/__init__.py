@@ -1,0 +1,10 @@
+"""The AMQP 0-9-1 door, with RabbitMQ's extensions. What it does not do is in README.md."""
+from __future__ import annotations
+
+from gateways.amqp.codec import DOOR
+from gateways.amqp.config import AmqpConfig
+from gateways.amqp.session import AmqpSession
+from gateways.contract import GatewaySpec
+
+GATEWAY = GatewaySpec(name="amqp", door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),
+                      session=AmqpSession)

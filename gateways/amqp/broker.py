@@ -1,0 +1,153 @@
+"""What all sessions of this door share: the virtual hosts, the life of queues and consumers, and what is durable."""
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from gateways.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
+from gateways.amqp import mapping, records
+from gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
+from gateways.amqp.queues import KernelQueues
+from gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
+
+if TYPE_CHECKING:
+    from gateways.amqp.consuming import Consumer
+    from gateways.amqp.ports import Queues
+    from gateways.contract import Services
+    from kernel.message import Leased, Owner
+
+NAME_BYTES: Final = 16         # of a generated name, before base64: RabbitMQ's have 22 characters too
+DOOR_NAME: Final = "amqp"
+
+
+class Broker:
+    """One per hub, found through `Services.shared`."""
+
+    def __init__(self, services: Services, queues: Queues) -> None:
+        self.queues = queues
+        self.vhosts: dict[str, VirtualHost] = {}
+        self._kernel = services.kernel
+        self._now_ms = services.now_ms
+        self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
+        self._names = 0
+        self._load()
+
+    @classmethod
+    def of(cls, services: Services) -> Broker:
+        broker = services.shared.get(DOOR_NAME)
+        if not isinstance(broker, cls):
+            broker = services.shared[DOOR_NAME] = cls(services, KernelQueues(services.kernel))
+        return broker
+
+    def vhost(self, tenant: str) -> VirtualHost:
+        """The tenant's; as it was when the hub last ran."""
+        vhost = self.vhosts.get(tenant)
+        if vhost is None:
+            vhost = self.vhosts[tenant] = VirtualHost(tenant)
+            for queue in self.queues.reopen(vhost):
+                vhost.restore_queue(queue)
+        return vhost
+
+    def _load(self) -> None:
+        bindings = []
+        for tenant, name, value in self.queues.stored():
+            self._stored.setdefault(tenant, set()).add(name)
+            vhost = self.vhost(tenant)
+            if name.startswith(records.EXCHANGE_MARK):
+                vhost.restore_exchange(records.decode_exchange(value))
+            else:
+                bindings.append((vhost, *records.decode_binding(value)))
+        for vhost, binding, arguments in bindings:
+            if vhost.restore_binding(binding, arguments):
+                self._hear(vhost, binding)
+
+    def new_name(self, prefix: str) -> str:
+        """A name that nobody has been given before, by this start of the hub or another."""
+        self._names += 1
+        seed = f"{self._kernel.epoch} {self._names}".encode()
+        digest = blake2b(seed, digest_size=NAME_BYTES, key=self._kernel.hub).digest()
+        return prefix + urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+    # ---- definitions
+
+    def store(self, vhost: VirtualHost, changes: Iterable[Change], owner: Owner | None, token: object) -> None:
+        """Make changes durable; `owner` is told."""
+        found: dict[str, bytes | None] = {}
+        for change in changes:
+            if isinstance(change, Binding):
+                self._note_binding(vhost, change, found)
+            elif isinstance(change, Exchange) and change.durable:
+                self._keep(vhost, records.exchange_record(change.name), records.encode_exchange(change), found)
+            elif isinstance(change, Destination) and change.kind != QUEUE:
+                self._forget(vhost, records.exchange_record(change.name), found)
+        self.queues.store(vhost, found, owner, token)      # the kernel itself writes its queues
+
+    def _note_binding(self, vhost: VirtualHost, binding: Binding, found: dict[str, bytes | None]) -> None:
+        """A binding that is new, or one that is gone."""
+        if not vhost.is_bound(binding):
+            self._forget(vhost, records.binding_record(binding), found)
+            self.queues.unhear(vhost, binding)
+            return
+        if vhost.is_durable(binding):
+            self._keep(vhost, records.binding_record(binding), records.encode_binding(binding), found)
+        self._hear(vhost, binding)
+
+    def _hear(self, vhost: VirtualHost, binding: Binding) -> None:
+        queue = vhost.queues.get(binding.destination.name)
+        if binding.destination.kind == QUEUE and queue is not None:
+            self.queues.hear(binding, vhost.exchanges[binding.source].type, queue)
+
+    def _keep(self, vhost: VirtualHost, name: str, value: bytes, found: dict[str, bytes | None]) -> None:
+        self._stored.setdefault(vhost.name, set()).add(name)
+        found[name] = value
+
+    def _forget(self, vhost: VirtualHost, name: str, found: dict[str, bytes | None]) -> None:
+        if name in self._stored.get(vhost.name, ()):
+            self._stored[vhost.name].discard(name)
+            found[name] = None
+
+    # ---- queues
+
+    def drop_queue(self, queue: AmqpQueue) -> list[Binding | Destination]:
+        """Delete a queue; its consumers are told. Returns what is gone."""
+        gone = queue.vhost.delete_queue(queue)
+        consumers, queue.consumers = queue.consumers, []
+        for consumer in consumers:
+            self.queues.detach(consumer)
+            consumer.on_gone()
+        self.queues.drop(queue)
+        return gone
+
+    def drop_exclusive(self, vhost: VirtualHost, connection: object) -> None:
+        """The connection has ended: what was its alone goes with it."""
+        mine = [queue for queue in vhost.queues.values() if queue.owner is connection]
+        for queue in mine:
+            self.store(vhost, self.drop_queue(queue), None, None)
+
+    def foreign_side(self, queue: AmqpQueue, leased: Leased) -> bytes:
+        """The AMQP side of a message of another door.
+
+        It is seen on `amq.topic` where the queue is bound to that, else on the exchange that the first level names.
+        """
+        address = self.queues.address_of(leased)
+        name = None if queue.vhost.hears(queue, TOPIC_EXCHANGE) else amqp_by_exchange(address)
+        return mapping.foreign_side(name or amqp_whole(address), leased[7], leased[8], leased[4], self._now_ms())
+
+    # ---- consumers
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        consumer.queue.consumers.append(consumer)
+        self.queues.attach(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A queue that deletes itself goes with its last consumer."""
+        queue = consumer.queue
+        if consumer not in queue.consumers:
+            return
+        queue.consumers.remove(consumer)
+        self.queues.detach(consumer)
+        vhost = queue.vhost
+        if queue.auto_delete and not queue.consumers and vhost.queues.get(queue.name) is queue:
+            self.store(vhost, self.drop_queue(queue), None, None)

@@ -1,0 +1,286 @@
+"""One channel: its methods in the order they came, its deliveries, its end.
+
+Rules kept here: what the client asked before is done before (publishes are appended, acknowledgements applied, then the
+next method); replies leave in the order of the requests, a durable change's once it is durable; after a refusal nothing
+of the channel is read until the client has closed it.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.amqp import codec
+from gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Source, encode_get_ok
+from gateways.amqp.definitions import Definitions
+from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
+from gateways.amqp.methods import Arguments, encode_method
+from gateways.amqp.publishing import Publishing
+from gateways.amqp.unacked import Unacked
+from kernel.leasing.members import Budget
+
+if TYPE_CHECKING:
+    from gateways.amqp.session import AmqpSession
+    from gateways.amqp.vhost import AmqpQueue
+    from kernel.message import Handle, Leased, Stored
+
+NOT_IMPLEMENTED: Final = 540
+NOT_ALLOWED: Final = 530
+CONSUMERS_MAX: Final = 10_000          # of one channel
+WAITING_REPLIES_MAX: Final = 10_000    # requests of one channel whose answers wait for the disk
+
+
+class Channel:
+    def __init__(self, number: int, connection: AmqpSession) -> None:
+        self.number = number
+        self.raw = number.to_bytes(2, "big")
+        self.connection = connection
+        self.publishing = Publishing(self)
+        self.consumers: dict[str, Consumer] = {}
+        self.unacked: Unacked[Source] = Unacked()
+        self.budget = Budget(UNACKNOWLEDGED_MAX)           # what its consumers may be given together
+        self.closing = False                   # refused; only channel.close and channel.close-ok are listened to
+        self._limit = 0                        # of the whole channel; 0: none
+        self._consumer_limit = 0               # of consumers to come
+        self._last_queue = ""
+        self._replies: deque[list[Any]] = deque()      # [bytes, whether it may leave], the first of which may not
+        self._settling: dict[tuple[str, Source], list[Handle]] = {}
+        self._definitions = Definitions(self)
+        self._methods: dict[str, Callable[[Arguments], None]] = {
+            "channel.flow": self._flow, "basic.qos": self._qos, "basic.consume": self._consume,
+            "basic.cancel": self._cancel, "basic.get": self._get, "basic.recover": self._recover,
+            "basic.recover-async": self._recover, "confirm.select": self._select_confirms,
+            **self._definitions.methods}
+
+    # ---- methods
+
+    def take_method(self, name: str, arguments: Arguments, payload: bytes) -> None:
+        """Anything but open and close. Raises AmqpError."""
+        publishing = self.publishing
+        publishing.check_no_content()
+        if name == "basic.publish":
+            publishing.begin(payload, arguments)
+        elif name == "basic.ack":
+            self._settle("ack", arguments["delivery_tag"], arguments["multiple"])
+        elif name == "basic.nack":
+            how = "release" if arguments["requeue"] else "reject"
+            self._settle(how, arguments["delivery_tag"], arguments["multiple"])
+        elif name == "basic.reject":
+            self._settle("release" if arguments["requeue"] else "reject", arguments["delivery_tag"], False)
+        else:
+            method = self._methods.get(name)
+            if method is None:
+                raise ConnectionFault(NOT_IMPLEMENTED, f"{name} is not built")
+            self.connection.finish_turn()
+            method(arguments)
+
+    def reply(self, payload: bytes) -> None:
+        """A method to the client, behind all that were asked for before."""
+        frame = codec.frame(codec.METHOD, self.number, payload)
+        if self._replies:
+            self._replies.append([frame, True])
+        else:
+            self.connection.write(frame)
+
+    def reply_when_stored(self, payload: bytes) -> object:
+        """The same once a change is durable: the returned token goes to `Definitions.on_stored`."""
+        if len(self._replies) >= WAITING_REPLIES_MAX:
+            raise ConnectionFault(506, "too many requests before the answers to earlier ones")
+        waiting = [codec.frame(codec.METHOD, self.number, payload) if payload else b"", False]
+        self._replies.append(waiting)
+        return waiting
+
+    def on_replies_stored(self, stored: list[Stored]) -> None:
+        for answer in stored:
+            waiting: Any = answer.token
+            waiting[1] = True
+            if answer.error is not None:
+                self.connection.fail(ConnectionFault(506, str(answer.error)))
+                return
+        out = []
+        while self._replies and self._replies[0][1]:
+            out.append(self._replies.popleft()[0])
+        if out:
+            self.connection.write(b"".join(out))
+
+    # ---- settling deliveries
+
+    def ack_many(self, tags: list[int]) -> None:
+        """A burst of acknowledgements, negative tags standing for all before them too. Raises ChannelFault."""
+        for tag in tags:
+            self._settle("ack", abs(tag), tag < 0)
+
+    def _settle(self, how: str, tag: int, multiple: bool) -> None:
+        if multiple and tag == 0:
+            taken = self.unacked.take_all()
+        elif multiple:
+            taken = self.unacked.take_through(tag)
+        else:
+            one = self.unacked.take(tag)
+            taken = [] if one is None else [one]
+        if not taken and tag:
+            raise precondition(f"unknown delivery tag {tag}")
+        if not taken and not multiple:
+            raise precondition("unknown delivery tag 0")
+        for source, handles in taken:
+            source.out -= len(handles)
+            settling = self._settling.get((how, source))
+            if settling is None:
+                self._settling[how, source] = list(handles)
+            else:
+                settling += handles
+        self.connection.note_unfinished(self)
+
+    def finish_turn(self) -> None:
+        """Append what was published and settle what was acknowledged since the last call. Raises AmqpError."""
+        if self._settling:
+            settling, self._settling = self._settling, {}
+            queues = self.connection.broker.queues
+            for (how, source), handles in settling.items():
+                if how == "ack":
+                    queues.ack(source.queue, handles)
+                elif how == "release":
+                    queues.release(source.queue, handles)
+                else:
+                    queues.reject(source.queue, handles)
+            self.wake()
+        self.publishing.submit()
+
+    def _give_back(self) -> None:
+        for source, handles in self.unacked.take_all():
+            source.out -= len(handles)
+            self.connection.broker.queues.release(source.queue, handles)
+
+    def wake(self) -> None:
+        """Its consumers may have room again."""
+        self.budget.left = (self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count
+        for consumer in self.consumers.values():
+            self.connection.broker.queues.top_up(consumer)
+
+    # ---- consuming
+
+    def may_deliver(self) -> bool:
+        return not self.closing and self.connection.may_deliver()
+
+    def _flow(self, arguments: Arguments) -> None:
+        if not arguments["active"]:
+            raise ConnectionFault(NOT_IMPLEMENTED, "active=false")
+        self.reply(encode_method("channel.flow-ok", active=True))
+
+    def _qos(self, arguments: Arguments) -> None:
+        if arguments["prefetch_size"]:
+            raise ConnectionFault(NOT_IMPLEMENTED, f"prefetch_size!=0 ({arguments['prefetch_size']})")
+        if arguments["global"]:
+            self._limit = arguments["prefetch_count"]
+            self.wake()
+        else:
+            self._consumer_limit = arguments["prefetch_count"]
+        self.reply(encode_method("basic.qos-ok"))
+
+    def _consume(self, arguments: Arguments) -> None:
+        queue = self.queue(arguments["queue"])
+        tag = arguments["consumer_tag"] or self.connection.broker.new_name("amq.ctag-")
+        if tag in self.consumers:
+            raise ConnectionFault(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+        others = queue.consumers
+        if others and (arguments["exclusive"] or others[0].exclusive):
+            raise refused(f"{queue.where} in exclusive use")
+        if len(self.consumers) >= CONSUMERS_MAX:
+            raise ConnectionFault(NOT_ALLOWED, f"more than {CONSUMERS_MAX} consumers on a channel")
+        consumer = Consumer(self, queue, tag, no_ack=arguments["no_ack"], exclusive=arguments["exclusive"],
+                            limit=self._consumer_limit)
+        self.consumers[tag] = consumer
+        if not arguments["no_wait"]:
+            self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
+        self.connection.broker.add_consumer(consumer)
+
+    def _cancel(self, arguments: Arguments) -> None:
+        tag = arguments["consumer_tag"]
+        consumer = self.consumers.pop(tag, None)
+        if not arguments["no_wait"]:
+            self.reply(encode_method("basic.cancel-ok", consumer_tag=tag))
+        if consumer is not None:
+            self.connection.broker.remove_consumer(consumer)
+
+    def _get(self, arguments: Arguments) -> None:
+        queue = self.queue(arguments["queue"])
+        no_ack = arguments["no_ack"]
+        queues = self.connection.broker.queues
+        waiting: Any = self.reply_when_stored(b"")
+        source = Source(self, queue)
+
+        def answer(leased: Leased | None) -> None:
+            if leased is None:
+                waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
+            else:
+                if no_ack:
+                    tag = self.unacked.next_tag
+                    self.unacked.next_tag += 1
+                    queues.ack(queue, [leased[:3]])
+                else:
+                    tag = self.unacked.add(source, [leased[:3]])
+                    source.out += 1
+                    self.wake()
+                waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
+            self.release_replies(waiting)
+
+        queues.take_one(queue, answer)
+
+    def release_replies(self, waiting: list[Any]) -> None:
+        waiting[1] = True
+        while self._replies and self._replies[0][1]:
+            self.connection.write(self._replies.popleft()[0])
+
+    def _recover(self, arguments: Arguments) -> None:
+        if not arguments["requeue"]:
+            raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
+        self._give_back()
+        self.reply(encode_method("basic.recover-ok"))
+
+    def _select_confirms(self, arguments: Arguments) -> None:
+        self.publishing.confirms = True
+        if not arguments["no_wait"]:
+            self.reply(encode_method("confirm.select-ok"))
+
+    def on_confirmed(self, frames: bytes) -> None:
+        if not self.closing:
+            self.connection.write(frames)
+        self.connection.on_settled()
+
+    # ---- queues by name
+
+    def queue(self, name: str) -> AmqpQueue:
+        """The queue of that name, or the last one declared here. Raises ChannelFault."""
+        if not name:
+            name = self._last_queue
+            if not name:
+                raise ChannelFault(404, "no previously declared queue")
+        return self.connection.vhost.require_queue(name, self.connection)
+
+    def note_declared(self, name: str) -> None:
+        self._last_queue = name
+
+    @property
+    def last_queue(self) -> str:
+        return self._last_queue
+
+    # ---- the end
+
+    def refuse(self, error: AmqpError) -> None:
+        """Close the channel with a reason; the client answers with channel.close-ok."""
+        class_id, method_id = error.method
+        self.reply(encode_method("channel.close", code=error.code, text=error.reply_text, class_id=class_id,
+                                 method_id=method_id))
+        self.end()
+
+    def end(self) -> None:
+        """Nothing more goes in or out; what was not acknowledged is given back. Idempotent."""
+        self.closing = True
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            self.connection.broker.remove_consumer(consumer)
+        self._give_back()
+
+    def describe(self) -> dict[str, Any]:
+        return {"channel": self.number, "consumers": len(self.consumers), "unacknowledged": self.unacked.count,
+                "confirms": self.publishing.confirms}

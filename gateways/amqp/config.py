@@ -1,0 +1,23 @@
+"""The settings of the AMQP door, `[gateways.amqp]` beside `listen`."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+FRAME_MIN_SIZE = 4096          # 0-9-1, 1.2, "Constants": frame-min-size
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpConfig:
+    channel_max: int = field(default=2047, metadata={
+        "help": "channels that one connection may open; a client may ask for fewer", "min": 1, "max": 65_535})
+    frame_max: int = field(default=131_072, metadata={
+        "help": "largest frame in bytes, both ways; a client may ask for less", "min": FRAME_MIN_SIZE, "max": 1 << 24})
+    heartbeat_s: int = field(default=60, metadata={
+        "help": "seconds between heartbeats that are proposed to clients; silence for twice as long ends a "
+                "connection", "min": 0, "max": 65_535})
+    handshake_timeout_ms: int = field(default=10_000, metadata={
+        "help": "a connection that is not open after this time is closed", "min": 100})
+    max_unsent_bytes: int = field(default=1 << 20, metadata={
+        "help": "bytes sent to one client and not yet taken by it; beyond, its consumers wait", "min": 1 << 20})
+    blocked_after_ms: int = field(default=1_000, metadata={
+        "help": "a publisher that is not read for so long is told so by connection.blocked", "min": 1})

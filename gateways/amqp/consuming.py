@@ -1,0 +1,94 @@
+"""Who gets messages of a queue on one channel: consumers with their prefetch, and basic.get.
+
+A consumer says how many messages it has `room` for and is handed them once per flush; they become one write. A
+delivery that needs an acknowledgement stays with the channel until it is settled: acknowledged, given back, refused.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.amqp import codec, mapping
+from gateways.amqp.methods import encode_method
+from kernel.message import DOOR_MASK
+
+if TYPE_CHECKING:
+    from gateways.amqp.channel import Channel
+    from gateways.amqp.vhost import AmqpQueue
+    from kernel.message import Leased
+
+UNACKNOWLEDGED_MAX: Final = 1 << 16
+"""Deliveries of one channel that may await acknowledgement where the client set no prefetch: more wait in the queue."""
+
+ROUND_MIN: Final = 16                  # deliveries of the first flush to a consumer, before their size is known
+ROUND_MAX: Final = 8192                # and of any later one
+
+
+class Source:
+    """Where deliveries of a channel came from: what settling them needs."""
+
+    def __init__(self, channel: Channel, queue: AmqpQueue) -> None:
+        self.channel = channel
+        self.queue = queue
+        self.out = 0                           # deliveries that await their acknowledgement
+
+    def side_of(self, leased: Leased) -> bytes:
+        """Exchange, routing key and properties that the client sees, as bytes."""
+        if leased[8] & DOOR_MASK == codec.DOOR:
+            return mapping.own_side(leased[7])
+        return self.channel.connection.broker.foreign_side(self.queue, leased)
+
+
+class Consumer(Source):
+    """One basic.consume; a member of its queue's group."""
+
+    def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, *, no_ack: bool, exclusive: bool,
+                 limit: int) -> None:
+        super().__init__(channel, queue)
+        self.tag = tag
+        raw = tag.encode()
+        self.raw_tag = bytes((len(raw),)) + raw
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.limit = limit                     # deliveries without acknowledgement; 0: no limit of its own
+        self.membership: Any = None            # the queues' side of it, while it is attached
+        self._round = ROUND_MIN                # messages of one flush: as many as fit the bytes that may wait unsent
+
+    def room(self) -> int:
+        """How many messages it may be given now; the channel's own limit is its budget."""
+        if not self.channel.may_deliver():
+            return 0
+        return self._round if self.no_ack or self.limit == 0 else min(self._round, self.limit - self.out)
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        """Messages for this consumer, in order. Called once per flush at most."""
+        channel = self.channel
+        connection = channel.connection
+        if self.no_ack:
+            first = channel.unacked.next_tag
+            channel.unacked.next_tag += len(messages)
+        else:
+            first = channel.unacked.add(self, [one[:3] for one in messages])
+            self.out += len(messages)
+        frames = codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, messages, self.side_of)
+        connection.write(frames)
+        self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
+        connection.broker.queues.top_up(self)
+
+    def on_gone(self) -> None:
+        """Its queue is no more (RabbitMQ's extension consumer_cancel_notify)."""
+        channel = self.channel
+        self.membership = None
+        channel.consumers.pop(self.tag, None)
+        if channel.connection.wants_cancels:
+            channel.reply(encode_method("basic.cancel", consumer_tag=self.tag, no_wait=True))
+
+
+def encode_get_ok(source: Source, tag: int, leased: Leased, left: int) -> bytes:
+    """basic.get-ok with its content. `left`: messages that are ready after this one."""
+    side, body, redelivered = source.side_of(leased), leased[6] or b"", leased[2] > 1
+    split = codec.names_end(side)
+    channel = source.channel
+    method = (b"\0\x3c\0\x47" + tag.to_bytes(8, "big") + bytes((redelivered,)) + side[:split]
+              + min(left, 0xFFFFFFFF).to_bytes(4, "big"))
+    return (codec.frame(codec.METHOD, channel.number, method)
+            + codec.encode_content(channel.raw, side[split:], body, channel.connection.body_max))

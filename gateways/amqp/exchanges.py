@@ -1,0 +1,191 @@
+"""Exchanges: from a routing key and headers to destinations, exactly as RabbitMQ's four types do it. Pure.
+
+    direct    the binding's key is the routing key
+    fanout    every binding
+    topic     words between dots; `*` is one word, `#` any number of them, none included; an empty key has no words
+    headers   the binding's arguments against the message's headers, as `x-match` says
+
+A destination is a queue or another exchange. A binding is what it is bound with: source, destination, key, arguments.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+
+from gateways.amqp.errors import precondition
+from gateways.amqp.tables import Field, Table, described, encode_table
+from kernel.filters import MANY, ONE, FilterTrie
+
+QUEUE: Final = "queue"
+EXCHANGE: Final = "exchange"
+WITH_X: Final = "-with-x"
+X_MATCHES: Final = ("all", "any", "all" + WITH_X, "any" + WITH_X)
+FIRST: Final = "k"             # a level before the words, so that `$` as the first character of a key means nothing
+
+
+class Destination(NamedTuple):
+    kind: str                  # QUEUE or EXCHANGE
+    name: str
+
+
+class Binding(NamedTuple):
+    """Hashable, so that the same binding made twice is one."""
+
+    source: str
+    destination: Destination
+    routing_key: str
+    arguments: bytes           # a table as it lies on the wire
+
+
+def binding_of(source: str, destination: Destination, routing_key: str, arguments: Table) -> Binding:
+    return Binding(source, destination, routing_key, encode_table(dict(sorted(arguments.items()))))
+
+
+class Router(Protocol):
+    """The bindings of one exchange."""
+
+    def add(self, binding: Binding, arguments: Table) -> None: ...
+
+    def remove(self, binding: Binding) -> None: ...
+
+    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+        """Destinations, perhaps more than once."""
+
+
+class DirectRouter:
+    def __init__(self) -> None:
+        self._by_key: dict[str, list[Binding]] = {}
+
+    def add(self, binding: Binding, arguments: Table) -> None:
+        self._by_key.setdefault(binding.routing_key, []).append(binding)
+
+    def remove(self, binding: Binding) -> None:
+        bindings = self._by_key[binding.routing_key]
+        bindings.remove(binding)
+        if not bindings:
+            del self._by_key[binding.routing_key]
+
+    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+        return [binding.destination for binding in self._by_key.get(routing_key, ())]
+
+
+class FanoutRouter:
+    def __init__(self) -> None:
+        self._bindings: dict[Binding, None] = {}
+
+    def add(self, binding: Binding, arguments: Table) -> None:
+        self._bindings[binding] = None
+
+    def remove(self, binding: Binding) -> None:
+        del self._bindings[binding]
+
+    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+        return [binding.destination for binding in self._bindings]
+
+
+class TopicRouter:
+    def __init__(self) -> None:
+        self._trie: FilterTrie[Binding] = FilterTrie()
+
+    def add(self, binding: Binding, arguments: Table) -> None:
+        self._trie.insert(_pattern(binding.routing_key), binding)
+
+    def remove(self, binding: Binding) -> None:
+        self._trie.remove(_pattern(binding.routing_key), binding)
+
+    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+        levels = (FIRST, *map(_literal, routing_key.split("."))) if routing_key else (FIRST,)
+        return [binding.destination for binding in self._trie.match(levels)]
+
+
+def _pattern(binding_key: str) -> tuple[str, ...]:
+    words = binding_key.split(".") if binding_key else []
+    return (FIRST, *(ONE if word == "*" else MANY if word == "#" else _literal(word) for word in words))
+
+
+def _literal(word: str) -> str:
+    """`+` and `#` are wildcards in the trie; as words of a key they are what they are."""
+    return "\0" + word if word in (ONE, MANY) else word
+
+
+class HeadersRouter:
+    """Looks at every binding for every message: there is no way round it, and such exchanges have few bindings."""
+
+    def __init__(self) -> None:
+        self._bindings: dict[Binding, tuple[str, Table]] = {}
+
+    def add(self, binding: Binding, arguments: Table) -> None:
+        match = x_match(arguments)
+        wanted = {name: field for name, field in arguments.items()
+                  if (name != "x-match" if match.endswith(WITH_X) else not name.startswith("x-"))}
+        self._bindings[binding] = (match.removesuffix(WITH_X), wanted)
+
+    def remove(self, binding: Binding) -> None:
+        del self._bindings[binding]
+
+    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+        found = []
+        for binding, (match, wanted) in self._bindings.items():
+            agreed = [_agrees(field, headers.get(name)) for name, field in wanted.items()]
+            if any(agreed) if match == "any" else all(agreed):
+                found.append(binding.destination)
+        return found
+
+
+def x_match(arguments: Table) -> str:
+    """How a binding of a headers exchange matches. Raises ChannelFault 406."""
+    field = arguments.get("x-match")
+    if field is None:
+        return X_MATCHES[0]
+    if field.type != "S":
+        raise precondition(f"Invalid x-match field type, expected longstr: {described(field)}")
+    value: str = field.value.decode(errors="replace")
+    if value not in X_MATCHES:
+        raise precondition(f"Invalid x-match field value \"{value}\"; expected all, any, all-with-x, or any-with-x")
+    return value
+
+
+def _agrees(wanted: Field, found: Field | None) -> bool:
+    """A void asks only that the header is there; a value must be the same and of the same type."""
+    return found is not None and (wanted.type == "V" or wanted == found)
+
+
+ROUTERS: Final[dict[str, type[Router]]] = {
+    "direct": DirectRouter, "fanout": FanoutRouter, "topic": TopicRouter, "headers": HeadersRouter,
+}
+
+
+class Exchange:
+    """One exchange with the bindings of which it is the source."""
+
+    __slots__ = ("name", "type", "durable", "auto_delete", "internal", "arguments", "alternate", "bindings", "router")
+
+    def __init__(self, name: str, kind: str, *, durable: bool, auto_delete: bool, internal: bool,
+                 arguments: Table) -> None:
+        self.name = name
+        self.type = kind
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments
+        alternate = arguments.get("alternate-exchange")
+        self.alternate = None if alternate is None else alternate.value.decode(errors="replace")
+        self.bindings: dict[Binding, Table] = {}
+        self.router: Router = ROUTERS[kind]()
+
+    def bind(self, binding: Binding, arguments: Table) -> bool:
+        """False if it was bound so already."""
+        if binding in self.bindings:
+            return False
+        if self.type == "headers":
+            x_match(arguments)
+        self.bindings[binding] = arguments
+        self.router.add(binding, arguments)
+        return True
+
+    def unbind(self, binding: Binding) -> bool:
+        """False if it was not bound so."""
+        if self.bindings.pop(binding, None) is None:
+            return False
+        self.router.remove(binding)
+        return True

@@ -1,0 +1,84 @@
+"""The opening of a connection: what is offered, and what a client may answer. Pure.
+
+    client  AMQP 0 0 9 1     hub  Start     client  StartOk     hub  Tune     client  TuneOk, Open     hub  OpenOk
+"""
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
+from gateways.amqp.errors import ConnectionFault, SyntaxFault
+from gateways.amqp.methods import Arguments, encode_method
+from gateways.amqp.tables import Field, Table, decode_table, plain, text
+
+PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
+MECHANISMS: Final = b"PLAIN AMQPLAIN"
+CAPABILITIES: Final = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
+                       "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos")
+NOT_ALLOWED: Final = 530
+
+CLOSES_ON_REFUSAL: Final = "authentication_failure_close"
+WANTS_CANCELS: Final = "consumer_cancel_notify"
+WANTS_BLOCKED: Final = "connection.blocked"
+
+
+def _version() -> str:
+    try:
+        return version("gatehouse")
+    except PackageNotFoundError:
+        return "0"
+
+
+def encode_start(hub_name: str) -> bytes:
+    capabilities = {name: Field("t", True) for name in CAPABILITIES}
+    properties: Table = {"capabilities": Field("F", capabilities), "cluster_name": text(hub_name),
+                         "product": text("Gatehouse"), "version": text(_version()), "platform": text("Python")}
+    return encode_method("connection.start", minor=9, server_properties=properties, mechanisms=MECHANISMS,
+                         locales=b"en_US")
+
+
+def encode_tune(config: AmqpConfig) -> bytes:
+    return encode_method("connection.tune", channel_max=config.channel_max, frame_max=config.frame_max,
+                         heartbeat=config.heartbeat_s)
+
+
+def client_capabilities(properties: Table) -> frozenset[str]:
+    field = properties.get("capabilities")
+    return frozenset() if field is None or field.type != "F" else frozenset(
+        name for name, value in field.value.items() if value == Field("t", True))
+
+
+def read_login(mechanism: str, response: bytes) -> tuple[str, str]:
+    """(user, password). Raises ConnectionFault, SyntaxFault."""
+    if mechanism == "PLAIN":               # RFC 4616: authorization identity, NUL, user, NUL, password
+        parts = response.split(b"\0")
+        if len(parts) != 3:
+            raise SyntaxFault("a PLAIN response that is no user and password")
+        return parts[1].decode(errors="replace"), parts[2].decode(errors="replace")
+    if mechanism == "AMQPLAIN":            # a table without its size
+        table, _ = decode_table(len(response).to_bytes(4, "big") + response, 0)
+        user, password = table.get("LOGIN"), table.get("PASSWORD")
+        if user is None or password is None:
+            raise SyntaxFault("an AMQPLAIN response without LOGIN and PASSWORD")
+        return str(plain(user)), str(plain(password))
+    raise ConnectionFault(NOT_ALLOWED, f"{mechanism} is none of the mechanisms that were offered")
+
+
+def check_tune(config: AmqpConfig, wish: Arguments) -> tuple[int, int, int]:
+    """(channel max, frame max, heartbeat in s); 0 leaves the first two to the hub. Raises ConnectionFault."""
+    frame_max = _negotiated("frame_max", wish["frame_max"], config.frame_max, FRAME_MIN_SIZE)
+    channel_max = _negotiated("channel_max", wish["channel_max"], config.channel_max, 1)
+    return channel_max, frame_max, wish["heartbeat"]
+
+
+def _negotiated(name: str, wish: int, highest: int, lowest: int) -> int:
+    if wish == 0:
+        return highest
+    if wish > highest:
+        raise ConnectionFault(NOT_ALLOWED,
+                              f"negotiated {name} = {wish} is higher than the maximum allowed value ({highest})")
+    if wish < lowest:
+        raise ConnectionFault(NOT_ALLOWED,
+                              f"negotiated {name} = {wish} is lower than the minimum allowed value ({lowest})")
+    return wish

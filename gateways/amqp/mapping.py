@@ -1,0 +1,102 @@
+"""Messages between AMQP's words and the record that is stored. Pure.
+
+What came by this door keeps its names and properties as bytes in the record header `amqp`, which comes first (see
+`codec`). Where a message leads to a topic, the fields that other doors read stand behind it (`gateways.envelope`). What
+came by another door is dressed in AMQP's words when it is delivered.
+"""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from gateways.addresses import AmqpName
+from gateways.amqp import codec, properties
+from gateways.amqp.properties import Traits
+from gateways.amqp.tables import Table, plain, text, typed
+from gateways.dressing import Dressed, Envelope, dress
+from gateways.undressing import undress
+from kernel.message import RETAIN, TRANSIENT
+from kernel.record import encode_headers, read_headers, read_varint
+
+EXPIRES_AT: Final = b"expires-at"      # `gateways.envelope`
+ADDRESS: Final = "x-address"           # `gateways.addresses`
+CARBON_COPIES: Final = ("CC", "BCC")
+DEATHS: Final = "x-death"
+
+Pairs = list[tuple[bytes, "bytes | None"]]
+
+
+# ---- in -------------------------------------------------------------------------------------------------------------
+
+def keys_of(routing_key: str, headers: Table) -> list[str]:
+    """The routing key and, RabbitMQ's extension, those in the headers CC and BCC."""
+    keys = [routing_key]
+    for name in CARBON_COPIES:
+        field = headers.get(name)
+        if field is not None and field.type == "A":
+            keys += [one.value.decode(errors="replace") for one in field.value if one.type == "S"]
+    return keys
+
+
+def without_blind_copies(raw: bytes, headers: Table) -> bytes:
+    """BCC is taken out before anybody sees it."""
+    if "BCC" not in headers:
+        return raw
+    return properties.replaced(raw, {name: field for name, field in headers.items() if name != "BCC"})
+
+
+def attributes_of(traits: Traits) -> int:
+    return codec.DOOR if traits.persistent else codec.DOOR | TRANSIENT
+
+
+def headers_for_queues(names: bytes, raw: bytes, expires_at_ms: int) -> bytes:
+    """Of a record that only this door reads."""
+    if not expires_at_ms:
+        return codec.stored_headers(names, raw)
+    return encode_headers([(codec.AMQP_HEADER, names + raw), (EXPIRES_AT, b"%d" % expires_at_ms)])
+
+
+def headers_for_topic(names: bytes, raw: bytes, now_ms: int) -> tuple[bytes, int]:
+    """(headers that every door reads, the sender's timestamp in ms or 0)."""
+    found = properties.read(raw)
+    table: Table = found.pop("headers", {})
+    shown: list[tuple[str, Any]] = [(name, plain(field)) for name, field in table.items()]
+    envelope, _ = undress("amqp", Dressed(properties=found, headers=shown), now_ms)
+    pairs: Pairs = [(codec.AMQP_HEADER, names + raw), *envelope.headers]
+    return encode_headers(pairs), envelope.timestamp_ms
+
+
+# ---- out ------------------------------------------------------------------------------------------------------------
+
+def own_side(headers: bytes) -> bytes:
+    """The AMQP side of a record that came by this door."""
+    _, at = read_varint(headers, 0)
+    size, at = read_varint(headers, at)
+    size, at = read_varint(headers, at + size)
+    return headers[at:at + size]
+
+
+def is_own(headers: bytes) -> bool:
+    """Whether a record says itself what AMQP clients see of it."""
+    return headers[1:len(codec.HEADERS_START)] == codec.HEADERS_START[1:]
+
+
+def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:
+    """The AMQP side of a record of another door, found at this exchange and routing key."""
+    pairs = list(read_headers(headers, 0)[0])
+    envelope = Envelope(pairs, None, timestamp_ms, durable=not attributes & TRANSIENT, retain=bool(attributes & RETAIN))
+    dressed = dress("amqp", envelope, now_ms)
+    table: Table = {key: typed(value) for key, value in dressed.headers}
+    if name.x_address is not None:
+        table[ADDRESS] = text(name.x_address)
+    fields: dict[str, Any] = dict(dressed.properties)
+    if table:
+        fields["headers"] = table
+    return names_of(name.exchange, name.routing_key) + properties.write(fields)
+
+
+@lru_cache(4096)
+def names_of(exchange: str, routing_key: str) -> bytes:
+    """Two short strings."""
+    one, other = exchange.encode(), routing_key.encode()
+    return bytes((len(one),)) + one + bytes((len(other),)) + other

@@ -1,0 +1,74 @@
+"""What this door asks of the kernel's light queues, in one place. `gateways.amqp.queues` implements it."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from kernel.message import Handle, Leased, Owner, Placement
+
+if TYPE_CHECKING:
+    from gateways.amqp.consuming import Consumer
+    from gateways.amqp.exchanges import Binding
+    from gateways.amqp.vhost import AmqpQueue, VirtualHost
+
+
+class Queues(Protocol):
+    """Every call takes effect at once; what it changes is durable with the next flush.
+
+    Handles of a queue that was dropped meanwhile are nobody's: settling them does nothing.
+    """
+
+    def open(self, queue: AmqpQueue) -> None:
+        """Declare it in the kernel."""
+
+    def drop(self, queue: AmqpQueue) -> None:
+        """With everything in it."""
+
+    def purge(self, queue: AmqpQueue) -> int:
+        """Settle what is ready; how many messages that was."""
+
+    def ready(self, queue: AmqpQueue) -> int:
+        """Messages that nobody holds."""
+
+    def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
+        """Messages of other doors that fit the binding enter the queue too."""
+
+    def unhear(self, vhost: VirtualHost, binding: Binding) -> None:
+        """Undo `hear`."""
+
+    def attach(self, consumer: Consumer) -> None:
+        """Hand it messages, as many as it has room for, once per flush."""
+
+    def detach(self, consumer: Consumer) -> None:
+        """No more; what it holds stays with its channel."""
+
+    def top_up(self, consumer: Consumer) -> None:
+        """Its room has changed."""
+
+    def take_one(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
+        """One message, or None. Answered now or later."""
+
+    def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
+              may_create: bool) -> Placement:
+        """Where a message goes that enters these queues and, `in_topic`, the topic of its address. At least one of
+        both. Raises KernelError."""
+
+    def address_of(self, leased: Leased) -> str:
+        """Of a message that came by another door."""
+
+    def store(self, vhost: VirtualHost, records: dict[str, bytes | None], owner: Owner | None, token: object) -> None:
+        """Definitions by name, None: deleted. Answered when these and all changes before are durable."""
+
+    def stored(self) -> Iterable[tuple[str, str, bytes]]:
+        """(virtual host, name, value) of the definitions that are durable."""
+
+    def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
+        """The queues of a virtual host that outlived the hub."""
+
+    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None: ...
+
+    def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        """Back to their places, to be delivered again first."""
+
+    def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        """Settle them as dead letters of the queue."""

@@ -1,0 +1,172 @@
+"""What one channel publishes: contents put together from frames, confirms in order, returns.
+
+A burst is one append. With confirms (RabbitMQ's extension) one acknowledgement with `multiple` answers everything of a
+channel that one flush made durable. What goes nowhere is acknowledged at once, by itself, after its basic.return.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateways.amqp import codec
+from gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, precondition
+from gateways.amqp.methods import IDS, Arguments, encode_method
+from kernel.errors import KernelError, MessageTooLarge
+from kernel.message import Message, Stored
+
+if TYPE_CHECKING:
+    from gateways.amqp.channel import Channel
+
+NO_ROUTE: Final = 312
+UNEXPECTED_FRAME: Final = 505
+NOT_IMPLEMENTED: Final = 540
+RESOURCE_ERROR: Final = 506
+
+
+class Content:
+    """A publish whose header and body frames are still to come."""
+
+    __slots__ = ("arguments", "got", "parts", "payload", "raw", "size")
+
+    def __init__(self, payload: bytes, arguments: Arguments) -> None:
+        self.payload = payload                 # of the method frame
+        self.arguments = arguments
+        self.raw = b""                         # flags and properties, once the header has come
+        self.size = -1                         # of the body; -1 until then
+        self.parts: list[bytes] = []
+        self.got = 0
+
+
+class Publishing:
+    """One channel's. The kernel's `Owner` of what it appends."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.confirms = False
+        self.settled = True
+        """Whether everything appended has been answered."""
+
+        self.pending: list[Message] = []
+        """Decoded and not appended yet; `submit` before anything that must not overtake it."""
+
+        self.content: Content | None = None
+        """A publish that is not whole yet."""
+
+        self._channel = channel
+        self._tag = 0                          # of the last publish that is not in `pending`
+        self._submitted = 0                    # of the last publish that will be answered
+
+    # ---- frame by frame
+
+    def begin(self, payload: bytes, arguments: Arguments) -> None:
+        """A basic.publish method. Raises AmqpError."""
+        if arguments["immediate"]:
+            raise ConnectionFault(NOT_IMPLEMENTED, "immediate=true")
+        self.content = Content(payload, arguments)
+
+    def check_no_content(self) -> None:
+        """A method may not come between a publish and its content."""
+        if self.content is not None:
+            kind = "header" if self.content.size < 0 else "body"
+            raise ConnectionFault(UNEXPECTED_FRAME, f"expected content {kind} for class 60, got method frame instead")
+
+    def take_header(self, payload: bytes) -> None:
+        content = self.content
+        if content is None:
+            raise ConnectionFault(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
+        if content.size >= 0:
+            raise ConnectionFault(UNEXPECTED_FRAME, "expected content body, got non content body frame instead")
+        if len(payload) < codec.SMALLEST_HEADER or payload[:4] != codec.BASIC_HEADER:
+            raise SyntaxFault("a content header that is none of the class basic")
+        content.size = int.from_bytes(payload[4:12], "big")
+        content.raw = payload[12:]
+        limit = self._channel.connection.message_bytes_max
+        if content.size > limit:
+            raise _of_publish(precondition(f"message size {content.size} is larger than configured max size {limit}"))
+        if content.size == 0:
+            self._complete(content)
+
+    def take_body(self, payload: bytes) -> None:
+        content = self.content
+        if content is None:
+            raise ConnectionFault(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
+        if content.size < 0:
+            raise ConnectionFault(UNEXPECTED_FRAME,
+                                  "expected content header for class 60, got non content header frame instead")
+        content.parts.append(payload)
+        content.got += len(payload)
+        if content.got > content.size:
+            raise SyntaxFault(f"a body of {content.got} bytes whose header says {content.size}")
+        if content.got == content.size:
+            self._complete(content)
+
+    def _complete(self, content: Content) -> None:
+        self.content = None
+        channel = self._channel
+        body = content.parts[0] if len(content.parts) == 1 else b"".join(content.parts)
+        try:
+            sent = channel.connection.sender.send(content.payload, content.arguments, content.raw, body)
+        except AmqpError as error:
+            raise _of_publish(error) from None
+        if sent.message is not None:
+            self.pending.append(sent.message)
+        if sent.routed and sent.message is not None:
+            return
+        self.submit()                          # tags count in the order of the publishes
+        if content.arguments["mandatory"] and not sent.routed:
+            self._return(content, body)
+        if sent.message is None:
+            self._tag += 1
+            if self.confirms:
+                channel.connection.write(codec.encode_confirm(channel.raw, self._tag, False))
+
+    def _return(self, content: Content, body: bytes) -> None:
+        channel = self._channel
+        method = encode_method("basic.return", code=NO_ROUTE, text="NO_ROUTE")[:-2] + content.payload[6:-1]
+        channel.connection.write(
+            codec.frame(codec.METHOD, channel.number, method)
+            + codec.encode_content(channel.raw, content.raw, body, channel.connection.body_max))
+
+    # ---- appending
+
+    def submit(self) -> None:
+        """Append what is pending. Raises AmqpError where the kernel refuses it."""
+        messages = self.pending
+        if not messages:
+            return
+        self.pending = []
+        self._tag += len(messages)
+        try:
+            self._channel.connection.append(messages, self if self.confirms else None, self._tag)
+        except MessageTooLarge as error:
+            raise _of_publish(precondition(str(error))) from None
+        except KernelError as error:
+            raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
+        if self.confirms:
+            self._submitted = self._tag
+            self.settled = False
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """One acknowledgement for all that was stored, one refusal for what was not: answers come in order."""
+        out = []
+        good = bad = 0
+        for answer in stored:
+            tag = answer.token
+            assert isinstance(tag, int)
+            if answer.error is None:
+                if bad:
+                    out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))
+                good, bad = tag, 0
+            else:
+                if good:
+                    out.append(codec.encode_confirm(self._channel.raw, good, True))
+                good, bad = 0, tag
+            self.settled = tag == self._submitted
+        if good:
+            out.append(codec.encode_confirm(self._channel.raw, good, True))
+        if bad:
+            out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))
+        self._channel.on_confirmed(b"".join(out))
+
+
+def _of_publish(error: AmqpError) -> AmqpError:
+    error.method = IDS["basic.publish"]
+    return error

@@ -1,0 +1,214 @@
+"""The kernel's light queues and groups as this door uses them: `ports.Queues` over the kernel.
+
+A client's queue is one light queue of the same name. Its group is the light queue's own; a consumer is a member of that
+whose credit is its room. What AMQP knows of a queue beyond the kernel's settings travels in `QueueSettings.door`.
+"""
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.addresses import address_of_amqp, filter_of_binding
+from gateways.amqp.exchanges import Binding
+from gateways.amqp.tables import decode_table, encode_table
+from gateways.amqp.vhost import AmqpQueue, VirtualHost
+from kernel.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
+from kernel.errors import InvalidFilter
+from kernel.filters import MANY
+from kernel.leasing.members import Membership
+from kernel.leasing.settings import LightQueue, QueueSettings
+from kernel.message import Handle, Leased, Owner, Placement
+from kernel.record import named_headers
+
+if TYPE_CHECKING:
+    from gateways.amqp.arguments import QueueArguments
+    from gateways.amqp.consuming import Consumer
+    from kernel.kernel import Kernel
+    from kernel.leasing.group import LeasedGroup
+
+SPACE: Final = "amqp"                  # of this door's definitions
+OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "reject-publish-dlx": "dead-letter"}
+
+
+class KernelQueues:
+    """See `ports.Queues`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._heard: dict[tuple[str, Binding], tuple[LightQueue, str]] = {}    # what a virtual host's binding hears
+        self._filters: dict[tuple[int, str], int] = {}     # (queue id, filter): how many bindings mean it
+
+    # ---- queues
+
+    def open(self, queue: AmqpQueue) -> None:
+        settings = _kernel_settings(queue)
+        tenant = queue.vhost.name
+        left_over = self._kernel.queue(queue.name, tenant)
+        if left_over is not None and not (queue.durable and left_over.settings == settings):
+            self._kernel.delete_queue(left_over)
+        queue.light = self._kernel.declare_queue(queue.name, settings, tenant)
+
+    def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
+        """What was not durable is deleted."""
+        found = []
+        for light in self._kernel.queues(vhost.name):
+            known = _door_settings(light)
+            if known is None:
+                continue
+            if not known["durable"]:
+                self._kernel.delete_queue(light)
+                continue
+            arguments, _ = decode_table(b64decode(known["arguments"]), 0)
+            queue = AmqpQueue(vhost, light.name, durable=True, auto_delete=known["auto_delete"], owner=None,
+                              arguments=arguments)
+            queue.light = light
+            found.append(queue)
+        return found
+
+    def drop(self, queue: AmqpQueue) -> None:
+        light, queue.light = queue.light, None
+        self._kernel.delete_queue(light)
+
+    def purge(self, queue: AmqpQueue) -> int:
+        return self._group(queue).purge()
+
+    def ready(self, queue: AmqpQueue) -> int:
+        return self._group(queue).counts().ready
+
+    def _group(self, queue: AmqpQueue) -> LeasedGroup:
+        return self._kernel.queue_group(queue.light)
+
+    # ---- what other doors send
+
+    def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
+        light, text = queue.light, filter_of(binding, exchange_type)
+        known = (queue.vhost.name, binding)
+        if not text or known in self._heard:
+            return
+        if (light.first_queue_id, text) not in self._filters:
+            try:
+                self._kernel.bind(text, light, chosen=True)
+            except InvalidFilter:              # longer than an address can be: nothing can match it
+                return
+        self._heard[known] = (light, text)
+        self._filters[light.first_queue_id, text] = self._filters.get((light.first_queue_id, text), 0) + 1
+
+    def unhear(self, vhost: VirtualHost, binding: Binding) -> None:
+        light, text = self._heard.pop((vhost.name, binding), (None, ""))
+        if light is None:
+            return
+        known = (light.first_queue_id, text)
+        self._filters[known] -= 1
+        if self._filters[known]:
+            return
+        del self._filters[known]
+        still = self._kernel.queue(light.name, light.tenant)
+        if still is not None and still.first_queue_id == light.first_queue_id:
+            self._kernel.unbind(text, light, chosen=True)
+
+    def address_of(self, leased: Leased) -> str:
+        for _, value in named_headers(leased[7], (ADDRESS_HEADER,)):
+            if value is not None:
+                return value.decode(errors="replace")
+        return SPACE                           # of a message that was put into the light queue itself
+
+    # ---- consuming
+
+    def attach(self, consumer: Consumer) -> None:
+        group = self._group(consumer.queue)
+        budget = None if consumer.no_ack else consumer.channel.budget
+        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget)
+        self.top_up(consumer)
+
+    def detach(self, consumer: Consumer) -> None:
+        membership: Membership | None = consumer.membership
+        if membership is not None:
+            consumer.membership = None
+            membership.retire()
+
+    def top_up(self, consumer: Consumer) -> None:
+        membership: Membership | None = consumer.membership
+        if membership is not None:
+            membership.add_credit(consumer.room() - membership.credit)
+
+    def take_one(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
+        self._group(queue).take_now(_Getter(on_done))
+
+    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        if queue.light is not None:
+            self._group(queue).ack(handles)
+
+    def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        if queue.light is not None:
+            self._group(queue).release(handles, 0)
+
+    def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        if queue.light is not None:
+            self._group(queue).reject(handles)
+
+    # ---- publishing
+
+    def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
+              may_create: bool) -> Placement:
+        if not in_topic:
+            return self._kernel.place_queue(queues[0].light, priority)
+        ids = tuple([queue.light.queue_id(priority) for queue in queues])
+        return self._kernel.place_routed(address, ids, vhost.name, may_create)
+
+    # ---- definitions
+
+    def store(self, vhost: VirtualHost, records: dict[str, bytes | None], owner: Owner | None, token: object) -> None:
+        for name, value in records.items():
+            self._kernel.put_definition(SPACE, name, value, vhost.name)
+        if owner is not None:
+            self._kernel.append([], owner, token)
+
+    def stored(self) -> Iterable[tuple[str, str, bytes]]:
+        return self._kernel.definitions(SPACE)
+
+
+class _Getter:
+    """A basic.get, as the group sees it."""
+
+    def __init__(self, on_done: Callable[[Leased | None], None]) -> None:
+        self._on_done = on_done
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        self._on_done(messages[0] if messages else None)
+
+    def on_gone(self) -> None:
+        self._on_done(None)
+
+
+def filter_of(binding: Binding, exchange_type: str) -> str:
+    """The addresses of other doors that this binding of a queue is for; empty: none can be said."""
+    source, key = binding.source, binding.routing_key
+    if exchange_type == "topic":
+        return "/".join(filter_of_binding(source, key))
+    if exchange_type == "direct":
+        return address_of_amqp(source, key)
+    if exchange_type == "fanout":
+        return f"{escape(source, LEVEL_ESCAPES)}/{MANY}"
+    return ""                                  # headers are not looked at
+
+
+def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
+    of: QueueArguments = queue.settings
+    dead_letter = "" if of.dead_letter_exchange is None else json.dumps(
+        {"exchange": of.dead_letter_exchange, "key": of.dead_letter_key})
+    door = json.dumps({"amqp": 1, "durable": queue.durable, "auto_delete": queue.auto_delete,
+                       "arguments": b64encode(encode_table(queue.arguments)).decode()})
+    return QueueSettings(
+        priorities=of.priorities + 1, max_length=of.max_length or 0, max_bytes=of.max_bytes or 0,
+        overflow=OVERFLOWS[of.overflow], ttl_ms=of.message_ttl_ms or 0, expires_ms=of.expires_ms or 0,
+        single_active=of.single_active, dead_letter=dead_letter, door=door)
+
+
+def _door_settings(light: LightQueue) -> dict[str, Any] | None:
+    """What this door wrote; None for a queue of another's."""
+    if not light.settings.door:
+        return None
+    known: dict[str, Any] = json.loads(light.settings.door)
+    return known if "amqp" in known else None

@@ -1,0 +1,54 @@
+"""A virtual host's durable definitions as the names and values of records. Pure.
+
+    exchange   x NAME               type, flags, arguments
+    binding    b HASH OF ALL OF IT  all of it
+"""
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from gateways.amqp.exchanges import Binding, Destination, Exchange
+from gateways.amqp.tables import Field, Table, decode_table, encode_table, text
+
+EXCHANGE_MARK: Final = "x "
+BINDING_MARK: Final = "b "
+HASH_BYTES: Final = 20
+
+
+def exchange_record(name: str) -> str:
+    return EXCHANGE_MARK + name
+
+
+def encode_exchange(exchange: Exchange) -> bytes:
+    return encode_table({"name": text(exchange.name), "type": text(exchange.type),
+                         "auto_delete": Field("t", exchange.auto_delete), "internal": Field("t", exchange.internal),
+                         "arguments": Field("F", exchange.arguments)})
+
+
+def decode_exchange(value: bytes) -> Exchange:
+    table, _ = decode_table(value, 0)
+    return Exchange(_text(table, "name"), _text(table, "type"), durable=True, auto_delete=table["auto_delete"].value,
+                    internal=table["internal"].value, arguments=table["arguments"].value)
+
+
+def binding_record(binding: Binding) -> str:
+    """Short, whatever the arguments are."""
+    return BINDING_MARK + blake2b(encode_binding(binding), digest_size=HASH_BYTES).hexdigest()
+
+
+def encode_binding(binding: Binding) -> bytes:
+    return encode_table({"source": text(binding.source), "kind": text(binding.destination.kind),
+                         "name": text(binding.destination.name), "key": text(binding.routing_key)}) + binding.arguments
+
+
+def decode_binding(value: bytes) -> tuple[Binding, Table]:
+    """The binding and its arguments."""
+    table, at = decode_table(value, 0)
+    arguments, _ = decode_table(value, at)
+    destination = Destination(_text(table, "kind"), _text(table, "name"))
+    return Binding(_text(table, "source"), destination, _text(table, "key"), value[at:]), arguments
+
+
+def _text(table: Table, name: str) -> str:
+    return str(table[name].value.decode())

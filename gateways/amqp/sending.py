@@ -1,0 +1,133 @@
+"""From a publish to the message that is appended: checked, routed, placed. One per connection.
+
+What is routed the same every time is remembered by the exact bytes of its method frame, for the codec (`routes`), until
+something is declared, bound or deleted.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gateways.addresses import address_of_amqp
+from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
+from gateways.amqp import mapping, properties
+from gateways.amqp.errors import precondition, refused
+from gateways.amqp.methods import Arguments
+from gateways.amqp.properties import Traits
+from kernel.errors import KernelError
+from kernel.message import Message, Placement
+
+if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
+    from gateways.amqp.broker import Broker
+    from gateways.amqp.vhost import AmqpQueue, VirtualHost
+    from gateways.contract import Services
+
+ROUTES_MAX: Final = 65_536     # names remembered per connection; forgotten all at once beyond that
+EXPIRATION_MAX: Final = 0xFFFFFFFF
+
+
+class Sent(NamedTuple):
+    message: Message | None    # None: it goes nowhere
+    routed: bool               # whether it enters a queue
+
+
+class Target(NamedTuple):
+    placement: Placement | None
+    routed: bool
+
+
+class Sender:
+    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, principal: Principal) -> None:
+        self.routes: dict[bytes, Placement] = {}
+        """Payloads of publish methods that lead to the same place whatever the message; read by the codec."""
+
+        self._broker = broker
+        self._admission = services.admission
+        self._now_ms = services.now_ms
+        self._vhost = vhost
+        self._principal = principal
+        self._version = vhost.version
+        self._targets: dict[tuple[str, str, int, tuple[str, ...]], Target] = {}
+        self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
+
+    def refresh(self) -> None:
+        """Forget what a change of the virtual host may have made untrue."""
+        if self._version != self._vhost.version:
+            self._version = self._vhost.version
+            self.routes.clear()
+            self._targets.clear()
+            self._by_headers.clear()
+
+    def send(self, payload: bytes, arguments: Arguments, raw: bytes, body: bytes) -> Sent:
+        """`payload`: of the method frame; `raw`: flags and properties. Raises AmqpError."""
+        self.refresh()
+        name, routing_key = arguments["exchange"], arguments["routing_key"]
+        traits = properties.traits(raw)
+        ttl_ms = self._check(name, traits)
+        target = self._target(name, routing_key, traits)
+        placement = target.placement
+        if placement is None:
+            return Sent(None, False)
+        if not traits.priority and not self._depends_on_headers(name) and (target.routed or not arguments["mandatory"]):
+            if len(self.routes) >= ROUTES_MAX:
+                self.routes.clear()
+            self.routes[payload] = placement
+        now_ms = self._now_ms()
+        raw = mapping.without_blind_copies(raw, traits.headers)
+        names, timestamp_ms = payload[6:-1], 0
+        if placement.light is not None:
+            headers = mapping.headers_for_queues(names, raw, now_ms + ttl_ms if ttl_ms is not None else 0)
+        else:
+            headers, timestamp_ms = mapping.headers_for_topic(names, raw, now_ms)
+        return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed)
+
+    def _check(self, name: str, traits: Traits) -> int | None:
+        """The message's time to live in ms, or None. Raises ChannelFault."""
+        if name and self._vhost.require_exchange(name).internal:
+            raise refused(f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'")
+        if traits.user_id is not None and traits.user_id != self._principal.name \
+                and not (self._principal.anonymous and traits.user_id == "guest"):
+            raise precondition(f"user_id property set to '{traits.user_id}' but authenticated user was "
+                               f"'{self._principal.name}'")
+        if traits.ttl_ms is None:
+            return None
+        if not (traits.ttl_ms.isascii() and traits.ttl_ms.isdigit() and int(traits.ttl_ms) <= EXPIRATION_MAX):
+            raise precondition(f"invalid expiration '{traits.ttl_ms}': a number of milliseconds up to {EXPIRATION_MAX}")
+        return int(traits.ttl_ms)
+
+    def _depends_on_headers(self, name: str) -> bool:
+        """Whether headers decide where a message goes, at this exchange or at one behind it."""
+        known = self._by_headers.get(name)
+        if known is None:
+            known = any(exchange.type == "headers" for exchange in self._vhost.reachable(name))
+            self._by_headers[name] = known
+        return known
+
+    def _target(self, name: str, routing_key: str, traits: Traits) -> Target:
+        headers = traits.headers
+        keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
+        queues = self._vhost.route(name, keys, headers)
+        known = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
+        target = self._targets.get(known)
+        if target is None:
+            if len(self._targets) >= ROUTES_MAX:
+                self._targets.clear()
+            target = self._targets[known] = self._place(name, routing_key, queues, traits.priority)
+        return target
+
+    def _place(self, name: str, routing_key: str, queues: list[AmqpQueue], priority: int) -> Target:
+        address = address_of_amqp(name, routing_key)
+        try:
+            self._admission.require(self._principal, Operation.PUBLISH, address)
+        except Denied as error:
+            raise refused(str(error)) from None
+        if not name and not queues:
+            return Target(None, False)
+        may_create = self._admission.may(self._principal, Operation.CREATE, address)
+        try:
+            placement = self._broker.queues.place(address, self._vhost, queues, priority,
+                                                  in_topic=bool(name), may_create=may_create)
+        except KernelError as error:
+            raise precondition(str(error)) from None
+        return Target(placement, bool(queues))

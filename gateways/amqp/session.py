@@ -1,0 +1,509 @@
+"""One AMQP 0-9-1 connection: its opening, its frames, heartbeats, the end. What a channel does is `channel`.
+
+Rules kept here: frames take effect in the order they came; a burst of publishes on one channel is one append, a burst
+of acknowledgements one call; a client's fault ends in channel.close or connection.close with the specification's code,
+never in an exception; after connection.close nothing counts but its answer.
+"""
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.admission.admission import NotAuthenticated
+from gateways.amqp import codec, login
+from gateways.amqp.broker import Broker
+from gateways.amqp.channel import Channel
+from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault
+from gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
+from gateways.amqp.sending import Sender
+
+if TYPE_CHECKING:
+    from gateways.amqp.config import AmqpConfig
+    from gateways.amqp.vhost import VirtualHost
+    from gateways.contract import Link, Services
+    from kernel.message import Message, Owner
+
+DOOR_NAME: Final = "amqp"
+SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may
+                                       # do before the others have their turn
+CLOSE_TIMEOUT_MS: Final = 3_000        # a client that does not answer connection.close is left
+CONNECTION_FORCED: Final = 320
+CHANNEL_ERROR: Final = 504
+ACCESS_REFUSED: Final = 403
+NOT_ALLOWED: Final = 530
+
+
+class State(Enum):
+    HEADER = "waits for the protocol header"
+    START = "waits for StartOk"
+    TUNE = "waits for TuneOk"
+    OPENING = "waits for Open"
+    OPEN = "open"
+    CLOSING = "waits for CloseOk"
+    ENDED = "ended"
+
+
+EXPECTED: Final = {State.START: "connection.start-ok", State.TUNE: "connection.tune-ok",
+                   State.OPENING: "connection.open"}
+
+
+class AmqpSession:
+    """See `contract.Session`."""
+
+    vhost: VirtualHost
+    sender: Sender
+
+    def __init__(self, link: Link, services: Services, config: AmqpConfig) -> None:
+        self.broker = Broker.of(services)
+        self.wants_cancels = False
+        self.body_max = 0
+        self.message_bytes_max = services.kernel.settings.max_message_bytes
+        self._link = link
+        self._services = services
+        self._kernel = services.kernel
+        self._now_ms = services.now_ms
+        self._config = config
+        self._state = State.HEADER
+        self._frame_max = config.frame_max
+        self._channel_max = config.channel_max
+        self._heartbeat_ms = 0
+        self._capabilities: frozenset[str] = frozenset()
+        self._user = ""
+        self._channels: dict[int, Channel] = {}
+        self._by_raw: dict[bytes, Channel] = {}
+        self._unfinished: dict[Channel, None] = {}         # channels with something to append or settle
+        self._parts: list[bytes] = []                      # of the frame that is not all there yet
+        self._parts_bytes = 0
+        self._needed_bytes = 0
+        now_ms = services.now_ms()
+        self._heard_ms = now_ms
+        self._opened_by_ms = now_ms + config.handshake_timeout_ms
+        self._beat_ms = 0                                  # when the next heartbeat leaves
+        self._paused_until_ms = 0
+        self._congested_ms = 0                             # since when publishes are not read
+        self._blocked = False
+        self._stopping = False
+        self._reason = ""                                  # of the end, once it is near
+        link.wake_at(self._opened_by_ms)
+
+    # --- bytes in ----------------------------------------------------------------------------------------------------
+
+    def handle_data(self, data: bytes) -> None:
+        self._heard_ms = self._now_ms()
+        if self._parts:
+            self._parts.append(data)
+            self._parts_bytes += len(data)
+            if self._parts_bytes < self._needed_bytes:
+                return
+            data = b"".join(self._parts)
+            self._parts = []
+        try:
+            self._take_frames(data)
+            self.finish_turn()
+        except AmqpError as error:
+            self.fail(error)
+
+    def _take_frames(self, data: bytes) -> None:
+        pos = needed = 0
+        if self._state is State.HEADER:
+            if not login.PROTOCOL_HEADER.startswith(data[:8]):
+                self._link.write(login.PROTOCOL_HEADER)    # 4.2.2: the version that would be spoken, then the end
+                self._end("protocol_header: this is not AMQP 0-9-1")
+                return
+            if len(data) < 8:
+                self._keep_rest(data, 0, 8)
+                return
+            pos = self._start()
+        slow_steps = 0
+        while self._state is not State.ENDED:
+            channel = self._by_raw.get(data[pos + 1:pos + 3])
+            if channel is not None and channel.publishing.content is None:
+                self.sender.refresh()
+                before = pos
+                pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, self.sender.routes,
+                                                          channel.publishing.pending)
+                if channel.publishing.pending:
+                    self._unfinished[channel] = None
+                if why == codec.NEED_MORE:
+                    break
+                tags: list[int] = []
+                pos = codec.decode_acks(data, pos, channel.raw, tags)
+                if tags:
+                    self._ack(channel, tags)
+                if pos != before:
+                    continue
+            size = codec.frame_size(data, pos, self._frame_max)
+            if size == 0 or pos + size > len(data):
+                needed = size
+                break
+            slow_steps += 1
+            if slow_steps > SLOW_STEPS_PER_TURN:
+                self._pause_until(self._heard_ms)
+                break
+            self._take_frame(data, pos, size)
+            pos += size
+        if self._state is not State.ENDED:
+            self._keep_rest(data, pos, needed)
+
+    def _start(self) -> int:
+        self._state = State.START
+        self._write_method(0, login.encode_start(self._services.hub_name))
+        return len(login.PROTOCOL_HEADER)
+
+    def _keep_rest(self, data: bytes, pos: int, needed_bytes: int) -> None:
+        if pos < len(data):
+            rest = data[pos:]
+            self._parts = [rest]
+            self._parts_bytes = len(rest)
+            self._needed_bytes = needed_bytes
+
+    def _take_frame(self, data: bytes, pos: int, size: int) -> None:
+        """One whole frame. Raises AmqpError for what ends the connection."""
+        kind, number = data[pos], data[pos + 1] << 8 | data[pos + 2]
+        if data[pos + size - 1] != codec.FRAME_END:
+            raise ConnectionFault(501, f"a frame of {size} bytes that does not end with the octet 206")
+        payload = data[pos + 7:pos + size - 1]
+        if self._state is State.CLOSING:
+            if kind == codec.METHOD and payload[:4] in (CLOSE_OK, CLOSE):
+                self._answer_closing(payload[:4] == CLOSE)
+        elif kind == codec.HEARTBEAT:
+            if number:
+                raise ConnectionFault(501, "a heartbeat on a channel")
+        elif number == 0:
+            self._take_connection_frame(kind, payload)
+        elif self._state is not State.OPEN:
+            raise ConnectionFault(CHANNEL_ERROR, "a frame on a channel before the connection is open")
+        else:
+            self._take_channel_frame(kind, number, payload)
+
+    # --- the connection's own methods --------------------------------------------------------------------------------
+
+    def _take_connection_frame(self, kind: int, payload: bytes) -> None:
+        if kind != codec.METHOD:
+            raise ConnectionFault(505 if kind in (codec.HEADER, codec.BODY) else 501,
+                                  f"a frame of type {kind} on channel 0")
+        name, arguments = decode_method(payload)
+        try:
+            if name == "connection.close":
+                self._close_asked()
+            elif self._state is not State.OPEN:
+                self._take_opening(name, arguments)
+            else:
+                raise ConnectionFault(503, f"{name} on an open connection, on channel 0")
+        except AmqpError as error:
+            error.method = error.method if any(error.method) else IDS[name]
+            raise
+
+    def _take_opening(self, name: str, arguments: Arguments) -> None:
+        if name != EXPECTED[self._state]:
+            raise ConnectionFault(503, f"{name} instead of {EXPECTED[self._state]}")
+        if name == "connection.start-ok":
+            self._log_in(arguments)
+        elif name == "connection.tune-ok":
+            self._channel_max, self._frame_max, heartbeat_s = login.check_tune(self._config, arguments)
+            self._heartbeat_ms = heartbeat_s * 1000
+            self.body_max = self._frame_max - codec.FRAME_OVERHEAD
+            self._state = State.OPENING
+        else:
+            self._open(arguments["virtual_host"])
+
+    def _log_in(self, arguments: Arguments) -> None:
+        self._capabilities = login.client_capabilities(arguments["client_properties"])
+        self.wants_cancels = login.WANTS_CANCELS in self._capabilities
+        mechanism = arguments["mechanism"]
+        user, password = login.read_login(mechanism, arguments["response"])
+        try:
+            self._principal = self._services.admission.authenticate(DOOR_NAME, self._link.peer, user, password)
+        except NotAuthenticated:
+            if login.CLOSES_ON_REFUSAL not in self._capabilities:
+                self._end("connect_refused: unknown user or wrong password")
+                return
+            raise ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. For "
+                                                  "details see the broker logfile.") from None
+        self._user = self._principal.name
+        self._state = State.TUNE
+        self._write_method(0, login.encode_tune(self._config))
+
+    def _open(self, virtual_host: str) -> None:
+        if virtual_host != self._principal.tenant:
+            raise ConnectionFault(NOT_ALLOWED, f"vhost {virtual_host} not found")
+        self.vhost = self.broker.vhost(virtual_host)
+        self.sender = Sender(self.broker, self._services, self.vhost, self._principal)
+        self._state = State.OPEN
+        if self._heartbeat_ms:
+            self._beat_ms = self._now_ms() + self._heartbeat_ms // 2
+        self._wake()
+        self._write_method(0, encode_method("connection.open-ok"))
+
+    # --- channels ----------------------------------------------------------------------------------------------------
+
+    def _take_channel_frame(self, kind: int, number: int, payload: bytes) -> None:
+        channel = self._channels.get(number)
+        if channel is None:
+            self._open_channel(kind, number, payload)
+            return
+        if channel.closing:
+            if kind == codec.METHOD and payload[:4] in (CHANNEL_CLOSE, CHANNEL_CLOSE_OK):
+                self._drop_channel(channel)
+                if payload[:4] == CHANNEL_CLOSE:
+                    self._write_method(number, encode_method("channel.close-ok"))
+            return
+        try:
+            if kind == codec.METHOD:
+                self._take_channel_method(channel, payload)
+            elif kind == codec.HEADER:
+                channel.publishing.take_header(payload)
+            elif kind == codec.BODY:
+                channel.publishing.take_body(payload)
+            else:
+                raise ConnectionFault(501, f"a frame of the unknown type {kind}")
+            if channel.publishing.pending:
+                self._unfinished[channel] = None
+        except ChannelFault as error:
+            self._refuse(channel, error)
+
+    def _take_channel_method(self, channel: Channel, payload: bytes) -> None:
+        name, arguments = decode_method(payload)
+        try:
+            if name == "channel.close":
+                self.finish_turn()
+                channel.end()
+                self._drop_channel(channel)
+                channel.reply(encode_method("channel.close-ok"))
+            elif name == "channel.open":
+                raise ConnectionFault(CHANNEL_ERROR, "second 'channel.open' seen")
+            else:
+                channel.take_method(name, arguments, payload)
+        except AmqpError as error:
+            error.method = error.method if any(error.method) else IDS[name]
+            raise
+
+    def _open_channel(self, kind: int, number: int, payload: bytes) -> None:
+        if kind != codec.METHOD or payload[:4] != CHANNEL_OPEN:
+            if payload[:4] != CHANNEL_CLOSE_OK:
+                raise ConnectionFault(CHANNEL_ERROR, "expected 'channel.open'")
+            return
+        if number > self._channel_max or len(self._channels) >= self._channel_max:
+            raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({len(self._channels)}) has reached the "
+                                               f"negotiated channel_max ({self._channel_max})")
+        channel = self._channels[number] = Channel(number, self)
+        self._by_raw[channel.raw] = channel
+        channel.reply(encode_method("channel.open-ok"))
+
+    def _drop_channel(self, channel: Channel) -> None:
+        self._channels.pop(channel.number, None)
+        self._by_raw.pop(channel.raw, None)
+
+    def _refuse(self, channel: Channel, error: ChannelFault) -> None:
+        """The channel is closed; what it had asked for before stands."""
+        self._by_raw.pop(channel.raw, None)
+        self._unfinished.pop(channel, None)
+        self._count("channel_" + str(error.code))
+        channel.refuse(error)
+
+    def _ack(self, channel: Channel, tags: list[int]) -> None:
+        try:
+            channel.ack_many(tags)
+        except ChannelFault as error:
+            error.method = IDS["basic.ack"]
+            self._refuse(channel, error)
+
+    def note_unfinished(self, channel: Channel) -> None:
+        """There is something to append or settle at the end of the turn."""
+        self._unfinished[channel] = None
+
+    def finish_turn(self) -> None:
+        """Append and settle what the frames so far asked for."""
+        while self._unfinished:
+            channel, _ = self._unfinished.popitem()
+            try:
+                channel.finish_turn()
+            except ChannelFault as error:
+                self._refuse(channel, error)
+
+    # --- what channels use -------------------------------------------------------------------------------------------
+
+    def write(self, frames: bytes) -> None:
+        self._link.write(frames)
+
+    def _write_method(self, number: int, payload: bytes) -> None:
+        self._link.write(codec.frame(codec.METHOD, number, payload))
+
+    def append(self, messages: list[Message], owner: Owner | None, token: object) -> None:
+        """Raises KernelError."""
+        self._kernel.append(messages, owner, token)
+        size_bytes = sum([len(message[1] or b"") for message in messages])
+        wait_ms = self._services.admission.charge(self._principal, len(messages), size_bytes)
+        if wait_ms:
+            self._pause_until(self._heard_ms + wait_ms)
+        if self._kernel.congested and not self._congested_ms:
+            self._congested_ms = self._heard_ms
+            self._kernel.on_relief(self._on_relief)
+            self._wake()
+
+    @property
+    def unsent_max(self) -> int:
+        """Bytes that may wait for the client to take them."""
+        return self._config.max_unsent_bytes
+
+    def may_deliver(self) -> bool:
+        return self._state is State.OPEN and self._link.unsent_bytes < self._config.max_unsent_bytes
+
+    def on_settled(self) -> None:
+        """A confirm has left: the end may have waited for it."""
+        if self._stopping and self._is_settled():
+            self._finish_stopping()
+
+    # --- back-pressure -----------------------------------------------------------------------------------------------
+
+    def _on_relief(self) -> None:
+        self._congested_ms = 0
+        if self._blocked and self._state is State.OPEN:
+            self._blocked = False
+            self._write_method(0, encode_method("connection.unblocked"))
+
+    def _tell_blocked(self) -> None:
+        self._blocked = True
+        if login.WANTS_BLOCKED in self._capabilities:
+            self._write_method(0, encode_method("connection.blocked", reason="the disk is slower than its publishers"))
+
+    def _pause_until(self, when_ms: int) -> None:
+        """Read nothing and do nothing for this client until then."""
+        self._paused_until_ms = max(self._paused_until_ms, when_ms, 1)
+        self._link.pause()
+        self._wake()
+
+    def handle_drained(self) -> None:
+        for channel in self._channels.values():
+            channel.wake()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._state is State.ENDED:
+            return
+        wishes = [self._paused_until_ms, self._beat_ms]
+        if self._state is State.CLOSING or self._state in EXPECTED or self._state is State.HEADER:
+            wishes.append(self._opened_by_ms)
+        if self._congested_ms and not self._blocked:
+            wishes.append(self._congested_ms + self._config.blocked_after_ms)
+        self._link.wake_at(min([wish for wish in wishes if wish], default=0))
+
+    def handle_timer(self, now_ms: int) -> None:
+        if self._state is State.ENDED:
+            return
+        if self._paused_until_ms and now_ms >= self._paused_until_ms:
+            self._paused_until_ms = 0
+            self._link.resume()
+            self.handle_data(b"")                          # what was left of the last turn
+        if self._state not in (State.OPEN, State.ENDED) and now_ms >= self._opened_by_ms:
+            self._end("handshake_timeout" if self._state is not State.CLOSING else "close_timeout")
+            return
+        if self._beat_ms and now_ms >= self._beat_ms:
+            self._beat(now_ms)
+        if self._congested_ms and not self._blocked and now_ms >= self._congested_ms + self._config.blocked_after_ms:
+            self._tell_blocked()
+        self._wake()
+
+    def _beat(self, now_ms: int) -> None:
+        """4.2.7: any traffic stands for a heartbeat; silence for two intervals is the end."""
+        if now_ms - self._heard_ms >= 2 * self._heartbeat_ms and not self._is_not_read():
+            self._end("heartbeat_timeout: nothing came for two intervals")
+            return
+        self._link.write(codec.HEARTBEAT_FRAME)
+        self._beat_ms = now_ms + self._heartbeat_ms // 2
+
+    def _is_not_read(self) -> bool:
+        """Whether it may be our doing that nothing was heard."""
+        return bool(self._paused_until_ms or self._kernel.congested or self._link.unsent_bytes)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def fail(self, error: AmqpError) -> None:
+        """connection.close with a reason, then the end once the client has answered."""
+        if self._state in (State.CLOSING, State.ENDED):
+            return
+        self._count("connection_" + str(error.code))
+        if self._state is State.HEADER:
+            self._end(str(error))
+            return
+        self._close(error, str(error))
+
+    def _close(self, error: AmqpError, reason: str) -> None:
+        class_id, method_id = error.method
+        self._release()
+        self._state = State.CLOSING
+        self._reason = reason
+        self._write_method(0, encode_method("connection.close", code=error.code, text=error.reply_text,
+                                            class_id=class_id, method_id=method_id))
+        self._opened_by_ms = self._now_ms() + CLOSE_TIMEOUT_MS
+        self._beat_ms = self._paused_until_ms = 0
+        self._wake()
+
+    def _close_asked(self) -> None:
+        self.finish_turn()
+        self._release()
+        self._write_method(0, encode_method("connection.close-ok"))
+        self._end("")
+
+    def _answer_closing(self, asked_too: bool) -> None:
+        if asked_too:
+            self._write_method(0, encode_method("connection.close-ok"))
+        self._end(self._reason)
+
+    def handle_stopping(self) -> None:
+        """Confirms for what is on its way leave first."""
+        if self._state is not State.OPEN:
+            self._end("stopping")
+        elif self._is_settled():
+            self._finish_stopping()
+        else:
+            self._stopping = True
+            self._link.pause()
+
+    def _is_settled(self) -> bool:
+        return all(channel.publishing.settled for channel in self._channels.values())
+
+    def _finish_stopping(self) -> None:
+        self._stopping = False
+        self._close(ConnectionFault(CONNECTION_FORCED, "broker forced connection closure with reason 'shutdown'"),
+                    "stopping")
+        self._end("stopping")
+
+    def handle_closed(self) -> None:
+        self._state = State.ENDED
+        self._release()
+
+    def _end(self, reason: str) -> None:
+        if self._state is not State.ENDED:
+            self._release()
+            self._state = State.ENDED
+            self._link.close(reason)
+
+    def _release(self) -> None:
+        """Channels end, exclusive queues go. Idempotent."""
+        channels, self._channels, self._by_raw = self._channels, {}, {}
+        self._unfinished = {}
+        for channel in channels.values():
+            channel.end()
+        if self._state is State.OPEN or channels:
+            self.broker.drop_exclusive(self.vhost, self)
+
+    def _count(self, event: str) -> None:
+        self._services.admission.trace.on_event(DOOR_NAME, event)
+
+    def describe(self) -> dict[str, Any]:
+        return {"user": self._user, "state": self._state.value,
+                "channels": [channel.describe() for channel in self._channels.values()]}
+
+
+def _start_of(name: str) -> bytes:
+    class_id, method_id = IDS[name]
+    return class_id.to_bytes(2, "big") + method_id.to_bytes(2, "big")
+
+
+CLOSE: Final = _start_of("connection.close")
+CLOSE_OK: Final = _start_of("connection.close-ok")
+CHANNEL_OPEN: Final = _start_of("channel.open")
+CHANNEL_CLOSE: Final = _start_of("channel.close")
+CHANNEL_CLOSE_OK: Final = _start_of("channel.close-ok")

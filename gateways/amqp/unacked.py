@@ -1,0 +1,89 @@
+"""Deliveries of one channel that await their acknowledgement, as runs of consecutive tags. Compiled where it can be.
+
+Tags count up from 1 for the life of the channel. What one flush brought to one consumer is one run; acknowledging all
+up to a tag releases whole runs, and only single acknowledgements look inside one.
+"""
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Generic, TypeVar
+
+from kernel.message import Handle
+
+S = TypeVar("S")
+"""Who the deliveries went to."""
+
+Open = Handle | None
+"""None: acknowledged already."""
+
+
+class Run(Generic[S]):
+    def __init__(self, first: int, source: S, handles: list[Open]) -> None:
+        self.first: int = first
+        self.source: S = source
+        self.handles: list[Open] = handles
+        self.open: int = len(handles)
+
+
+class Unacked(Generic[S]):
+    def __init__(self) -> None:
+        self.next_tag: int = 1
+        self.count: int = 0
+        self._runs: list[Run[S]] = []
+
+    def add(self, source: S, handles: list[Handle]) -> int:
+        """Give tags to deliveries; returns the first."""
+        first = self.next_tag
+        self._runs.append(Run(first, source, [*handles]))
+        self.next_tag = first + len(handles)
+        self.count += len(handles)
+        return first
+
+    def take(self, tag: int) -> tuple[S, list[Handle]] | None:
+        """The one delivery of this tag, which is no longer awaited; None if it is not."""
+        at = bisect_right(self._runs, tag, key=_first) - 1
+        if at < 0:
+            return None
+        run = self._runs[at]
+        index = tag - run.first
+        handle = run.handles[index] if index < len(run.handles) else None
+        if handle is None:
+            return None
+        run.handles[index] = None
+        run.open -= 1
+        self.count -= 1
+        if run.open == 0:
+            del self._runs[at]
+        return run.source, [handle]
+
+    def take_through(self, tag: int) -> list[tuple[S, list[Handle]]]:
+        """Every delivery up to and with this tag, in order; nothing if this tag itself is not awaited."""
+        at = bisect_right(self._runs, tag, key=_first) - 1
+        if at < 0:
+            return []
+        last = self._runs[at]
+        index = tag - last.first
+        if index >= len(last.handles) or last.handles[index] is None:
+            return []
+        taken = [(run.source, _open(run.handles)) for run in self._runs[:at]]
+        taken.append((last.source, _open(last.handles[:index + 1])))
+        del last.handles[:index + 1]
+        last.first += index + 1
+        last.open = len(last.handles) - last.handles.count(None)
+        del self._runs[:at if last.open else at + 1]
+        self.count -= sum(len(handles) for _, handles in taken)
+        return taken
+
+    def take_all(self) -> list[tuple[S, list[Handle]]]:
+        taken = [(run.source, _open(run.handles)) for run in self._runs]
+        self._runs = []
+        self.count = 0
+        return taken
+
+
+def _first(run: Run[S]) -> int:
+    return run.first
+
+
+def _open(handles: list[Open]) -> list[Handle]:
+    return [handle for handle in handles if handle is not None]

@@ -1,0 +1,281 @@
+"""One virtual host: its exchanges, queues and bindings, the rules of changing them, and where a message goes. Pure.
+
+Changes take effect at once and are returned, so that the caller can make them durable before they are answered.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
+from gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, refused
+from gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Binding, Destination, Exchange, binding_of
+from gateways.amqp.tables import Table
+
+if TYPE_CHECKING:
+    from gateways.amqp.consuming import Consumer
+
+RESERVED: Final = "amq."
+PREDECLARED: Final = (("amq.direct", "direct"), ("amq.fanout", "fanout"), ("amq.topic", "topic"),
+                      ("amq.headers", "headers"), ("amq.match", "headers"))
+NO_HEADERS: Final = Table()
+
+
+class AmqpQueue:
+    """A queue as clients see it; its messages are the kernel's."""
+
+    __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "settings", "light", "consumers",
+                 "vhost", "where")
+
+    def __init__(self, vhost: VirtualHost, name: str, *, durable: bool, auto_delete: bool, owner: object | None,
+                 arguments: Table) -> None:
+        """Raises ChannelFault 406 for arguments that cannot be."""
+        self.vhost = vhost
+        self.name = name
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.owner = owner                     # the connection that it is exclusive to
+        self.arguments = arguments
+        self.where = f"queue '{name}' in vhost '{vhost.name}'"         # for refusals
+        self.settings = read_queue_arguments(arguments, self.where)
+        self.light: Any = None                 # the kernel's, once it is declared there
+        self.consumers: list[Consumer] = []
+
+
+Change = Exchange | AmqpQueue | Binding | Destination
+"""What must be written: what is new, a binding that is new or gone, or the name of a queue or exchange that is gone."""
+
+
+class VirtualHost:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, AmqpQueue] = {}
+        self._bound: dict[Destination, dict[Binding, None]] = {}       # bindings by where they lead
+        self.version = 0
+        """Moves with every change that could alter where a message goes."""
+
+        for exchange, kind in PREDECLARED:
+            self.exchanges[exchange] = Exchange(exchange, kind, durable=True, auto_delete=False,
+                                                internal=False, arguments={})
+
+    # ---- exchanges
+
+    def require_exchange(self, name: str) -> Exchange:
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise not_found("exchange", name, self.name)
+        return exchange
+
+    def declare_exchange(self, name: str, kind: str, *, durable: bool, auto_delete: bool, internal: bool,
+                         arguments: Table) -> Exchange | None:
+        """The exchange if it is new; None if it was there just so. Raises AmqpError."""
+        if kind not in ROUTERS:
+            raise ConnectionFault(503, f"invalid exchange type '{kind}'")
+        _not_default(name)
+        exchange = self.exchanges.get(name)
+        if exchange is not None:
+            where = f"exchange '{name}' in vhost '{self.name}'"
+            check_field("type", exchange.type, kind, where)
+            check_field("durable", exchange.durable, durable, where)
+            check_field("auto_delete", exchange.auto_delete, auto_delete, where)
+            check_field("internal", exchange.internal, internal, where)
+            check_same(("alternate-exchange",), exchange.arguments, arguments, where)
+            return None
+        _not_reserved("exchange", name)
+        check_type("alternate-exchange", arguments.get("alternate-exchange"), "S",
+                   f"exchange '{name}' in vhost '{self.name}'")
+        exchange = Exchange(name, kind, durable=durable, auto_delete=auto_delete, internal=internal,
+                            arguments=arguments)
+        self.exchanges[name] = exchange
+        self.version += 1
+        return exchange
+
+    def check_exchange(self, name: str) -> None:
+        """A passive declare."""
+        _not_default(name)
+        self.require_exchange(name)
+
+    def delete_exchange(self, name: str, if_unused: bool) -> list[Binding | Destination]:
+        """What is gone with it, itself last; nothing if there was none. Raises ChannelFault."""
+        _not_default(name)
+        if name.startswith(RESERVED) and name in self.exchanges:
+            raise refused(f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed")
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return []
+        if if_unused and exchange.bindings:
+            raise in_use("exchange", name, self.name, "in use")
+        return self._drop_exchange(exchange)
+
+    def _drop_exchange(self, exchange: Exchange) -> list[Binding | Destination]:
+        self.version += 1
+        del self.exchanges[exchange.name]
+        gone: list[Binding | Destination] = []
+        for binding in exchange.bindings:
+            self._bound[binding.destination].pop(binding, None)
+            gone.append(binding)
+        place = Destination(EXCHANGE, exchange.name)
+        return [*gone, *self._drop_bindings_to(place), place]
+
+    # ---- queues
+
+    def require_queue(self, name: str, asker: object) -> AmqpQueue:
+        """Raises ChannelFault 404, 405."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise not_found("queue", name, self.name)
+        if queue.owner is not None and queue.owner is not asker:
+            raise locked(name, self.name)
+        return queue
+
+    def declare_queue(self, name: str, *, durable: bool, auto_delete: bool, owner: object | None, asker: object,
+                      arguments: Table, generated: bool = False) -> tuple[AmqpQueue, bool]:
+        """(queue, whether it is new). `owner` is the asker for an exclusive queue. Raises AmqpError."""
+        queue = self.queues.get(name)
+        if queue is not None:
+            if queue.owner is not owner or queue.owner is not None and queue.owner is not asker:
+                raise locked(name, self.name)
+            check_field("durable", queue.durable, durable, queue.where)
+            check_field("auto_delete", queue.auto_delete, auto_delete, queue.where)
+            check_same(COMPARED, queue.arguments, arguments, queue.where)
+            return queue, False
+        if not generated:
+            _not_reserved("queue", name)
+        queue = AmqpQueue(self, name, durable=durable, auto_delete=auto_delete, owner=owner, arguments=arguments)
+        self.queues[name] = queue
+        self.version += 1
+        return queue, True
+
+    def delete_queue(self, queue: AmqpQueue) -> list[Binding | Destination]:
+        """What is gone with it, itself last."""
+        self.version += 1
+        del self.queues[queue.name]
+        place = Destination(QUEUE, queue.name)
+        return [*self._drop_bindings_to(place), place]
+
+    # ---- bindings
+
+    def bind(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> Binding | None:
+        """The binding if it is new. The destination is known to exist. Raises ChannelFault."""
+        _not_default(source)
+        exchange = self.require_exchange(source)
+        binding = binding_of(source, destination, routing_key, arguments)
+        if not exchange.bind(binding, arguments):
+            return None
+        self._bound.setdefault(destination, {})[binding] = None
+        self.version += 1
+        return binding
+
+    def unbind(self, source: str, destination: Destination, routing_key: str,
+               arguments: Table) -> list[Binding | Destination]:
+        """What is gone; nothing if it was not bound so. An exchange that deletes itself may go too."""
+        _not_default(source)
+        exchange = self.exchanges.get(source)
+        binding = binding_of(source, destination, routing_key, arguments)
+        if exchange is None or not exchange.unbind(binding):
+            return []
+        self._bound[destination].pop(binding, None)
+        self.version += 1
+        return [binding, *self._drop_unused(exchange)]
+
+    def _drop_bindings_to(self, place: Destination) -> list[Binding | Destination]:
+        gone: list[Binding | Destination] = []
+        for binding in self._bound.pop(place, {}):
+            exchange = self.exchanges.get(binding.source)
+            if exchange is not None and exchange.unbind(binding):
+                gone += [binding, *self._drop_unused(exchange)]
+        return gone
+
+    def _drop_unused(self, exchange: Exchange) -> list[Binding | Destination]:
+        if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
+            return self._drop_exchange(exchange)
+        return []
+
+    def is_durable(self, binding: Binding) -> bool:
+        """Whether both ends of it outlive the hub."""
+        source = self.exchanges.get(binding.source)
+        kind, name = binding.destination
+        target = self.queues.get(name) if kind == QUEUE else self.exchanges.get(name)
+        return source is not None and source.durable and target is not None and target.durable
+
+    def restore_exchange(self, exchange: Exchange) -> None:
+        """One that outlived the hub."""
+        self.exchanges[exchange.name] = exchange
+        self.version += 1
+
+    def restore_queue(self, queue: AmqpQueue) -> None:
+        """The same for a queue."""
+        self.queues[queue.name] = queue
+        self.version += 1
+
+    def restore_binding(self, binding: Binding, arguments: Table) -> bool:
+        """The same for a binding, after both its ends; False where one of them is gone."""
+        kind, name = binding.destination
+        if binding.source not in self.exchanges or name not in (self.queues if kind == QUEUE else self.exchanges):
+            return False
+        self.exchanges[binding.source].bind(binding, arguments)
+        self._bound.setdefault(binding.destination, {})[binding] = None
+        self.version += 1
+        return True
+
+    def hears(self, queue: AmqpQueue, source: str) -> bool:
+        """Whether a queue is bound to this exchange."""
+        return any(binding.source == source for binding in self._bound.get(Destination(QUEUE, queue.name), ()))
+
+    def is_bound(self, binding: Binding) -> bool:
+        source = self.exchanges.get(binding.source)
+        return source is not None and binding in source.bindings
+
+    # ---- routing
+
+    def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS) -> list[AmqpQueue]:
+        """The queues that a message enters, each once. The exchange is known to exist."""
+        found: dict[str, None] = {}
+        seen = {exchange}
+        pending = [exchange]
+        while pending:
+            name = pending.pop()
+            for kind, to in self._destinations(name, keys, headers):
+                if kind == QUEUE:
+                    found[to] = None
+                elif to not in seen:
+                    seen.add(to)
+                    pending.append(to)
+        return [self.queues[name] for name in found if name in self.queues]
+
+    def reachable(self, name: str) -> list[Exchange]:
+        """The exchange and all that a message may pass from it."""
+        found: dict[str, None] = {name: None}
+        pending = [name]
+        while pending:
+            exchange = self.exchanges.get(pending.pop())
+            if exchange is not None:
+                behind = [to for kind, to in (binding.destination for binding in exchange.bindings) if kind == EXCHANGE]
+                for to in behind if exchange.alternate is None else [*behind, exchange.alternate]:
+                    if to not in found:
+                        found[to] = None
+                        pending.append(to)
+        return [self.exchanges[one] for one in found if one in self.exchanges]
+
+    def _destinations(self, name: str, keys: Iterable[str], headers: Table) -> list[Destination]:
+        """Where one exchange sends it; what it sends nowhere goes to its alternate exchange."""
+        if name == "":
+            return [Destination(QUEUE, key) for key in keys if key in self.queues]
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return []
+        found = [place for key in keys for place in exchange.router.route(key, headers)]
+        if not found and exchange.alternate is not None:
+            return [Destination(EXCHANGE, exchange.alternate)]
+        return found
+
+
+def _not_default(exchange: str) -> None:
+    if exchange == "":
+        raise refused("operation not permitted on the default exchange")
+
+
+def _not_reserved(what: str, name: str) -> None:
+    if name.startswith(RESERVED):
+        raise refused(f"{what} name '{name}' contains reserved prefix '{RESERVED}*'")

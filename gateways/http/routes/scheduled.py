@@ -1,0 +1,128 @@
+"""`/v1/scheduled`: messages that wait for their time, and recalling them.
+
+    GET /v1/scheduled?max=&cursor=    {"scheduled": [...], "cursor"}: what falls due next first; cursor null: the end
+    GET /v1/scheduled/{id}            one, or what became of it within the last day
+    DELETE /v1/scheduled/{id}         recall it: 200 once that is durable, again and again;
+                                      409 `already_delivered`, 404 `unknown_scheduled`
+
+One that waits is a message as `mapping.py` shows it, without an offset, and with
+
+    "state": "waiting", "due": ms, "accepted": ms, "repeat": text or null, "times": how often it was delivered so far
+
+and what became of one is {"id", "state": "delivered" or "recalled", "due", "at", "times"}.
+"""
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from gateways.admission.decision import Operation
+from gateways.http.answers import json_answer
+from gateways.http.door import Call, Door, Routes
+from gateways.http.mapping import door_of, record_to_json
+from gateways.http.problems import Refusal
+from gateways.http.target import decode_number
+from kernel.errors import StorageFailed, UnknownScheduled
+from kernel.record import read_headers
+from kernel.scheduling.queries import Page, Scheduled
+from kernel.scheduling.records import Pending
+
+if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
+
+DEFAULT_MAX: Final = 100
+MAX_KEY_BYTES: Final = 17
+"""Of the place a cursor names."""
+
+
+async def list_scheduled(door: Door, call: Call) -> web.StreamResponse:
+    """Answer one page; it may be shorter than `max`, even empty, before the end."""
+    principal = door.principal(call.request)
+    query = call.query("max", "cursor")
+    limit = decode_number(query, "max", DEFAULT_MAX, 1, door.config.max_page_messages)
+    start = _decode_cursor(query["cursor"]) if "cursor" in query else b""
+    future: asyncio.Future[Page | StorageFailed] = door.loop.create_future()
+    door.kernel.scheduling.page(principal.tenant, start, limit, _setter(future))
+    page = await future
+    if isinstance(page, StorageFailed):
+        raise page
+    found, end = page
+    return json_answer({"scheduled": [_describe(door, one) for one in found if _may_see(door, principal, one)],
+                        "cursor": None if end is None else end.hex()})
+
+
+async def get_scheduled(door: Door, call: Call) -> web.StreamResponse:
+    """Show one."""
+    principal = door.principal(call.request)
+    call.query()
+    return json_answer(_describe(door, await _find(door, principal, call)))
+
+
+async def recall(door: Door, call: Call) -> web.StreamResponse:
+    """Take one back; who may publish there may."""
+    principal = door.principal(call.request)
+    call.query()
+    one = await _find(door, principal, call)
+    if isinstance(one.what, Pending):
+        door.admission.require(principal, Operation.PUBLISH, one.what.address)
+    kernel = door.kernel
+    await door.durable(lambda owner, token: kernel.scheduling.recall(one.id, principal.tenant, owner, token))
+    return json_answer({"id": str(one.id), "state": "recalled"})
+
+
+async def _find(door: Door, principal: Principal, call: Call) -> Scheduled:
+    """The one that the path names. Raises UnknownScheduled, also where the principal may not see it."""
+    text = call.captures[0]
+    found: Scheduled | None = None
+    if text.isascii() and text.isdigit() and len(text) <= len(str(1 << 64)):
+        future: asyncio.Future[Scheduled | None] = door.loop.create_future()
+        door.kernel.scheduling.show(int(text), principal.tenant, _setter(future))
+        found = await future
+    if found is None or not _may_see(door, principal, found):
+        raise UnknownScheduled(f"nothing that waits, or waited within a day, has the id {text[:32]!r}")
+    return found
+
+
+def _may_see(door: Door, principal: Principal, one: Scheduled) -> bool:
+    """Who may read or write where it goes; what became of one says nothing about that."""
+    what = one.what
+    return not isinstance(what, Pending) or any(
+        door.admission.may(principal, operation, what.address) for operation in (Operation.CONSUME, Operation.PUBLISH))
+
+
+def _setter(future: asyncio.Future[Any]) -> Any:
+    def on_done(result: Any) -> None:
+        if not future.done():
+            future.set_result(result)
+    return on_done
+
+
+def _describe(door: Door, one: Scheduled) -> dict[str, Any]:
+    what = one.what
+    if not isinstance(what, Pending):
+        return {"id": str(one.id), "state": what.fate.name.lower(), "due": what.due_ms, "at": what.settled_ms,
+                "times": what.times}
+    headers, _ = read_headers(what.headers, 0)
+    number = door_of(what.attributes)
+    record = (-1, what.timestamp_ms, what.key, what.value, headers, what.attributes, one.id)
+    message = record_to_json(record, "" if what.light else what.topic, what.queue, what.address, door.door_names.get(number, str(number)))
+    del message["offset"]
+    message["queue"] = what.queue if what.queue >= 0 else None
+    message["timestamp"] = what.timestamp_ms or None
+    return {**message, "state": "waiting", "due": what.due_ms, "accepted": what.accepted_ms,
+            "repeat": what.repeat or None, "times": what.times}
+
+
+def _decode_cursor(text: str) -> bytes:
+    try:
+        if len(text) <= 2 * MAX_KEY_BYTES:
+            return bytes.fromhex(text)
+    except ValueError:
+        pass    # refused below, as one that is too long
+    raise Refusal("invalid_cursor", "this cursor was not made by this hub")
+
+
+ROUTES: Routes = (("GET", "/v1/scheduled", list_scheduled), ("GET", "/v1/scheduled/{id}", get_scheduled),
+                  ("DELETE", "/v1/scheduled/{id}", recall))

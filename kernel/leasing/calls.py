@@ -1,0 +1,191 @@
+"""What doors ask about groups and light queues: the part of the kernel's face that `kernel.leasing` answers."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kernel.address import ADDRESS_HEADER
+from kernel.appending import Appending
+from kernel.errors import KernelError
+from kernel.frame import StateRecord
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.leasing import Leasing
+from kernel.leasing.members import Member
+from kernel.leasing.redriving import Redriving
+from kernel.leasing.rewinding import Rewinding
+from kernel.leasing.settings import (
+    GroupSettings,
+    LightQueue,
+    QueueSettings,
+    binding_key,
+    check_name,
+    decode_definition,
+    definition_key,
+)
+from kernel.leasing.sharing import Shared, Sharing
+from kernel.message import Leased, Owner, Placement, Record
+from kernel.parts import Parts
+from kernel.placing import Places
+from kernel.record import read_headers
+from kernel.state import Kind
+from kernel.subscriptions import Subscriptions
+from kernel.topics import Topic, Topics
+
+
+class GroupCalls:
+    """Calls raise their refusals at once, with nothing taken; an `owner` is told when the rest is durable."""
+
+    leasing: Leasing
+    parts: Parts
+    _appending: Appending
+    _places: Places
+    _redriving: Redriving
+    _rewinding: Rewinding
+    _sharing: Sharing
+    _subscriptions: Subscriptions
+    _topics: Topics
+
+    # ---- groups
+
+    def group(self, name: str, topic: str, tenant: str = "/") -> LeasedGroup:
+        """The leased group of this name over a topic; made where it is missing.
+
+        Raises UnknownTopic, InvalidGroup, AssignedGroup, Stopping.
+        """
+        return self.leasing.of_topic(name, self._topics.require(topic, tenant))
+
+    def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
+                     token: object = None) -> None:
+        """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
+        check_name(name, "group")
+        settings.check()
+        self.leasing.selecting.check(settings.selector)
+        record = self.leasing.groups.put(tenant, name, settings)
+        self._appending.put_state([record], owner, token)
+        self.leasing.configure(tenant, name, settings)
+
+    def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
+        """None where nobody has defined or used a group of this name."""
+        return self._rewinding.settings(tenant, name)
+
+    def groups(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]:
+        """Every group, leased or assigned, sorted by name."""
+        return self._rewinding.all(tenant)
+
+    def group_topics(self, name: str, tenant: str = "/") -> list[Topic]:
+        """What a group has progress in, sorted by name."""
+        return self._rewinding.topics(tenant, name)
+
+    def group_offsets(self, name: str, topic: Topic) -> dict[int, int]:
+        """Per queue id that the group has met, the first offset that is not settled."""
+        return self._rewinding.offsets(topic.tenant, name, topic)
+
+    def rewind_group(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
+                     token: object = None) -> None:
+        """Go on from these offsets, by queue id; leases that run there are void.
+
+        Raises UnknownQueue, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
+        """
+        self._rewinding.rewind(self.leasing.of_topic(name, topic), topic, offsets)
+        self.leasing.answer(owner, token)
+
+    def delete_group(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, Stopping."""
+        self._rewinding.delete(tenant, name)
+        self.leasing.answer(owner, token)
+
+    def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/") -> Shared:
+        """A place in the group of `$share/GROUP/FILTER`; see `kernel.leasing.sharing`.
+
+        Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
+        """
+        return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant)
+
+    def address_of_leased(self, message: Leased) -> str:
+        """The address that a leased message was published to."""
+        found = self._topics.of_queue(message[0].queue_id)
+        headers = read_headers(message[7], 0)[0] if ADDRESS_HEADER in message[7] or self.has_routes else ()
+        if found is not None:
+            return self._places.routes.address_of(found[0].name, message[5], headers)
+        stated = next((value for name, value in headers if name == ADDRESS_HEADER and value), b"")
+        return stated.decode(errors="replace")
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether addresses may lead elsewhere than to the topic of their first level."""
+        return self._places.routes.any
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        return self._topics.get(name, tenant)
+
+    # ---- light queues
+
+    def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
+                      owner: Owner | None = None, token: object = None) -> LightQueue:
+        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
+        queue = self.leasing.declare(name, settings or QueueSettings(), tenant)
+        self.leasing.answer(owner, token)
+        return queue
+
+    def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
+        """The queue with everything in it, and its bindings. Raises Stopping."""
+        self.leasing.delete(queue)
+        self.leasing.answer(owner, token)
+
+    def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
+        return self.leasing.queues.get(tenant, name)
+
+    def queues(self, tenant: str = "/") -> list[LightQueue]:
+        """Sorted by name."""
+        return [queue for _, queue in self.leasing.queues.all(tenant)]
+
+    def queue_group(self, queue: LightQueue) -> LeasedGroup:
+        """The group that a light queue is of itself: who takes from the queue takes from it."""
+        return self.leasing.of_queue(queue)
+
+    def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None
+                ) -> list[KernelError | None]:
+        """Send records of a dead-letter queue back to where they died. Answers for each why it stays; `owner` is told
+        when the rest is durable. Raises Stopping."""
+        results = self._redriving.redrive(queue, letters)
+        self.leasing.answer(owner, token)
+        return results
+
+    def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
+             token: object = None) -> None:
+        """Messages to matching addresses enter the queue too, by reference, from this frame on.
+
+        `chosen` bindings do not count for messages whose door chose their queues. Raises InvalidFilter, Stopping.
+        """
+        self._subscriptions.bind(filter, queue.first_queue_id, chosen)
+        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), b"")
+        self._appending.put_state([record], owner, token)
+
+    def unbind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
+               token: object = None) -> None:
+        """Undo `bind`. Raises InvalidFilter, Stopping."""
+        self._subscriptions.unbind(filter, queue.first_queue_id, chosen)
+        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), None)
+        self._appending.put_state([record], owner, token)
+
+    def place_queue(self, queue: LightQueue, priority: int = 0, key: bytes | None = None) -> Placement:
+        """Into a light queue alone."""
+        return self._places.place_light(queue, priority, key)
+
+    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True
+                     ) -> Placement:
+        """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
+        `chosen`. Raises as `place`."""
+        return self._places.place_routed(address, queue_ids, tenant, may_create)
+
+    # ---- definitions of the doors' own
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
+        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
+        self._appending.put_state([record], owner, token)
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+        found = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
+        return [(tenant, name, value) for of, tenant, name, value in found if of == space]

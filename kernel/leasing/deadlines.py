@@ -1,0 +1,71 @@
+"""What happens to groups when a time has come: leases end, what waited is ready again."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from kernel.errors import Stopping
+from kernel.leasing.line import Lease
+from kernel.ports import Loop
+
+if TYPE_CHECKING:
+    from kernel.leasing.group import LeasedGroup
+    from kernel.leasing.supply import Supply
+
+STEP_MS: Final = 50
+"""Leases end at multiples of this: those of one step are looked at together."""
+
+
+class Deadlines:
+    """One timer per step of leases, and one for the earliest of what waits."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._steps: dict[int, set[Lease]] = {}                        # leases by the time that ends them
+        self._waits: list[tuple[int, int, LeasedGroup, Supply, int]] = []
+        self._numbers = 0
+        self.stopped = False
+
+    def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
+        """Call `group.on_lease_over` then, unless the lease has ended by then."""
+        step = -(-lease.until_ms // STEP_MS) * STEP_MS
+        leases = self._steps.get(step)
+        if leases is None:
+            leases = self._steps[step] = set()
+            self._loop.call_at(step, partial(self._on_step, step))
+        leases.add(lease)
+        lease.bucket = leases
+        lease.supply = (group, supply)
+
+    def _on_step(self, step: int) -> None:
+        """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
+        leases = self._steps.pop(step, set())
+        for lease in sorted(leases, key=lambda one: (one.until_ms, one.offsets[:1])):
+            group, supply = lease.supply
+            self.act(partial(group.on_lease_over, supply, lease))
+
+    def wait_until(self, group: LeasedGroup, supply: Supply, offset: int, when_ms: int) -> None:
+        """Call `group.on_wait_over` then."""
+        self._numbers += 1
+        earliest = self._waits[0][0] if self._waits else None
+        heappush(self._waits, (when_ms, self._numbers, group, supply, offset))
+        if earliest is None or when_ms < earliest:
+            self._loop.call_at(when_ms, self._on_wait)
+
+    def _on_wait(self) -> None:
+        now_ms = self._loop.now_ms()
+        while self._waits and self._waits[0][0] <= now_ms:
+            when_ms, _, group, supply, offset = heappop(self._waits)
+            self.act(partial(group.on_wait_over, supply, offset, when_ms))
+        if self._waits:
+            self._loop.call_at(self._waits[0][0], self._on_wait)
+
+    def act(self, action: Callable[[], None]) -> None:
+        """Do what is due, unless the hub is stopping."""
+        if not self.stopped:
+            try:
+                action()
+            except Stopping:
+                self.stopped = True

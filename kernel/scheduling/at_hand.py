@@ -1,0 +1,109 @@
+"""The messages of the next timers, read from the store on another thread before they fall due."""
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from kernel.parts import Parts
+from kernel.scheduling.records import bound, due_of, id_of
+from kernel.scheduling.timers import Timers
+from kernel.state import Kind
+
+AHEAD_MS: Final = 1_000                   # messages are read before they fall due: at most this,
+LATEST_MS: Final = 500                    # and at the latest this; between them until there are
+MANY: Final = 256                         # so many to read by one job
+WINDOW: Final = 4_096                     # of the next timers' messages are at hand,
+FEW: Final = 64                           # and some more where earlier ones come in
+WINDOW_BYTES: Final = 16 << 20            # beyond this only those that are due
+READ_BYTES: Final = 4 << 20               # by one job
+
+
+class AtHand:
+    """`on_read` is called when more has come to hand."""
+
+    def __init__(self, parts: Parts, timers: Timers, on_read: Callable[[], None]) -> None:
+        self._state = parts.state
+        self._index = parts.index
+        self._worker = parts.reader_worker
+        self._fatal = parts.fatal
+        self._timers = timers
+        self._on_read = on_read
+        self._checked = b""                           # timers before this are at hand, or being read
+        self._reading = False
+        self.values: dict[bytes, bytes] = {}          # by timer; empty: nothing waits behind it any more
+        self.size_bytes = 0
+
+    # ---- kept in step with the timers
+
+    def added(self, keys: list[bytes]) -> None:
+        if keys:
+            self._checked = min(self._checked, min(keys))
+
+    def pop(self, key: bytes) -> bytes:
+        value = self.values.pop(key, b"")
+        self.size_bytes -= len(value)
+        return value
+
+    def wake_ms(self) -> int | None:
+        """When something is to be done about the first timer; None: when what is being read has come."""
+        first = self._timers.keys[0]
+        if first in self.values:
+            return due_of(first)
+        return None if self._reading else due_of(first) - LATEST_MS
+
+    # ---- reading
+
+    def fill(self, now_ms: int) -> None:
+        """Have what falls due soon at hand, or on its way."""
+        keys = self._timers.keys
+        if self._reading or not keys:
+            return
+        if keys[0] not in self.values:                # whatever came between
+            self._checked = keys[0]
+        ahead_ms = AHEAD_MS if self.size_bytes < WINDOW_BYTES else 0
+        at = bisect_left(keys, self._checked)
+        end = min(bisect_left(keys, bound(now_ms + ahead_ms)), at + max(FEW, WINDOW - len(self.values)))
+        missing = []
+        for key in keys[at:end]:
+            recent = self._state.recent(Kind.SCHEDULED, id_of(key))
+            if key in self.values:
+                continue
+            if recent is None:
+                missing.append(key)
+            else:
+                self._keep(key, recent[2] or b"")
+        if not missing:
+            self._checked = keys[end] if end < len(keys) else self._timers.horizon
+        elif len(missing) >= MANY or due_of(missing[0]) <= now_ms + LATEST_MS:
+            self._checked = keys[end - 1] + b"\0"
+            self._reading = True
+            self._worker.submit(partial(self._read, missing), partial(self._done, missing))
+
+    def _read(self, keys: list[bytes]) -> list[bytes]:
+        """On the reading thread: what waits behind each; as many of them as may be read at once."""
+        found: list[bytes] = []
+        total = 0
+        for key in keys:
+            held = self._index.held(Kind.SCHEDULED, id_of(key))
+            found.append(b"" if held is None or held.value is None else held.value)
+            total += len(found[-1])
+            if total > READ_BYTES:
+                break
+        return found
+
+    def _done(self, missing: list[bytes], found: list[bytes] | None, error: BaseException | None) -> None:
+        self._reading = False
+        if found is None:
+            self._fatal(f"the index cannot be read: {error}")
+            return
+        for key, value in zip(missing, found, strict=False):
+            if key in self._timers and key not in self.values:
+                self._keep(key, value)
+        self.added(missing[len(found):])
+        self._on_read()
+
+    def _keep(self, key: bytes, value: bytes) -> None:
+        self.values[key] = value
+        self.size_bytes += len(value)

@@ -1,0 +1,95 @@
+"""What everything about schedules shares: counts and timers as they are durable, and what waits to become durable."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kernel.committer import Committer
+from kernel.gathering import Gathering, Submission
+from kernel.message import Owner
+from kernel.parts import Parts
+from kernel.scheduling.plan import Plan
+from kernel.scheduling.records import (
+    COUNTS_KEY,
+    FIRST_FORGET,
+    Counts,
+    Fate,
+    Pending,
+    decode,
+    decode_counts,
+    due_of,
+    id_of,
+)
+from kernel.scheduling.timers import Timers
+from kernel.state import Kind
+
+RETRY_MS: Final = 1_000           # after the disk refused what is due
+
+
+class Book:
+    """Told of every plan's end; `listeners` are told after it, with the plan and whether it was stored."""
+
+    def __init__(self, parts: Parts, committer: Committer, timers: Timers) -> None:
+        self._committer = committer
+        self._state = parts.state
+        self.timers = timers
+        self.counts = Counts(0, 0)
+        self.settling: dict[bytes, Fate] = {}    # by id, what is in a frame that is not durable yet
+        self.retry_at_ms = 0
+        self.delivered = 0
+        self.swept_to = FIRST_FORGET
+        self.listeners: list[Callable[[Plan, bool], None]] = []
+        self._now_ms = parts.loop.now_ms
+        self._plan: tuple[Gathering, Plan] | None = None
+
+    def load(self) -> None:
+        """What replay has brought; the rest of the timers is read from the store in time."""
+        self.counts = decode_counts(self._state.get(Kind.SCHEDULED, COUNTS_KEY))
+        changes = self._state.changes
+        replayed = [key for (kind, key), (_, _, value) in changes.newest.items()
+                    if kind == Kind.TIMER and value is not None and key < FIRST_FORGET]
+        self.timers.add(replayed, changes, None)
+
+    # ---- plans
+
+    def plan(self) -> Plan:
+        """What the frame being gathered does to schedules. Raises Stopping."""
+        return self.plan_of(self._committer.gather())
+
+    def plan_of(self, gathering: Gathering) -> Plan:
+        if self._plan is None or self._plan[0] is not gathering:
+            self._plan = gathering, Plan(gathering.burst.now_ms, lambda: self.counts, self._ended)
+            gathering.reserved.append(self._plan[1])
+        return self._plan[1]
+
+    def answer(self, owner: Owner, token: object) -> None:
+        """Once the frame being gathered is durable. Raises Stopping."""
+        gathering = self._committer.gather()
+        gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))
+
+    def _ended(self, plan: Plan, stored: bool) -> None:
+        timers, changes, frozen = self.timers, self._state.changes, self._state.frozen
+        for key in (*plan.taken, *plan.recalled):
+            self.settling.pop(id_of(key), None)
+        if stored:
+            self.counts = plan.counts()
+            self.delivered += plan.delivered
+            self.swept_to = max(self.swept_to, plan.swept_to)
+            for key in plan.recalled:
+                timers.discard(key)
+            timers.add(plan.begun, changes, frozen)
+        else:
+            self.retry_at_ms = self._now_ms() + RETRY_MS
+            timers.add([key for key in (*plan.taken, *plan.recalled) if key not in timers], changes, frozen)
+        for listener in self.listeners:
+            listener(plan, stored)
+
+    # ---- what waits
+
+    def waiting(self, timer: bytes, value: bytes | None) -> Pending | None:
+        """The message of a timer if that still says the truth; `value` is what the store said of it."""
+        recent = self._state.recent(Kind.SCHEDULED, id_of(timer))
+        if recent is not None:
+            value = recent[2]
+        found = None if value is None else decode(value)
+        return found if isinstance(found, Pending) and found.due_ms == due_of(timer) else None

@@ -1,0 +1,114 @@
+"""What one frame does to schedules: becomes state records at seal, and takes effect when the frame is durable. Pure."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kernel.burst import Run
+from kernel.frame import StateRecord
+from kernel.scheduling.records import (
+    Counts,
+    Fate,
+    Pending,
+    Settled,
+    counts_record,
+    encode_pending,
+    encode_settled,
+    forget_record,
+    id_key,
+    id_of,
+    timer_key,
+)
+from kernel.state import Kind
+
+REMEMBERED_MS: Final = 24 * 3_600_000      # what became of a schedule
+
+
+class Plan:
+    """`kernel.gathering.Reserved`. `counts` asks for what is durable; it does when this frame is sealed."""
+
+    def __init__(self, now_ms: int, counts: Callable[[], Counts], on_end: Callable[[Plan, bool], None]) -> None:
+        self.now_ms = now_ms
+        self._counts = counts
+        self._on_end = on_end
+        self._accepted: list[tuple[Run, int, bytes]] = []        # where its id goes, due_ms, what waits
+        self._state: list[StateRecord] = []
+        self.begun: list[bytes] = []                             # timers this frame adds
+        self.taken: list[bytes] = []                             # timers it takes off: their messages are in it
+        self.recalled: list[bytes] = []                          # timers it takes off for good
+        self._settled: list[bytes] = []                          # ids
+        self._forgotten = 0
+        self.swept_to = b""
+        self.delivered = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._accepted)
+
+    # ---- filling
+
+    def accept(self, one: Pending) -> Run:
+        """A message to deliver later; its id stands in what is returned once this is sealed."""
+        run = Run(0, self.now_ms)
+        self._accepted.append((run, one.due_ms, encode_pending(one)))
+        return run
+
+    def deliver(self, timer: bytes, one: Pending, next_ms: int | None) -> None:
+        """The message of a timer goes out with this frame, and again at `next_ms`."""
+        self.taken.append(timer)
+        self.delivered += 1
+        key, times = id_of(timer), one.times + 1
+        self._state.append(StateRecord(Kind.TIMER, timer, None))
+        if next_ms is None:
+            self._settle(key, Settled(Fate.DELIVERED, times, one.due_ms, self.now_ms, one.tenant))
+            return
+        self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one._replace(due_ms=next_ms, times=times))))
+        self._begin(next_ms, key)
+
+    def recall(self, timer: bytes, one: Pending) -> None:
+        self.recalled.append(timer)
+        self._state.append(StateRecord(Kind.TIMER, timer, None))
+        self._settle(id_of(timer), Settled(Fate.RECALLED, one.times, one.due_ms, self.now_ms, one.tenant))
+
+    def _settle(self, key: bytes, what: Settled) -> None:
+        self._state.append(StateRecord(Kind.SCHEDULED, key, encode_settled(what)))
+        self._settled.append(key)
+
+    def forget(self, record: bytes, ids: list[bytes]) -> None:
+        """What became of these; `record` is the key of the record that lists them."""
+        self._state += [StateRecord(Kind.SCHEDULED, key, None) for key in ids]
+        self._state.append(StateRecord(Kind.TIMER, record, None))
+        self._forgotten += len(ids)
+        self.swept_to = record + b"\0"
+
+    def _begin(self, due_ms: int, key: bytes) -> None:
+        timer = timer_key(due_ms, int.from_bytes(key, "big"))
+        self._state.append(StateRecord(Kind.TIMER, timer, b""))
+        self.begun.append(timer)
+
+    # ---- from gathering to frame
+
+    def records(self, first_id: int) -> list[StateRecord]:
+        """See `Reserved.records`."""
+        for run, due_ms, value in self._accepted:
+            run.first_id = first_id
+            key = id_key(first_id)
+            first_id += 1
+            self._state.append(StateRecord(Kind.SCHEDULED, key, value))
+            self._begin(due_ms, key)
+        if self._settled:
+            self._state.append(forget_record(self.now_ms + REMEMBERED_MS, self._settled))
+        self._state.append(counts_record(self.counts()))
+        return self._state
+
+    def counts(self) -> Counts:
+        """As they are with this frame."""
+        pending, settled = self._counts()
+        return Counts(pending + len(self._accepted) - len(self._settled),
+                      max(0, settled + len(self._settled) - self._forgotten))
+
+    def applied(self) -> None:
+        self._on_end(self, True)
+
+    def failed(self) -> None:
+        self._on_end(self, False)

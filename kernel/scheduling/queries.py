@@ -1,0 +1,144 @@
+"""Questions about what is scheduled, and recalling it. What is not in memory is read on the reading thread."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownScheduled
+from kernel.message import Owner, Stored
+from kernel.parts import Parts
+from kernel.scheduling.book import Book
+from kernel.scheduling.records import (
+    FIRST_FORGET,
+    Fate,
+    Pending,
+    Settled,
+    decode,
+    id_key,
+    id_of,
+    number_of,
+    timer_key,
+)
+from kernel.state import Kind
+
+PAGE: Final = 1_000                # entries at most
+PAGE_BYTES: Final = 4 << 20        # of messages, or one of them
+MAX_ID: Final = (1 << 64) - 1
+
+
+class Scheduled(NamedTuple):
+    """One schedule: what waits, or what became of it."""
+
+    id: int
+    what: Pending | Settled
+
+
+Page = tuple[list[Scheduled], "bytes | None"]
+"""Entries by due time, and where the next page begins."""
+
+
+class Queries:
+    def __init__(self, parts: Parts, book: Book) -> None:
+        self._parts = parts
+        self._book = book
+
+    # ---- one
+
+    def show(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """See `Kernel.show_scheduled`."""
+        self._find(message_id, lambda what: on_done(
+            Scheduled(message_id, what) if what is not None and what.tenant == tenant else None))
+
+    def _find(self, message_id: int, on_found: Callable[[Pending | Settled | None], None]) -> None:
+        key = id_key(message_id) if 0 <= message_id <= MAX_ID else b"?"
+        recent = self._parts.state.recent(Kind.SCHEDULED, key)
+        if recent is not None:
+            on_found(None if recent[2] is None else decode(recent[2]))
+        else:
+            self._parts.reader_worker.submit(partial(self._get, key), partial(self._got, message_id, on_found))
+
+    def _get(self, key: bytes) -> Pending | Settled | None:
+        """On the reading thread."""
+        held = self._parts.index.held(Kind.SCHEDULED, key)
+        return None if held is None or held.value is None else decode(held.value)
+
+    def _got(self, message_id: int, on_found: Callable[[Pending | Settled | None], None],
+             found: Pending | Settled | None, error: BaseException | None) -> None:
+        if error is not None:
+            self._parts.fatal(f"the index cannot be read: {error}")
+        elif isinstance(found, Pending) and self._is_late(message_id, found) \
+                or self._parts.state.recent(Kind.SCHEDULED, id_key(message_id)) is not None:
+            self._find(message_id, on_found)     # it has changed since it was read
+        else:
+            on_found(found)
+
+    def _is_late(self, message_id: int, one: Pending) -> bool:
+        """Whether this was read before it was delivered or recalled: its timer is gone."""
+        timer = timer_key(one.due_ms, message_id)
+        timers = self._book.timers
+        return timer < timers.horizon and timer not in timers and id_of(timer) not in self._book.settling
+
+    # ---- recall
+
+    def recall(self, message_id: int, tenant: str, owner: Owner, token: object) -> None:
+        """See `Kernel.recall`."""
+        self._find(message_id, partial(self._recall, message_id, tenant, owner, token))
+
+    def _recall(self, message_id: int, tenant: str, owner: Owner, token: object,
+                what: Pending | Settled | None) -> None:
+        try:
+            if what is None or what.tenant != tenant:
+                raise UnknownScheduled(f"nothing that waits or waited within a day has the id {message_id}")
+            key = id_key(message_id)
+            fate = what.fate if isinstance(what, Settled) else self._book.settling.get(key)
+            if fate is Fate.DELIVERED:
+                raise AlreadyDelivered(f"message {message_id} has been delivered")
+            if isinstance(what, Pending) and fate is None:
+                self._book.plan().recall(timer_key(what.due_ms, message_id), what)
+                self._book.settling[key] = Fate.RECALLED
+            self._book.answer(owner, token)      # with the frame that recalls it, or behind it
+        except KernelError as error:
+            owner.on_stored([Stored(token, error, 0, [])])
+
+    # ---- many
+
+    def page(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """See `Kernel.scheduled`."""
+        limit = min(limit, PAGE)
+        unseen = self._book.timers.unseen_from(start, limit)
+        known = {key: recent[2] for key in unseen
+                 if (recent := self._parts.state.recent(Kind.SCHEDULED, id_of(key))) is not None}
+        self._parts.reader_worker.submit(partial(self._scan, start, limit, unseen, known),
+                                         partial(self._scanned, tenant, on_done))
+
+    def _scan(self, start: bytes, limit: int, unseen: list[bytes], known: dict[bytes, bytes | None]
+              ) -> tuple[list[tuple[bytes, bytes | None]], bytes | None]:
+        """On the reading thread: timers and what the store says of them, and where to go on."""
+        index = self._parts.index
+        stored = [key for key, _ in islice(index.scan_state(Kind.TIMER, start, FIRST_FORGET), limit)]
+        ends = [part[-1] for part in (stored, unseen) if len(part) >= limit]
+        keys = [key for key in sorted({*stored, *unseen}) if not ends or key <= min(ends)][:limit]
+        found: list[tuple[bytes, bytes | None]] = []
+        total = 0
+        for key in keys:
+            value = known.get(key)
+            held = index.held(Kind.SCHEDULED, id_of(key)) if key not in known else None
+            value = held.value if held is not None else value
+            found.append((key, value))
+            total += len(value or b"")
+            if total > PAGE_BYTES:
+                break
+        more = bool(ends) or len(found) < len(keys)
+        return found, found[-1][0] + b"\0" if more and found else None
+
+    def _scanned(self, tenant: str, on_done: Callable[[Page | StorageFailed], None],
+                 found: tuple[list[tuple[bytes, bytes | None]], bytes | None] | None,
+                 error: BaseException | None) -> None:
+        if found is None:
+            on_done(StorageFailed(f"the index cannot be read: {error}"))
+            return
+        waiting = [(key, self._book.waiting(key, value)) for key, value in found[0]]
+        on_done(([Scheduled(number_of(id_of(key)), one) for key, one in waiting
+                  if one is not None and one.tenant == tenant], found[1]))

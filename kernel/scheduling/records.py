@@ -1,0 +1,188 @@
+"""The state records of a schedule. Pure.
+
+    kind       key                          value
+    SCHEDULED  id u64                       a message that waits, or what became of it
+    SCHEDULED  nothing                      how many wait, how many are settled: u64, u64
+    TIMER      due_ms u64, id u64           nothing: the message falls due then
+    TIMER      FORGET | ms u64, id u64      ids, u64 each: what became of these is forgotten then
+
+A message that waits:
+
+     0  fate          u8     PENDING
+     1  attributes    u8     of the record
+     2  flags         u8     FIXED_TOPIC, FIXED_QUEUE, LIGHT, ROUTED, NULL_KEY, NULL_VALUE
+     3  zero          u8
+     4  queue         u32    with FIXED_QUEUE; with LIGHT, the priority
+     8  times         u32    delivered so far
+    12  lengths       u32 each: tenant, address, topic, key, repeat, routed, headers
+    40  due_ms        i64
+    48  accepted_ms   i64
+    56  start_ms      i64    of the repetitions
+    64  timestamp_ms  i64    0: the time of delivery
+    72  tenant, address, topic, key, repeat, routed (queue ids, u64 each), headers, value
+
+What became of it:
+
+     0  fate          u8     DELIVERED, RECALLED
+     1  zero          3 bytes
+     4  times         u32
+     8  due_ms        i64    of the last time
+    16  settled_ms    i64
+    24  tenant
+
+Numbers are big-endian: keys sort by time.
+"""
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kernel.frame import StateRecord
+from kernel.state import Kind
+
+FIXED_TOPIC: Final = 1
+FIXED_QUEUE: Final = 2
+NULL_KEY: Final = 4
+NULL_VALUE: Final = 8
+LIGHT: Final = 16
+ROUTED: Final = 32
+
+FORGET: Final = 1 << 63
+FIRST_FORGET: Final = struct.pack(">QQ", FORGET, 0)
+BEYOND: Final = b"\xff" * 17                 # behind every TIMER key
+
+COUNTS_KEY: Final = b""
+
+_ID = struct.Struct(">Q")
+_TIMER = struct.Struct(">QQ")
+_COUNTS = struct.Struct(">QQ")
+_PENDING = struct.Struct(">BBBxIIIIIIIIIqqqq")
+_SETTLED = struct.Struct(">BxxxIqq")
+
+
+class Fate(IntEnum):
+    PENDING = 0
+    DELIVERED = 1
+    RECALLED = 2
+
+
+class Pending(NamedTuple):
+    """A message that waits."""
+
+    due_ms: int
+    accepted_ms: int
+    start_ms: int                # of the repetitions
+    timestamp_ms: int            # 0: the time of delivery
+    times: int                   # delivered so far
+    attributes: int
+    tenant: str
+    address: str
+    topic: str                   # of a light queue, its name
+    fixed_topic: bool            # the topic and key were asked for; else the address decides
+    light: bool                  # it goes to a light queue alone
+    queue: int                   # the queue that was asked for; -1: the key's. Of a light queue, the priority
+    routed: tuple[int, ...] | None       # the light queues that a door chose for it
+    key: bytes | None
+    repeat: str                  # "": once
+    headers: bytes               # as they stand in a record
+    value: bytes | None
+
+
+class Settled(NamedTuple):
+    """What became of one."""
+
+    fate: Fate
+    times: int
+    due_ms: int
+    settled_ms: int
+    tenant: str
+
+
+class Counts(NamedTuple):
+    pending: int
+    settled: int
+
+
+def id_key(message_id: int) -> bytes:
+    return _ID.pack(message_id)
+
+
+def timer_key(due_ms: int, message_id: int) -> bytes:
+    return _TIMER.pack(due_ms, message_id)
+
+
+def due_of(key: bytes) -> int:
+    """When a TIMER's message falls due."""
+    return int.from_bytes(key[:8], "big")
+
+
+def id_of(key: bytes) -> bytes:
+    """The SCHEDULED key of a TIMER's message."""
+    return key[8:]
+
+
+def number_of(key: bytes) -> int:
+    """The message id in a SCHEDULED key."""
+    return int.from_bytes(key, "big")
+
+
+def bound(due_ms: int) -> bytes:
+    """Behind every TIMER key that is due by then."""
+    return _TIMER.pack(due_ms + 1, 0)
+
+
+def forget_bound(when_ms: int) -> bytes:
+    """Behind every TIMER key of what is forgotten by then."""
+    return _TIMER.pack(FORGET | when_ms + 1, 0)
+
+
+def encode_pending(one: Pending) -> bytes:
+    flags = one.fixed_topic * FIXED_TOPIC | (one.queue >= 0) * FIXED_QUEUE | one.light * LIGHT \
+        | (one.routed is not None) * ROUTED | (one.key is None) * NULL_KEY | (one.value is None) * NULL_VALUE
+    parts = (one.tenant.encode(), one.address.encode(), one.topic.encode(), one.key or b"", one.repeat.encode(),
+             b"".join(map(id_key, one.routed or ())), one.headers)
+    head = _PENDING.pack(Fate.PENDING, one.attributes, flags, max(one.queue, 0), one.times, *map(len, parts),
+                         one.due_ms, one.accepted_ms, one.start_ms, one.timestamp_ms)
+    return b"".join((head, *parts, one.value or b""))
+
+
+def encode_settled(one: Settled) -> bytes:
+    return _SETTLED.pack(one.fate, one.times, one.due_ms, one.settled_ms) + one.tenant.encode()
+
+
+def decode(value: bytes) -> Pending | Settled:
+    """The value of a SCHEDULED record with an id."""
+    if value[0] != Fate.PENDING:
+        fate, times, due_ms, settled_ms = _SETTLED.unpack_from(value)
+        return Settled(Fate(fate), times, due_ms, settled_ms, value[_SETTLED.size:].decode())
+    _, attributes, flags, queue, times, *rest = _PENDING.unpack_from(value)
+    lengths, (due_ms, accepted_ms, start_ms, timestamp_ms) = rest[:-4], rest[-4:]
+    parts, at = [], _PENDING.size
+    for length in lengths:
+        parts.append(value[at:at + length])
+        at += length
+    tenant, address, topic, key, repeat, routed, headers = parts
+    return Pending(due_ms, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant.decode(), address.decode(),
+                   topic.decode(), bool(flags & FIXED_TOPIC), bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
+                   tuple(map(number_of, split_ids(routed))) if flags & ROUTED else None,
+                   None if flags & NULL_KEY else key, repeat.decode(), headers,
+                   None if flags & NULL_VALUE else value[at:])
+
+
+def counts_record(counts: Counts) -> StateRecord:
+    return StateRecord(Kind.SCHEDULED, COUNTS_KEY, _COUNTS.pack(*counts))
+
+
+def decode_counts(value: bytes | None) -> Counts:
+    return Counts(0, 0) if value is None else Counts(*_COUNTS.unpack(value))
+
+
+def forget_record(when_ms: int, ids: list[bytes]) -> StateRecord:
+    """These settled ones (their SCHEDULED keys) are forgotten at a time."""
+    return StateRecord(Kind.TIMER, _ID.pack(FORGET | when_ms) + ids[0], b"".join(ids))
+
+
+def split_ids(value: bytes) -> list[bytes]:
+    """The SCHEDULED keys in the value of a record of `forget_record`."""
+    return [value[at:at + _ID.size] for at in range(0, len(value), _ID.size)]

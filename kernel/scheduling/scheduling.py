@@ -1,0 +1,65 @@
+"""Everything about messages to be delivered later, as the kernel sees it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernel.appending import Appending
+from kernel.committer import Committer
+from kernel.errors import StorageFailed
+from kernel.message import Message, Owner
+from kernel.parts import Parts
+from kernel.scheduling.accepting import Accepting, When
+from kernel.scheduling.book import Book
+from kernel.scheduling.delivering import Delivering
+from kernel.scheduling.queries import Page, Queries, Scheduled
+from kernel.scheduling.records import due_of
+from kernel.scheduling.sweeping import Sweeping
+from kernel.scheduling.timers import Timers
+
+
+class Scheduling:
+    def __init__(self, parts: Parts, committer: Committer, appending: Appending) -> None:
+        self._now_ms = parts.loop.now_ms
+        self.book = Book(parts, committer, Timers())
+        self.delivering = Delivering(parts, committer, appending, self.book)
+        self.sweeping = Sweeping(parts, self.book)
+        self._accepting = Accepting(parts, committer, appending, self.book)
+        self._queries = Queries(parts, self.book)
+
+    def start(self) -> None:
+        """After replay: what fell due meanwhile goes out first, in due order."""
+        self.book.load()
+        self.delivering.turn()
+        self.sweeping.start()
+
+    def stop(self) -> None:
+        self.delivering.stop()
+        self.sweeping.stop()
+
+    def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object,
+                 idempotency_key: str | None) -> None:
+        """See `Kernel.schedule`."""
+        self._accepting.schedule(messages, whens, owner, token, idempotency_key)
+
+    def page(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """What waits, by due time, from b"" or the end of the page before on; a page may be short of its limit."""
+        self._queries.page(tenant, start, limit, on_done)
+
+    def show(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """What waits under an id, or what became of it within the last day; None where nothing is known."""
+        self._queries.show(message_id, tenant, on_done)
+
+    def recall(self, message_id: int, tenant: str, owner: Owner, token: object = None) -> None:
+        """Take back what waits. Answered when that is durable, or with AlreadyDelivered, UnknownScheduled, Stopping.
+
+        What has been recalled already is answered alike. Answers may come in another order than the calls.
+        """
+        self._queries.recall(message_id, tenant, owner, token)
+
+    def statistics(self) -> dict[str, int]:
+        return {"scheduled": self.book.counts.pending, "scheduled_delivered_total": self.book.delivered}
+
+    def late_ms(self) -> int:
+        """How long the next message has been due."""
+        keys = self.book.timers.keys
+        return max(0, self._now_ms() - due_of(keys[0])) if keys else 0

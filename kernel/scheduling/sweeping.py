@@ -1,0 +1,78 @@
+"""What became of schedules is forgotten after a day, and sooner where it is more than a million.
+
+A clock decides, so the deletions are appended as state first and take effect then.
+"""
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from kernel.errors import Stopping
+from kernel.parts import Parts
+from kernel.scheduling.book import Book
+from kernel.scheduling.plan import Plan
+from kernel.scheduling.records import BEYOND, forget_bound, split_ids
+from kernel.state import Kind
+
+LOOK_MS: Final = 60_000
+AGAIN_MS: Final = 100             # where one look did not reach the end
+IDS_PER_LOOK: Final = 10_000      # bounds one frame
+MAX_SETTLED: Final = 1_000_000
+
+Found = list[tuple[bytes, bytes]]
+
+
+class Sweeping:
+    def __init__(self, parts: Parts, book: Book) -> None:
+        self._parts = parts
+        self._book = book
+        self._stopped = False
+        self.max_settled = MAX_SETTLED
+        book.listeners.append(self._ended)
+
+    def start(self) -> None:
+        self._look_in(LOOK_MS)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _look_in(self, wait_ms: int) -> None:
+        loop = self._parts.loop
+        loop.call_at(loop.now_ms() + wait_ms, self._look)
+
+    def _look(self) -> None:
+        if not self._stopped:
+            too_many = max(0, self._book.counts.settled - self.max_settled)
+            job = partial(self._scan, self._book.swept_to, forget_bound(self._parts.loop.now_ms()), too_many)
+            self._parts.reader_worker.submit(job, self._scanned)
+
+    def _scan(self, start: bytes, over: bytes, too_many: int) -> Found:
+        """On the reading thread: what is over, or beyond what is kept; as much as one frame takes."""
+        found: Found = []
+        ids = 0
+        for key, value in self._parts.index.scan_state(Kind.TIMER, start, BEYOND):
+            if key >= over and ids >= too_many or ids >= IDS_PER_LOOK:
+                break
+            found.append((key, value))
+            ids += len(split_ids(value))
+        return found
+
+    def _scanned(self, found: Found | None, error: BaseException | None) -> None:
+        if found is None:
+            self._parts.fatal(f"the index cannot be read: {error}")
+            return
+        # A store that lags behind, as the disk is full, may still list what is forgotten already.
+        fresh = [one for one in found if self._parts.state.recent(Kind.TIMER, one[0]) is None]
+        if not fresh or self._stopped:
+            self._look_in(LOOK_MS)
+            return
+        try:
+            plan = self._book.plan()
+        except Stopping:
+            return
+        for key, value in fresh:
+            plan.forget(key, split_ids(value))
+
+    def _ended(self, plan: Plan, stored: bool) -> None:
+        if plan.swept_to:
+            self._look_in(AGAIN_MS if stored else LOOK_MS)

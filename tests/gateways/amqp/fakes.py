@@ -1,0 +1,213 @@
+"""The kernel's light queues without a kernel, and a client that speaks AMQP in bytes: for tests without a socket."""
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from gateways.amqp import GATEWAY, codec
+from gateways.amqp.broker import Broker
+from gateways.amqp.config import AmqpConfig
+from gateways.amqp.consuming import Consumer
+from gateways.amqp.methods import decode_method, encode_method
+from gateways.amqp.properties import NO_PROPERTIES
+from gateways.amqp.tables import typed
+from gateways.amqp.vhost import AmqpQueue
+from gateways.kit import FakeHub, FakeKernel
+from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
+
+
+class FakeLight:
+    """One light queue: ready messages in order, and those that somebody holds."""
+
+    def __init__(self) -> None:
+        self.ready: deque[Leased] = deque()
+        self.out: dict[Handle, Leased] = {}
+        self.consumers: list[Consumer] = []
+        self.next_offset = 0
+
+
+class FakeQueues:
+    """`gateways.amqp.ports.Queues` in memory, fed by `QueueKernel.flush`."""
+
+    def __init__(self, kernel: QueueKernel) -> None:
+        self.kernel = kernel
+        self.rejected: list[Leased] = []
+        self.acked: list[Handle] = []
+        self.records: dict[bytes, bytes] = {}
+        self._placements: dict[tuple[str, bool, int, tuple[FakeLight, ...]], Placement] = {}
+
+    def open(self, queue: AmqpQueue) -> None:
+        queue.light = FakeLight()
+
+    def drop(self, queue: AmqpQueue) -> None:
+        queue.light = FakeLight()
+
+    def purge(self, queue: AmqpQueue) -> int:
+        count = len(queue.light.ready)
+        queue.light.ready.clear()
+        return count
+
+    def ready(self, queue: AmqpQueue) -> int:
+        return len(queue.light.ready)
+
+    def attach(self, consumer: Consumer) -> None:
+        consumer.queue.light.consumers.append(consumer)
+
+    def detach(self, consumer: Consumer) -> None:
+        consumer.queue.light.consumers.remove(consumer)
+
+    def wake(self, consumer: Consumer) -> None:
+        self.kernel.lights.setdefault(consumer.queue.light, None)
+
+    def take_one(self, queue: AmqpQueue, holder: object, on_done: Any) -> None:
+        light = queue.light
+        one = light.ready.popleft() if light.ready else None
+        if one is not None:
+            light.out[one[:3]] = one
+        on_done(one, len(light.ready))
+
+    def place(self, address: str, vhost: Any, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
+              may_create: bool) -> Placement:
+        known = (address, in_topic, priority, tuple(queue.light for queue in queues))
+        placement = self._placements.get(known)
+        if placement is None:
+            base = self.kernel.place(address if in_topic else "light")
+            placement = self._placements[known] = Placement(
+                base.tenant, address, base.topic, base.topic_id, 0, base.queue_id, base.key, base.key_part, b"",
+                base.max_message_bytes, base.first_level)
+            placement.light = None if in_topic else queues[0].light
+            self.kernel.entered[placement] = [queue.light for queue in queues]
+        return placement
+
+    def address_of(self, leased: Leased) -> str:
+        return "plant/line1"
+
+    def store(self, records: dict[bytes, bytes | None], owner: Owner | None, token: object) -> None:
+        for key, value in records.items():
+            if value is None:
+                del self.records[key]
+            else:
+                self.records[key] = value
+        self.kernel.append([], owner, token)
+
+    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        for handle in handles:
+            queue.light.out.pop(handle, None)
+        self.acked += handles
+
+    def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        again = [queue.light.out.pop(handle) for handle in handles if handle in queue.light.out]
+        queue.light.ready.extendleft([(one[0], one[1], one[2] + 1, *one[3:]) for one in reversed(again)])
+        self.kernel.lights.setdefault(queue.light, None)
+
+    def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        self.rejected += [queue.light.out.pop(handle) for handle in handles if handle in queue.light.out]
+
+
+class QueueKernel(FakeKernel):
+    """The fake kernel with light queues: what is stored enters them, and a flush hands it to consumers."""
+
+    def __init__(self, now_ms: Any) -> None:
+        super().__init__(now_ms)
+        self.hub = bytes(16)
+        self.entered: dict[Placement, list[FakeLight]] = {}
+        self.lights: dict[FakeLight, None] = {}
+
+    def _store(self, message: Message, stretches: Any) -> tuple[int, int, int]:
+        place = super()._store(message, stretches)
+        for light in self.entered.get(message[0], ()):
+            light.ready.append((light, light.next_offset, 1, place[2], 0, message[0].key, message[1], message[2],
+                                message[3]))
+            light.next_offset += 1
+            self.lights.setdefault(light, None)
+        return place
+
+    def flush(self) -> None:
+        super().flush()
+        lights, self.lights = self.lights, {}
+        for light in lights:
+            for consumer in list(light.consumers):
+                leased = [light.ready.popleft() for _ in range(min(consumer.room(), len(light.ready)))]
+                light.out.update({one[:3]: one for one in leased})
+                if leased:
+                    consumer.on_leased(leased)
+
+
+class Hub(FakeHub):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.kernel: QueueKernel = QueueKernel(self.now_ms)
+        self.services.kernel = self.kernel  # type: ignore[assignment]
+        self.queues = FakeQueues(self.kernel)
+        self.services.shared["amqp"] = self.broker = Broker(self.services, self.queues)
+
+    def client(self, config: AmqpConfig | None = None) -> Client:
+        return Client(self, config or AmqpConfig())
+
+
+Got = tuple[int, str, dict[str, Any]]
+"""(channel, method, arguments); a content is `header` and `body`"""
+
+
+class Client:
+    """Speaks bytes; `got` reads what the hub wrote since the last call."""
+
+    def __init__(self, hub: Hub, config: AmqpConfig) -> None:
+        self.hub = hub
+        self.session, self.link = hub.open(GATEWAY, config)
+
+    def send(self, data: bytes) -> None:
+        self.session.handle_data(data)
+
+    def ask(self, name: str, channel: int = 1, **arguments: Any) -> list[Got]:
+        """A method, a flush, and what came back."""
+        table = arguments.get("arguments")
+        if table:
+            arguments["arguments"] = {key: typed(value) for key, value in table.items()}
+        self.send(codec.frame(codec.METHOD, channel, encode_method(name, **arguments)))
+        self.hub.kernel.flush()
+        return self.got()
+
+    def login(self, capabilities: tuple[str, ...] = ("consumer_cancel_notify", "connection.blocked"), *,
+              frame_max: int = 131_072, heartbeat: int = 0, channels: int = 1) -> Client:
+        self.send(b"AMQP\0\0\x09\x01")
+        properties = {"capabilities": typed(dict.fromkeys(capabilities, True))}
+        self.ask("connection.start-ok", 0, client_properties=properties, mechanism="PLAIN",
+                 response=b"\0guest\0guest", locale="en_US")
+        self.ask("connection.tune-ok", 0, frame_max=frame_max, channel_max=2047, heartbeat=heartbeat)
+        assert self.ask("connection.open", 0, virtual_host="/")[-1][1] == "connection.open-ok"
+        for number in range(1, channels + 1):
+            assert self.ask("channel.open", number)[0][1] == "channel.open-ok"
+        return self
+
+    def publish(self, exchange: str, key: str, body: bytes, raw: bytes = NO_PROPERTIES, channel: int = 1,
+                **arguments: Any) -> None:
+        self.send(publish(exchange, key, body, raw, channel, **arguments))
+
+    def got(self) -> list[Got]:
+        data, found, at = self.link.take(), [], 0
+        while at < len(data):
+            size = int.from_bytes(data[at + 3:at + 7], "big")
+            kind, channel, payload = data[at], int.from_bytes(data[at + 1:at + 3], "big"), data[at + 7:at + 7 + size]
+            assert data[at + 7 + size] == codec.FRAME_END
+            at += size + 8
+            if kind == codec.METHOD:
+                found.append((channel, *decode_method(payload)))
+            elif kind == codec.HEADER:
+                found.append((channel, "header", {"size": int.from_bytes(payload[4:12], "big"), "raw": payload[12:]}))
+            else:
+                found.append((channel, "body" if kind == codec.BODY else "heartbeat", {"body": payload}))
+        return found
+
+    def names(self) -> list[str]:
+        return [name for _, name, _ in self.got()]
+
+
+def publish(exchange: str, key: str, body: bytes, raw: bytes = NO_PROPERTIES, channel: int = 1, body_max: int = 131_064,
+            **arguments: Any) -> bytes:
+    method = encode_method("basic.publish", exchange=exchange, routing_key=key, **arguments)
+    return codec.frame(codec.METHOD, channel, method) + codec.encode_content(
+        channel.to_bytes(2, "big"), raw, body, body_max)
+
+
+__all__ = ["Client", "Hub", "Stored", "publish"]
