@@ -18,6 +18,7 @@ from gatehouse import exits
 from gatehouse.exits import Refused
 from spark.jobs.arguments import option_name
 from spark.jobs.failure import JobFailed
+
 DEFAULT_CONFIG: Final = "gateways.toml"
 NEEDS: Final = "Spark is not installed here: pip install 'gatehouse[spark]', and Java 17 or later"
 
@@ -77,9 +78,11 @@ def _run(name: str, config_file: Path, once: bool, given: dict[str, str]) -> Non
 
 spark.add_command(_command("archive", """Store topics as a Delta table, or as Parquet files, each message once.
 
-    One commit per micro-batch, partitioned by topic and day. Example: gatehouse spark archive --topics plant --to archive
+    One commit per micro-batch, partitioned by topic and day.
+    Example: gatehouse spark archive --topics plant --to archive
     """))
 spark.add_command(_command("analytics", """Send statistics of every address over windows of time back to the hub.
 
-    Count, mean, smallest, largest, percentiles, late readings. Example: gatehouse spark analytics --topics plant
+    Count, mean, smallest, largest, percentiles, late readings.
+    Example: gatehouse spark analytics --topics plant
     """))

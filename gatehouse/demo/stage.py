@@ -81,7 +81,8 @@ class Stage:
     def __init__(self, folder: Path, usual_ports: bool = True) -> None:
         self.folder = folder.absolute()
         self._page = PageServer(free_port(PAGE_PORT if usual_ports else 0))
-        self.ports = Ports(*(free_port(port if usual_ports else 0) for port in DOOR_PORTS.values()), self._page.port)
+        doors = {door: free_port(port if usual_ports else 0) for door, port in DOOR_PORTS.items()}
+        self.ports = Ports(**doors, page=self._page.port)
         self._stops: list[Callable[[], None]] = []
         self._processes: dict[str, subprocess.Popen[str]] = {}
 

@@ -37,7 +37,8 @@ def counters_now() -> Counters:
 
 def rates(before: Counters, now: Counters, elapsed_s: float) -> list[Reading]:
     """Bytes a second between two counters. One that was set back (a network card unplugged) gives 0."""
-    pairs = (("disk/read_bytes_per_s", before.read, now.read), ("disk/written_bytes_per_s", before.written, now.written),
+    pairs = (("disk/read_bytes_per_s", before.read, now.read),
+             ("disk/written_bytes_per_s", before.written, now.written),
              ("network/received_bytes_per_s", before.received, now.received),
              ("network/sent_bytes_per_s", before.sent, now.sent))
     return [(f"{ROOT}/{name}", round(max(0, new - old) / elapsed_s, 1)) for name, old, new in pairs]

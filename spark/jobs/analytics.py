@@ -21,17 +21,19 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.jobs.arguments import parse_arguments
-from spark.jobs.lateness import marker
 from spark.jobs.failure import exit_code
+from spark.jobs.lateness import marker
 from spark.jobs.progress import follow
 from spark.jobs.session import make_session
 from spark.jobs.settings import AnalyticsSettings
 from spark.jobs.source import read_stream, sink_options
 
 COLUMNS: Final = ("topic", "address", "value", "timestamp", "append_time")
+CONTENT_TYPE: Final = b"application/json"
 PERCENTILE_ACCURACY: Final = 1_000
 """The rank that `percentile_approx` gives is off by at most one in so many."""
 
@@ -56,7 +58,7 @@ def start(spark: SparkSession, settings: AnalyticsSettings, once: bool = False) 
 
 def readings(messages: DataFrame, settings: AnalyticsSettings, checkpoint: str) -> DataFrame:
     """`address`, `reading` (null where it is no number), `late`, and `at`, the time at which it is counted."""
-    count_at = F.arrow_udf(marker(checkpoint, round(settings.window_s * 1e6)), "long")
+    count_at = arrow_udf(marker(checkpoint, round(settings.window_s * 1e6)), "long", ArrowUDFType.SCALAR)
     measured = F.unix_micros(F.least("timestamp", "append_time"))
     return messages.select(
         "address", number_in(settings.value_field).alias("reading"), measured.alias("measured"),
@@ -97,7 +99,7 @@ def as_messages(results: DataFrame, topic: str) -> DataFrame:
     return results.select(
         F.concat(F.lit(f"{topic}/"), "address").alias("address"),
         F.to_json(F.struct(*fields), {"ignoreNullFields": "false"}).cast("binary").alias("value"),
-        F.array(F.struct(F.lit("content-type").alias("key"), F.lit(b"application/json").alias("value"))).alias("headers"))
+        F.array(F.struct(F.lit("content-type").alias("key"), F.lit(CONTENT_TYPE).alias("value"))).alias("headers"))
 
 
 def _utc(name: str) -> Column:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import os
 import typing
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from spark.jobs.settings import JobSettings
 Settings = TypeVar("Settings", bound=JobSettings)
 
 
-def parse_arguments(section: type[Settings], name: str, arguments: Sequence[str] | None = None) -> tuple[Settings, bool]:
+def parse_arguments(section: type[Settings], name: str,
+                    arguments: Sequence[str] | None = None) -> tuple[Settings, bool]:
     """The settings, and whether the job shall end with what is there now. Ends the process where they are wrong."""
     parser = argparse.ArgumentParser(prog=name, description=section.__doc__)
     parser.add_argument("--once", action="store_true", help="End when everything that is there now has been read.")
@@ -26,7 +28,7 @@ def parse_arguments(section: type[Settings], name: str, arguments: Sequence[str]
         if field.metadata.get("secret"):
             text += f" From the environment: {variable}."
         parser.add_argument(option_name(field.name), dest=field.name, default=default, help=text,
-                            type=lambda given, hint=hints[field.name]: from_text(given, hint),
+                            type=functools.partial(from_text, hints[field.name]),
                             choices=field.metadata.get("choices"))
     values = vars(parser.parse_args(arguments))
     once = values.pop("once")
@@ -41,7 +43,7 @@ def option_name(setting: str) -> str:
     return "--" + setting.replace("_", "-")
 
 
-def from_text(text: str, hint: Any) -> Any:
+def from_text(hint: Any, text: str) -> Any:
     """A value as its type; ValueError where it is none."""
     if typing.get_origin(hint) is tuple:
         item = typing.get_args(hint)[0]
@@ -60,8 +62,9 @@ def check(settings: Settings) -> Settings:
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         size = len(value) if isinstance(value, tuple) else value
-        for bound, wrong in (("min", lambda low, size=size: size < low), ("max", lambda high, size=size: size > high)):
-            if bound in field.metadata and wrong(field.metadata[bound]):
-                raise ValueError(f"{option_name(field.name)} must be at {'least' if bound == 'min' else 'most'} "
-                                 f"{field.metadata[bound]}")
+        low, high = field.metadata.get("min"), field.metadata.get("max")
+        if low is not None and size < low:
+            raise ValueError(f"{option_name(field.name)} must be at least {low}")
+        if high is not None and size > high:
+            raise ValueError(f"{option_name(field.name)} must be at most {high}")
     return settings

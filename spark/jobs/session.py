@@ -33,6 +33,7 @@ def make_session(name: str, master: str) -> SparkSession:
     try:
         spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise JobFailed(f"Spark does not start: it needs Java 17 or later, on the path or in JAVA_HOME ({error})") from None
+        raise JobFailed("Spark does not start: it needs Java 17 or later, on the path or in JAVA_HOME "
+                        f"({error})") from None
     spark.conf.set("spark.sql.session.timeZone", "UTC")    # days and times in results are UTC everywhere
     return spark

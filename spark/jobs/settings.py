@@ -28,7 +28,8 @@ class JobSettings:
     max_rows: int = field(default=1_000_000, metadata={
         "min": 1, "help": "Most messages of one micro-batch."})
     fail_on_data_loss: bool = field(default=True, metadata={
-        "help": "Whether the job ends when retention has deleted what it had not read; otherwise it goes on behind it."})
+        "help": "Whether the job ends when retention has deleted what it had not read; otherwise it goes on behind "
+                "it."})
     user: str = field(default="", metadata={
         "help": "User of the hub."})
     password: str = field(default="", metadata={
@@ -95,7 +96,8 @@ class AnalyticsSettings(JobSettings):
     percentiles: tuple[float, ...] = field(default=(50.0, 95.0, 99.0), metadata={
         "min": 1, "max": 20, "help": "Percentiles of each window, each from 0 to 100."})
     trigger_s: float = field(default=1.0, metadata={
-        "min": 0.0, "max": 86400.0, "help": "Seconds from one micro-batch to the next, each an update of open windows."})
+        "min": 0.0, "max": 86400.0,
+        "help": "Seconds from one micro-batch to the next, each an update of open windows."})
 
     def __post_init__(self) -> None:
         JobSettings.__post_init__(self)

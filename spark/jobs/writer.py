@@ -1,4 +1,4 @@
-"""A micro-batch's write in Spark's two steps: every task writes files, the driver commits those of the tasks that count.
+"""A micro-batch's write in Spark's two steps: tasks write files, the driver commits those of the tasks that count.
 
 Spark tries a failed task again and tells the commit about one attempt of each; what the others wrote is named nowhere.
 Orphans of Parquet folders begin with a dot, those of Delta tables are no part of the table.

@@ -1,4 +1,4 @@
-"""`make demo` without a person: what its page would show comes back by every door, and Ctrl-C leaves nothing running."""
+"""`make demo` without a person: what its page would show comes back by the doors, and Ctrl-C leaves nothing running."""
 from __future__ import annotations
 
 import json

@@ -30,7 +30,7 @@ def test_rates_are_over_the_time_between_and_never_negative():
 def test_processes_that_began_and_ended():
     assert process_events({1: "init", 2: "bash"}, {1: "init", 3: "curl"}) == [
         ("process/started", {"pid": 3, "name": "curl"}), ("process/ended", {"pid": 2, "name": "bash"})]
-    many = process_events({}, {number: "make" for number in range(100)})
+    many = process_events({}, dict.fromkeys(range(100), "make"))
     assert len(many) == MAX_PROCESSES + 1
     assert many[-1] == ("process/more", {"count": 100 - MAX_PROCESSES})
 

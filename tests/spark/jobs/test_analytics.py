@@ -30,7 +30,7 @@ def results(client: SyncClient, topic: str) -> dict[tuple[str, int], dict[str, A
     """The newest message of each address and window (seconds after the beginning)."""
     newest = {}
     for message in client.read(topic):
-        assert message.content_type == "application/json"
+        assert message.properties["content_type"] == "application/json"
         value = message.json()
         assert message.address == f"{topic}/{value['address']}"
         newest[value["address"], seconds(value["window_start"])] = value

@@ -1,4 +1,4 @@
-"""A reading is late when its window had ended at or before the watermark: Spark's rule, on either side of the border."""
+"""A reading is late when its window had ended at or before the watermark: Spark's rule, on both sides of it."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -19,7 +19,8 @@ def test_windows_begin_at_multiples_of_their_length(at: int, end: int):
     assert window_ends(pa.array([at * 1_000_000]), WINDOW_US).to_pylist() == [end * 1_000_000]
 
 
-@pytest.mark.parametrize(("watermark", "late"), [(0, False), (9_999_999, False), (10_000_000, True), (10_000_001, True)])
+@pytest.mark.parametrize(("watermark", "late"), [(0, False), (9_999_999, False), (10_000_000, True),
+                                                 (10_000_001, True)])
 def test_a_window_closes_when_the_watermark_reaches_its_end(watermark: int, late: bool):
     counted = counted_at(pa.array([3_000_000]), watermark, WINDOW_US).to_pylist()
     assert counted == ([watermark] if late else [3_000_000])

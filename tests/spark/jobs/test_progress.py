@@ -8,7 +8,7 @@ import pytest
 from spark.jobs.failure import JobFailed
 from spark.jobs.progress import Count, ProgressLine, Run, cause_of
 
-FAILURE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform read: Traceback
+FAILURE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python data source perform read: Traceback
   File "worker.py", line 3, in read
     raise DataLoss("x")
 spark.errors.DataLoss: the topic 'plant' is gone; the stream had read its queues up to {0: 3}
@@ -67,7 +67,7 @@ def test_a_terminal_has_one_line_and_a_file_few():
 
 def test_the_cause_is_what_python_raised():
     assert cause_of(ValueError(FAILURE)) == "the topic 'plant' is gone; the stream had read its queues up to {0: 3}"
-    assert cause_of(ValueError("[SOME_CONDITION] Spark's own words\nat org.apache")) == "[SOME_CONDITION] Spark's own words"
+    assert cause_of(ValueError("[CONDITION] Spark's own words\nat org.apache")) == "[CONDITION] Spark's own words"
 
 
 def test_a_query_that_got_somewhere_is_started_again_and_one_that_did_not_is_not():
