@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.jobs.arguments import parse_arguments
@@ -58,7 +58,8 @@ def start(spark: SparkSession, settings: AnalyticsSettings, once: bool = False) 
 
 def readings(messages: DataFrame, settings: AnalyticsSettings, checkpoint: str) -> DataFrame:
     """`address`, `reading` (null where it is no number), `late`, and `at`, the time at which it is counted."""
-    count_at = arrow_udf(marker(checkpoint, round(settings.window_s * 1e6)), "long", ArrowUDFType.SCALAR)
+    as_udf: Any = arrow_udf     # its type asks for what it warns about
+    count_at = as_udf(marker(checkpoint, round(settings.window_s * 1e6)), "long")
     measured = F.unix_micros(F.least("timestamp", "append_time"))
     return messages.select(
         "address", number_in(settings.value_field).alias("reading"), measured.alias("measured"),
