@@ -2,6 +2,7 @@
 
     cli_messages   publish, consume, tail
     cli_state      status, topics
+    cli_spark      spark archive, spark analytics
     cli_planned    what is named in the documents and not built yet
 
 An error is one line on standard error that says what to do; exit codes are in `exits.py`. The server's parts are
@@ -19,6 +20,7 @@ import click
 from gatehouse import __version__, exits
 from gatehouse.cli_messages import consume, publish, tail
 from gatehouse.cli_planned import planned_commands
+from gatehouse.cli_spark import spark
 from gatehouse.cli_state import status, topics
 from gatehouse.exits import Refused
 from gatehouse.tables import show
@@ -119,7 +121,7 @@ def reload(config_file: Path, data: Path | None) -> None:
     click.echo(f"told process {process} to read its configuration again")
 
 
-for command in (publish, consume, tail, status, topics, *planned_commands()):
+for command in (publish, consume, tail, status, topics, spark, *planned_commands()):
     cli.add_command(command)
 
 
