@@ -8,43 +8,52 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import pyspark
 from pyspark.sql import SparkSession
 
 from bench.servers import ROOT, ServerFailed
 
 FETCH_S: Final = 900.0
+CONNECTOR: Final = "4.2.0"
+"""The newest that could be fetched; it runs in Spark 4.3."""
+
+ARTIFACTS: Final = (("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR),
+                    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+                    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+                    ("org.apache.commons", "commons-pool2", "2.13.1"))
+"""What Spark does not have itself, named one by one: what they name themselves is asked of Spark's own mirrors."""
+
+DEPENDENCY: Final = """\
+    <dependency>
+      <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+    </dependency>
+"""
 POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>bench</groupId><artifactId>connector</artifactId><version>1</version>
   <dependencies>
-    <dependency>
-      <groupId>org.apache.spark</groupId><artifactId>spark-sql-kafka-0-10_2.13</artifactId><version>{version}</version>
-    </dependency>
-  </dependencies>
+{}  </dependencies>
 </project>
 """
 
 
 def fetch_connector() -> list[Path]:
-    """Its jars and those that Spark lacks. Raises ServerFailed."""
-    version = pyspark.__version__
-    folder = ROOT / "build" / f"spark-kafka-{version}"
+    """Its jars. Raises ServerFailed."""
+    folder = ROOT / "build" / f"spark-kafka-{CONNECTOR}"
     if not folder.is_dir():
         if shutil.which("mvn") is None:
             raise ServerFailed("the connector needs mvn: on Debian, apt-get install maven")
         coming = folder.with_name(folder.name + "-coming")
         coming.mkdir(parents=True, exist_ok=True)
         pom = coming / "pom.xml"
-        pom.write_text(POM.format(version=version))
+        pom.write_text(POM.format("".join(DEPENDENCY.format(*artifact) for artifact in ARTIFACTS)))
         done = subprocess.run(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
-                               "-DincludeScope=runtime", f"-DoutputDirectory={coming}"], check=False, timeout=FETCH_S)
+                               f"-DoutputDirectory={coming}"], check=False, timeout=FETCH_S)
         if done.returncode:
             raise ServerFailed("mvn could not fetch the connector, see above")
         coming.rename(folder)
-    wanted = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
-    return [jar for jar in sorted(folder.glob("*.jar")) if jar.name.startswith(wanted)]
+    return sorted(folder.glob("*.jar"))
 
 
 def start_session(master: str, jars: list[Path]) -> SparkSession:
