@@ -10,6 +10,7 @@ from gateways.amqp.broker import Broker
 from gateways.amqp.config import AmqpConfig
 from gateways.amqp.consuming import Consumer
 from gateways.amqp.dead_letters import encode_target
+from gateways.amqp.errors import ChannelFault
 from gateways.amqp.exchanges import Binding
 from gateways.amqp.methods import decode_method, encode_method
 from gateways.amqp.properties import NO_PROPERTIES
@@ -55,6 +56,9 @@ class FakeQueues:
         count = len(queue.light.ready)
         queue.light.ready.clear()
         return count
+
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
+        raise ChannelFault(404, f"no queue '{name}' in vhost '{vhost.name}'")
 
     def ready(self, queue: AmqpQueue) -> int:
         return len(queue.light.ready)
