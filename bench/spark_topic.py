@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import socket
 import struct
+import time
 from typing import Final
 
 from bench.load_kafka import PRODUCE, Run, create_topic, request_head, text
@@ -23,7 +24,6 @@ BATCH: Final = 1_000
 KINDS: Final = 16                # different batches
 WINDOW: Final = 16               # requests in flight
 LINES: Final = 1_000
-NOW_MS: Final = 1_750_000_000_000
 
 
 def batch_of(seed: int) -> bytes:
@@ -34,7 +34,8 @@ def batch_of(seed: int) -> bytes:
         key, value = b"line%d/temp" % chance.randrange(LINES), chance.randbytes(chance.randint(60, 140))
         body = b"\0\0" + varint(i) + encode_key(key) + varint(len(value)) + value + b"\0"
         records.append(varint(len(body)) + body)
-    return as_batch(Piece(0, BATCH, False, b"".join(records), NOW_MS, NOW_MS, 0), 0)
+    now_ms = time.time_ns() // 1_000_000          # Kafka deletes at once what is older than its retention
+    return as_batch(Piece(0, BATCH, False, b"".join(records), now_ms, now_ms, 0), 0)
 
 
 def fill(port: int, rows: int, *, create: bool = True) -> None:

@@ -19,10 +19,11 @@ ROWS_PER_BATCH = 4_000
 LOOK_S = 0.05
 
 
-def start_copy(session: SparkSession, url: str, checkpoint: str, rows_per_batch: int = ROWS_PER_BATCH) -> StreamingQuery:
+def start_copy(session: SparkSession, url: str, checkpoint: str,
+               rows_per_batch: int = ROWS_PER_BATCH) -> StreamingQuery:
     """The running query. Values are copied; small chunks, so that a task can be killed between two."""
     source = (session.readStream.format("gatehouse").options(
-        url=url, subscribe="plant", startingOffsets="earliest", maxOffsetsPerTrigger=rows_per_batch, minPartitions=3,
+        url=url, subscribe="plant", startingOffsets="earliest", maxOffsetsPerTrigger=rows_per_batch, minPartitions=2,
         fetchBytes=20_000).load())
     return (source.selectExpr("key", "value").writeStream.format("gatehouse")
             .options(url=url, topic="copy", batchBytes=20_000, checkpointLocation=checkpoint)
