@@ -27,7 +27,6 @@ ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian.
 TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients
-DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := mosquitto:mosquitto java:default-jre-headless mvn:maven
 
 # What runs on the hot modules is tested twice: compiled where there is a compiler, and plain.
@@ -37,6 +36,8 @@ RUN_STAMP   := $(VENV)/.stamp-run
 TEST_STAMP  := $(VENV)/.stamp-test
 SPARK_STAMP := $(VENV)/.stamp-spark
 DEMO_STAMP  := $(VENV)/.stamp-demo
+
+DEMO_NEEDS  := java:default-jre-headless
 
 .PHONY: run test lint compile bench bench-all docs setup clean demo fuzz interop sim soak
 
