@@ -26,6 +26,9 @@ START_AGAIN_S: Final = 1.0
 CAUSE_CHARACTERS: Final = 500
 RAISED: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w*: (.+)$", re.MULTILINE)
 """The last line of a Python traceback."""
+CALL_FAILED: Final = "An error occurred while calling"
+FROM_JAVA: Final = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+"""What py4j says of a Java error, and in the line after that the error itself."""
 
 
 class Count:
@@ -169,6 +172,6 @@ def cause_of(failure: Exception) -> str:
     """The line of a failed query that says what to do: the last error that was raised in Python, else Spark's first."""
     told = failure.java_exception if isinstance(failure, Py4JJavaError) else failure
     text = str(told).partition("=== Streaming Query ===")[0]
-    raised = RAISED.findall(text)
+    raised = [line for line in RAISED.findall(text) if not line.startswith(CALL_FAILED)] or FROM_JAVA.findall(text)
     found: str = raised[-1] if raised else text.strip().partition("\n")[0]
     return found[:CAUSE_CHARACTERS]

@@ -23,7 +23,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from spark.jobs import delta
 from tests.running_hub import ROOT
 
-DEADLINE_S = 120
+DEADLINE_S = 180
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[
     folder = tmp_path_factory.mktemp("demo")
     process = subprocess.Popen(
         [sys.executable, "-m", "gatehouse.demo", "--any-ports", "--folder", str(folder / "data")], cwd=ROOT,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"})
     yield process
     if process.poll() is None:
         for child in psutil.Process(process.pid).children(recursive=True):
@@ -83,7 +83,7 @@ class Listener:
         self._client.loop_stop()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_everything_moves_and_ends(demo: subprocess.Popen[str]):
     said = instructions(demo)
     page_url = re.search(r"^open +(\S+)$", said, re.MULTILINE)[1]
