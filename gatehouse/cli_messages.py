@@ -43,11 +43,14 @@ POP_MESSAGES: Final = 32                  # printed before they are acknowledged
 @click.option("--reply-to", help="Address for answers.")
 @click.option("--message-id", help="An id of your own.")
 @click.option("--expires-in", type=float, metavar="SECONDS", help="Seconds after which nobody wants it.")
+@click.option("--delay", type=click.FloatRange(0), metavar="SECONDS", help="Deliver it so much later.")
+@click.option("--repeat", help="Deliver it again and again: 'every 10s', '0 8 * * MON; count=5'.")
 @click.option("--retain", is_flag=True, help="Keep as the address's last value.")
 @hub_options
 def publish(address: str, body: str | None, file: Path | None, key: str | None, headers: tuple[str, ...],
             content_type: str | None, correlation_id: str | None, reply_to: str | None, message_id: str | None,
-            expires_in: float | None, retain: bool, url: str, json_wanted: bool) -> None:
+            expires_in: float | None, delay: float | None, repeat: str | None, retain: bool, url: str,
+            json_wanted: bool) -> None:
     """Publish BODY to ADDRESS; without BODY, every line of standard input as a message of its own.
 
     Each message is on disk before the next is sent. Example: gatehouse publish plant/line1/temp 21.5
@@ -57,7 +60,7 @@ def publish(address: str, body: str | None, file: Path | None, key: str | None, 
     own = user_headers(headers)
     given: dict[str, Any] = {
         "content_type": content_type, "correlation_id": correlation_id, "reply_to": reply_to, "message_id": message_id,
-        "expires_in": expires_in, "retain": retain or None}
+        "expires_in": expires_in, "delay": delay, "repeat": repeat, "retain": retain or None}
     properties: Properties = {name: value for name, value in given.items() if value is not None}    # type: ignore
     place = {"address": address} if key is None else {"topic": address, "key": key}
     with asking(url) as hub:

@@ -9,7 +9,6 @@ from gatehouse import exits
 
 PLANNED: Final = {
     "connections": "List connections, show their subscriptions, close them.",
-    "scheduled": "Delayed messages; recall one.",
     "transactions": "Half messages that wait for their sender.",
     "trace": "What happened to one message.",
     "users": "Users and their passwords.",

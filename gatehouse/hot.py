@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 HOT_MODULES: Final = (
+    "gateways.amqp.codec",
+    "gateways.amqp.unacked",
     "gateways.connection",
     "gateways.kafka.codec",
     "gateways.kafka.fetch_codec",

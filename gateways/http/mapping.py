@@ -23,7 +23,7 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from gateways.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
+from gateways.envelope import FIELDS, HTTP_USER_PREFIX, OWN_HEADERS, Cell, Field, Kind, Shape, Where
 from gateways.http.problems import Refusal
 from gateways.values import CHARSET, normalize, read
 from kernel.address import ADDRESS_HEADER
@@ -356,7 +356,7 @@ def record_to_json(record: Record, topic: str, queue: int, address: str, door: s
     if attributes & RETAIN:
         message["retain"] = True
     for name, header_value in headers:
-        if not _put_property(message, name, header_value) and not (
+        if name not in OWN_HEADERS and not _put_property(message, name, header_value) and not (
                 name == ADDRESS_HEADER and header_value == address.encode()):
             user_headers.append([name.decode("utf-8", "replace"), _header_to_json(header_value)])
     return message

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from kernel.leasing.line import Lease, Line
@@ -20,6 +20,10 @@ from kernel.leasing.members import Budget, Core, Counts, Member, Membership, Pop
 from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
 from kernel.leasing.supply import Rules, Supply, Taken
 from kernel.message import Handle, Leased, Owner
+
+if TYPE_CHECKING:
+    from kernel.leasing.ageing import Ageing
+    from kernel.leasing.limits import Limit
 
 SHARE: Final = 1_000                 # taken from one line before the next has its turn
 MAX_POP: Final = 10_000              # messages of one pop
@@ -40,6 +44,8 @@ class LeasedGroup:
         self.topic_id = topic_id
         self.settings = settings
         self.queue: LightQueue | None = None               # whose own group this is
+        self.limit: Limit | None = None                    # of such a queue
+        self.ageing: Ageing | None = None                  # likewise
         self.ttl_ms = 0
         self.supplies: dict[int, Supply] = {}              # by queue id
         self.by_priority = False                           # else lines take turns
@@ -59,8 +65,13 @@ class LeasedGroup:
         """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack."""
         membership = Membership(self, member, credit, keeps, budget)
         self.members.append(membership)
+        self._note_use()
         self.wake()
         return membership
+
+    def _note_use(self) -> None:
+        if self.queue is not None:
+            self._core.used(self.queue)
 
     def leave(self, membership: Membership) -> None:
         """See `Membership.leave`."""
@@ -88,6 +99,7 @@ class LeasedGroup:
         if membership not in self.members:
             return
         self.members.remove(membership)
+        self._note_use()
         if not self.members and not self._pops:
             for supply in self.supplies.values():
                 supply.forget()
@@ -104,6 +116,7 @@ class LeasedGroup:
             raise InvalidGroup(f"an invisible time is 1 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}")
         pop = Pop(self, count, invisible_ms, on_popped)
         self._pops.append(pop)
+        self._note_use()
         self.wake()
         return pop
 
@@ -111,15 +124,19 @@ class LeasedGroup:
         """See `Pop.cancel`."""
         if pop in self._pops:
             self._pops.remove(pop)
+            self.wake()
 
     # ---- ending leases
 
-    def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
+    def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None, *, lazily: bool = False
             ) -> list[KernelError | None]:
-        """These are done. Answers per handle why not; `owner` is told when the rest is durable. Raises Stopping."""
+        """These are done. Answers per handle why not; `owner` is told when the rest is durable. Raises Stopping.
+
+        `lazily`: they become durable with whatever is stored next, and soon in any case; for who asks no answer.
+        """
         refused, by_line = self._sort(handles)
         for supply, offsets in by_line:
-            self._settle(supply, offsets)
+            self._settle(supply, offsets, lazily=lazily)
         self._core.answer(owner, token)
         return refused
 
@@ -191,8 +208,11 @@ class LeasedGroup:
             by_line = {of: list(dict.fromkeys(found)) for of, found in by_line.items()}
         return refused, [(self.supplies[of.queue_id], found) for of, found in by_line.items() if found]
 
-    def _settle(self, supply: Supply, offsets: list[int]) -> None:
-        self._core.touch(supply.line)
+    def _settle(self, supply: Supply, offsets: list[int], *, lazily: bool) -> None:
+        if lazily:
+            self._core.touch_lazily(supply.line)
+        else:
+            self._core.touch(supply.line)
         supply.line.settle(offsets)
         self.settled += len(offsets)
         if supply.key_of and supply.free_keys(offsets):
@@ -254,7 +274,14 @@ class LeasedGroup:
     def line_ready(self, supply: Supply) -> None:
         """There may be something to take from this line."""
         self.queue_up(supply)
+        if self.limit is not None:
+            self.limit.enforce()
         self.wake()
+
+    @property
+    def taken_from(self) -> bool:
+        """Whether anybody is there to take."""
+        return bool(self._pops or self.members)
 
     def queue_up(self, supply: Supply) -> None:
         """The same, for whoever asks next."""
@@ -265,8 +292,11 @@ class LeasedGroup:
 
     def wake(self) -> None:
         """Serve in this turn, if there is anything to give and anybody to take it."""
-        if not self._serving and self._turn and (self._pops or self.members):
-            self._core.soon(self)
+        if not self._serving and self._turn:
+            if self.taken_from:
+                self._core.soon(self)
+            elif self.ageing is not None:
+                self.ageing.look()
 
     def serve(self) -> None:
         """Hand out what there is to whoever wants it."""
@@ -291,7 +321,7 @@ class LeasedGroup:
             if taken.leased:
                 self._hand_out(supply, taken.leased, now_ms)
             elif supply.has_more and not supply.fetching:
-                supply.read(partial(self._read, supply))
+                supply.read(partial(self.on_read, supply))
                 if supply.fetching:
                     self._reading.add(supply)
             if supply.fetching or not supply.has_more:
@@ -301,8 +331,10 @@ class LeasedGroup:
             else:
                 self._turn.append(supply)
         self._send()
+        if self._turn and self.ageing is not None:         # nobody takes any more
+            self.ageing.look()
 
-    def _read(self, supply: Supply) -> None:
+    def on_read(self, supply: Supply) -> None:
         """Something of the line is in memory now."""
         self._reading.discard(supply)
         self.line_ready(supply)
@@ -326,10 +358,13 @@ class LeasedGroup:
         if taken.unwanted:
             self.settle_unleased(supply, taken.unwanted)
         if taken.expired:
-            self.expired += len(taken.expired)
-            self._core.bury(self, supply, taken.expired, EXPIRED)
+            self.expire(supply, taken.expired)
         if taken.doomed:
             self._core.bury(self, supply, taken.doomed, ATTEMPTS)
+
+    def expire(self, supply: Supply, messages: list[Leased]) -> None:
+        """These were in hand, and it is too late for them."""
+        self._core.bury(self, supply, messages, EXPIRED)
 
     def _hand_out(self, supply: Supply, messages: list[Leased], now_ms: int) -> None:
         at = 0
@@ -366,7 +401,7 @@ class LeasedGroup:
             if member.keeps:
                 self._lease(supply, mine, member, 0)
             else:
-                self._settle(supply, [one[1] for one in mine])
+                self._settle(supply, [one[1] for one in mine], lazily=True)
 
     def _lease(self, supply: Supply, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
@@ -381,10 +416,11 @@ class LeasedGroup:
             lease = Lease(member, until_ms, attempt)
             lease.offsets = [one[1] for one in messages[at:stop]]
             supply.line.lease(lease.offsets, lease)
-            self._core.touch(supply.line)
             if member is not None:
+                self._core.touch_lazily(supply.line)
                 member.note(supply, lease)
             else:
+                self._core.touch(supply.line)
                 self._core.lease_until(self, supply, lease)
             at = stop
 
@@ -404,21 +440,30 @@ class LeasedGroup:
             member.member.on_leased(messages)
 
     def purge(self) -> int:
-        """Settle everything that is ready; how many messages that was. Raises Stopping."""
+        """Settle everything that is ready, and what is on its way in; how many messages that was. Raises Stopping."""
         count = 0
         for supply in self.supplies.values():
             supply.forget()
             line = supply.line
-            ready = [*line.take_again(line.ready(supply.end())), *supply.being_read, *range(line.next, supply.end())]
+            end = supply.end() + self._core.entering(line.queue_id)
+            ready = [*line.take_again(len(line.again)), *supply.being_read, *line.unsettled(line.next, end)]
             self._core.touch(line)
-            line.next = max(line.next, supply.end())
-            line.moved += 1                                # what is being read just now counts no more
+            line.next = max(line.next, end)
             line.settle(ready)
             count += len(ready)
         self.settled += count
         return count
 
     # ---- looking
+
+    def count_ended(self, reason: str, count: int) -> None:
+        """So many came to an end without an ack."""
+        if reason == EXPIRED:
+            self.expired += count
+        elif reason == OVERFLOW:
+            self.dropped += count
+        else:
+            self.dead += count
 
     @property
     def ready(self) -> int:

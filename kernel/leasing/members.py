@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kernel.errors import KernelError
 from kernel.leasing.line import Lease, Line
+from kernel.leasing.settings import LightQueue
 from kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class Core(Protocol):
     def touch(self, line: Line) -> None:
         """The line has changed: its pages go into the frame being gathered. Raises Stopping."""
 
+    def touch_lazily(self, line: Line) -> None:
+        """The line has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
+
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the frame being gathered is durable."""
 
@@ -61,6 +65,12 @@ class Core(Protocol):
 
     def soon(self, group: LeasedGroup) -> None:
         """Call `group.serve` in this turn, once."""
+
+    def entering(self, queue_id: int) -> int:
+        """How many messages are on their way into a queue: behind its end, and not durable yet."""
+
+    def used(self, queue: LightQueue) -> None:
+        """Somebody comes to a light queue, or goes."""
 
     def append_ms(self, queue_id: int, offset: int) -> int:
         """When a message, or the first behind it, was appended; 0 where there is none."""

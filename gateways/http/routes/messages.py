@@ -24,9 +24,9 @@ from gateways.http.mapping import Publication, not_built_property, read_headers,
 from gateways.http.problems import Refusal, document_of
 from gateways.http.routes.publish import describe, store
 from kernel.errors import KernelError, MessageTooLarge
-from kernel.message import TRANSIENT
+from kernel.message import TRANSIENT, When
 from kernel.record import encode_headers
-from kernel.scheduling.accepting import NOW, When, first_due_ms
+from kernel.scheduling.accepting import NOW, first_due_ms
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal

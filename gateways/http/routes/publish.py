@@ -14,9 +14,8 @@ from gateways.http.door import DOOR, NAME, Call, Door, Routes
 from gateways.http.mapping import Publication, not_built_property, read_headers
 from gateways.http.target import decode_levels
 from kernel.address import LEVEL_ESCAPES, escape
-from kernel.message import TRANSIENT
+from kernel.message import TRANSIENT, When
 from kernel.record import NO_HEADERS, encode_headers
-from kernel.scheduling.accepting import When
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal

@@ -5,7 +5,8 @@ import pytest
 
 from kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
 from kernel.leasing.settings import QueueSettings
-from kernel.scheduling.accepting import MAX_DELAY_MS, When
+from kernel.message import When
+from kernel.scheduling.accepting import MAX_DELAY_MS
 from kernel.scheduling.plan import REMEMBERED_MS
 from kernel.scheduling.records import Fate, Pending, Settled
 from kernel.settings import KernelSettings
