@@ -2,10 +2,10 @@
 
     python -m bench.retained [--n 1000000] [--names 1000] [--size 20] [--rounds 20]
 
-The kernel alone, with a real log and index. Addresses are `plant/LINE/NAME` with `--names` names a line. Each is told to
-retain a value of `--size` bytes, a thousand a call, 8 of them in flight. Once all of it is in the index, each filter is
-asked for its first page (256 values, as a subscription asks) and for everything, page after page; times are from the
-question to the last answer. How late the kernel's thread was meanwhile, at worst, stands beside it.
+The kernel alone, with a real log and index. Addresses are `plant/LINE/NAME` with `--names` names a line. Each is told
+to retain a value of `--size` bytes, a thousand a call, 8 of them in flight. Once all of it is in the index, each filter
+is asked for its first page (256 values, as a subscription asks) and for everything, page after page; times are from
+the question to the last answer. How late the kernel's thread was meanwhile, at worst, stands beside it.
 """
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ async def fill(kernel: Kernel, options: argparse.Namespace) -> float:
 
 async def settled(kernel: Kernel) -> None:
     """All of it is in the index."""
-    while kernel.parts.state.changes.newest or kernel.parts.state.frozen is not None:
-        await asyncio.sleep(0.5)
+    written = asyncio.Event()
+    kernel._checkpoints.take(written.set)
+    await written.wait()
 
 
 async def ask(kernel: Kernel, filter_text: str, start: str) -> tuple[int, str | None]:
