@@ -64,6 +64,7 @@ class Gathering:
         self.expired: list[str] = []                         # idempotency keys that leave the window with this frame
         self.deleted: tuple[tuple[int, int], ...] = ()       # queues of deleted topics, as (first queue id, count)
         self.topic_changes = 0
+        self.entering_bytes: dict[int, int] = {}             # into light queues that refuse what exceeds their bytes
 
     def produced_run(self, queue_id: int, header: BatchHeader) -> Run | None:
         """The run of this very batch, if it is in here."""

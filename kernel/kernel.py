@@ -133,6 +133,7 @@ class Kernel(GroupCalls):
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
         self._checkpoints.note()
+        self.leasing.start()
         self._retention.start()
         self._expiry.start()
         self.scheduling.start()
@@ -163,12 +164,14 @@ class Kernel(GroupCalls):
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self.leasing = Leasing(parts, lambda: self._committer.gather(), self._selector_names)
+        self.leasing = Leasing(parts, lambda: self._committer.gather(), lambda: self._committer.pending(),
+                               self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._appending.refuse_full = self.leasing.limits.refuse_full
         self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
