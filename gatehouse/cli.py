@@ -2,9 +2,9 @@
 
     cli_messages   publish, consume, tail
     cli_state      status, topics
-    cli_spark      spark archive, spark analytics
     cli_groups     groups, dead-letters, queues
     cli_scheduled  scheduled list, show, recall
+    cli_spark      spark archive, spark analytics
     cli_planned    what is named in the documents and not built yet
 
 An error is one line on standard error that says what to do; exit codes are in `exits.py`. The server's parts are

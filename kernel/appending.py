@@ -31,15 +31,12 @@ PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
 
 
-class _Opened(NamedTuple):
-    """A producer's batch, checked and looked into: nothing of it is taken yet."""
+class Inside(NamedTuple):
+    """What a producer's batch means beyond the queue that it enters whole."""
 
-    queue_id: int
-    batch: bytes
-    header: BatchHeader
-    noted: list[tuple[int, Message]]         # records that change state, with their index
-    listened: bool                           # somebody may listen to its topic
-    copies: list[Message]                    # its records for light queues
+    noted: list[tuple[int, Message]]       # records that change state, with their index
+    listened: bool                         # somebody may hear of its records
+    copies: list[Message]                  # for light queues that are bound to addresses of its topic
 
 
 class Appending:
@@ -140,9 +137,7 @@ class Appending:
         gathering = self._committer.gather()
         if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
             return
-        opened = self._open(found, queue_id, batch, header)
-        self._check_copies(opened.copies)
-        run = self._add_batch(gathering, opened)
+        run = self._add_batch(gathering, queue_id, batch, header, self._inside(found, batch, header))
         if header.producer_id >= 0:
             self._note_sequence(gathering, queue_id, header, run)
         if owner is not None:
@@ -159,9 +154,9 @@ class Appending:
         mine = fingerprint_batches(batches)
         if key is not None and self._answered(gathering, mine, owner, token, key):
             return
-        opened = [self._open(found, queue_id, batch, header) for queue_id, batch, found, header in checked]
-        self._check_copies([copy for one in opened for copy in one.copies])
-        places: MessagePlaces = [(self._add_batch(gathering, one), 0) for one in opened]
+        insides = [self._inside(found, batch, header) for _, batch, found, header in checked]
+        places: MessagePlaces = [(self._add_batch(gathering, queue_id, batch, header, inside), 0)
+                                 for (queue_id, batch, _, header), inside in zip(checked, insides, strict=True)]
         if key is not None:
             self._remember(gathering, mine, places, owner, token, key)
             return
@@ -182,27 +177,24 @@ class Appending:
             raise UnsupportedBatch("Kafka transactions are not built yet")
         return found, header
 
-    def _open(self, found: tuple[Topic, int], queue_id: int, batch: bytes, header: BatchHeader) -> _Opened:
-        """Look into a batch where something must. Raises CorruptBatch, InvalidAddress, KeptFull."""
-        noted = self._look_inside(found, batch, header)
-        listened = self._deliveries.listens(found[0])
-        copies = self._copies_for_queues(found, batch, header) if listened and self._subscriptions.binds else []
-        return _Opened(queue_id, batch, header, noted, listened, copies)
+    def _add_batch(self, gathering: Gathering, queue_id: int, batch: bytes, header: BatchHeader, inside: Inside
+                   ) -> Run:
+        run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
+        gathering.burst.noted += [(message, run, at) for at, message in inside.noted]
+        if inside.listened:
+            gathering.burst.heard.append((None, [], run, 0))
+        if inside.copies:
+            gathering.burst.add(inside.copies, None)
+        return run
 
-    def _check_copies(self, copies: list[Message]) -> None:
+    def _inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> Inside:
+        """Open a batch as far as anybody needs it. Raises CorruptBatch, InvalidAddress, KeptFull, QueueFull."""
+        noted = self._look_inside(of, batch, header)
+        listened = self._deliveries.listens(of[0])
+        copies = self._copies_for_queues(of, batch, header) if listened and self._subscriptions.binds else []
         if check(copies, self.refresh):
             self.refuse_full(copies)
-
-    @staticmethod
-    def _add_batch(gathering: Gathering, opened: _Opened) -> Run:
-        header = opened.header
-        run = gathering.burst.add_batch(opened.queue_id, opened.batch, header.record_count, header.max_ms)
-        gathering.burst.noted += [(message, run, at) for at, message in opened.noted]
-        if opened.listened:
-            gathering.burst.heard.append((None, [], run, 0))
-        if opened.copies:
-            gathering.burst.add(opened.copies, None)
-        return run
+        return Inside(noted, listened, copies)
 
     def _look_inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[tuple[int, Message]]:
         """The records of a batch that change state, with their index: where its topic is compacted, or says that
