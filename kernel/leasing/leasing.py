@@ -369,6 +369,10 @@ class Leasing:
     def entering(self, queue_id: int) -> int:
         return sum([gathering.burst.entering(queue_id) for gathering in self._pending()])
 
+    def message_ttl_ms(self, topic_id: int) -> int:
+        topic = self._parts.topics.by_id(topic_id)
+        return topic.settings.message_ttl_ms or 0 if topic is not None else 0
+
     def used(self, queue: LightQueue) -> None:
         self.idle.use(queue)
 
