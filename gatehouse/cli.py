@@ -2,6 +2,8 @@
 
     cli_messages   publish, consume, tail
     cli_state      status, topics
+    cli_groups     groups, dead-letters, queues
+    cli_scheduled  scheduled list, show, recall
     cli_planned    what is named in the documents and not built yet
 
 An error is one line on standard error that says what to do; exit codes are in `exits.py`. The server's parts are
@@ -17,8 +19,10 @@ from pathlib import Path
 import click
 
 from gatehouse import __version__, exits
+from gatehouse.cli_groups import dead_letters, groups, queues
 from gatehouse.cli_messages import consume, publish, tail
 from gatehouse.cli_planned import planned_commands
+from gatehouse.cli_scheduled import scheduled
 from gatehouse.cli_state import status, topics
 from gatehouse.exits import Refused
 from gatehouse.tables import show
@@ -119,7 +123,7 @@ def reload(config_file: Path, data: Path | None) -> None:
     click.echo(f"told process {process} to read its configuration again")
 
 
-for command in (publish, consume, tail, status, topics, *planned_commands()):
+for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, *planned_commands()):
     cli.add_command(command)
 
 

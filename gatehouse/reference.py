@@ -117,7 +117,7 @@ def commands_page() -> Iterator[str]:
     yield "# Commands"
     yield ""
     yield "An error is one line on standard error that says what to do."
-    for name, command in cli.commands.items():
+    for name, command in every_command(cli):
         yield ""
         yield f"## `gatehouse {name}`"
         yield ""
@@ -136,6 +136,14 @@ def commands_page() -> Iterator[str]:
     yield "## Exit codes"
     yield ""
     yield from table(("code", "meaning"), ((str(code), meaning) for code, meaning in exits.MEANING.items()))
+
+
+def every_command(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    """Every command with its words; those of a group follow it."""
+    for name, command in group.commands.items():
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {word}", one) for word, one in every_command(command))
 
 
 def _option(option: click.Option) -> tuple[str, str]:

@@ -9,6 +9,7 @@
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 # A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
@@ -40,8 +41,20 @@ class Retained(NamedTuple):
 
     address: str
     topic: str
+    queue: int               # number within the topic
     queue_id: int
     record: Record
+
+
+OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
+"""Who asked for retained values is told: values, where to go on (None: there are no more), and what went wrong."""
+
+
+class When(NamedTuple):
+    """When a message is to be delivered."""
+
+    due_ms: int = 0              # 0, or a time that is over: at once
+    repeat: str = ""             # see `kernel.schedule`; "": once
 
 
 class Subscriber(Protocol):

@@ -55,9 +55,6 @@ class Burial:
         for message in messages:
             copies = self._copies(group, message, reason)
             if copies:
-                for placement, _, _, _, _ in copies:
-                    if placement.version != placement.first_level.version:
-                        self._parts.subscriptions.refresh(placement)
                 gathering.burst.add_copies(copies, [message[3]] * len(copies), None)
         group.count_ended(reason, len(messages))
         offsets = [message[1] for message in messages]

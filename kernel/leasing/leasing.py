@@ -11,12 +11,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Final
 
 from crc32c import crc32c
 
 from kernel.errors import AssignedGroup, GroupIsLeased, KernelError, QueueExists, Stopping
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Submission
+from kernel.gathering import Gathering, Reserved, Submission
 from kernel.leasing.ageing import Ageing, Sweep
 from kernel.leasing.burial import Burial
 from kernel.leasing.deadlines import Deadlines
@@ -37,6 +38,10 @@ from kernel.parts import Parts
 from kernel.state import Kind
 from kernel.topics import Topic
 from kernel.views import decode_offset, offset_record
+
+LAZY_MS: Final = 20
+"""Changes that nobody waits for (a member's leases, acks whose end nobody asked to hear of) get a frame of their own
+after this, if no other has come. A crash before forgets them: those messages come again."""
 
 _CHANCE = struct.Struct("<QQ")
 _QUEUE = struct.Struct(">Q")
@@ -64,6 +69,8 @@ class Leasing:
         self.deadlines = Deadlines(parts.loop)
         self.on_floor: Callable[[int], None] = lambda queue_id: None
         self._numbers = 0
+        self._lazy: dict[Line, None] = {}
+        self._lazy_armed = False
         self._epochs = 0
         self.loaded_pages: Pages = {}                  # of lines that are being loaded
         self.undefined: set[LeasedGroup] = set()       # whose definitions the disk refused: for the next frame
@@ -102,6 +109,7 @@ class Leasing:
 
     def stop(self) -> None:
         """Hand out nothing more."""
+        self._gather_lazy()
         self._stopped = self.deadlines.stopped = True
 
     # ---- light queues
@@ -361,6 +369,25 @@ class Leasing:
     def touch(self, line: Line) -> None:
         self._gather().lines[line] = None
 
+    def touch_lazily(self, line: Line) -> None:
+        self._lazy[line] = None
+        if not self._lazy_armed:
+            self._lazy_armed = True
+            self._loop.call_at(self._loop.now_ms() + LAZY_MS, self._on_lazy)
+
+    def _on_lazy(self) -> None:
+        self._lazy_armed = False
+        if not self._stopped:
+            self._gather_lazy()
+
+    def _gather_lazy(self, gathering: Gathering | None = None) -> None:
+        """Into this frame, or the one being gathered, with what no frame has taken along."""
+        lines, self._lazy = self._lazy, {}
+        lines = {line: None for line in lines
+                 if any(supply.line is line for _, supply in self._readers.get(line.queue_id, ()))}
+        if lines:
+            (gathering or self._gather()).lines.update(lines)
+
     def answer(self, owner: Owner | None, token: object) -> None:
         if owner is not None:
             gathering = self._gather()
@@ -378,6 +405,9 @@ class Leasing:
 
     def append_ms(self, queue_id: int, offset: int) -> int:
         return self._parts.reader.append_ms_of(queue_id, offset)
+
+    def when_stored(self, waiting: Reserved) -> None:
+        self._gather().reserved.append(waiting)
 
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         self.burial.bury(group, supply, messages, reason)
@@ -414,6 +444,8 @@ class Leasing:
 
     def seal(self, gathering: Gathering) -> None:
         """The changed pages of every touched line as they are now."""
+        if self._lazy:
+            self._gather_lazy(gathering)
         for line in gathering.lines:
             gathering.state += self._records(line)
         if self.undefined:

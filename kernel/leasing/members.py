@@ -10,6 +10,7 @@ from kernel.leasing.settings import LightQueue
 from kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
+    from kernel.gathering import Reserved
     from kernel.leasing.group import LeasedGroup
     from kernel.leasing.supply import Supply
 
@@ -51,8 +52,14 @@ class Core(Protocol):
     def touch(self, line: Line) -> None:
         """The line has changed: its pages go into the frame being gathered. Raises Stopping."""
 
+    def touch_lazily(self, line: Line) -> None:
+        """The line has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
+
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the frame being gathered is durable."""
+
+    def when_stored(self, waiting: Reserved) -> None:
+        """Tell it once the frame being gathered is durable or refused."""
 
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
         """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
@@ -95,6 +102,7 @@ class Membership:
         self.credit = credit
         self.budget = budget
         self.once = False                    # told, with nothing, when there is nothing to be had just now
+        self.lazily = False                  # what it is handed is noted with the next frame, whoever's that is
         self.keeps = keeps                   # False: what it gets counts as acked at once
         self.leases: dict[Lease, Supply] = {}
         self._prune_at = PRUNE_LEASES

@@ -15,7 +15,7 @@ from gatehouse import exits
 from gatehouse.cli import cli
 from gatehouse.config import KernelSection, documented_sections
 from gatehouse.metrics import METRICS
-from gatehouse.reference import error_codes, pages
+from gatehouse.reference import error_codes, every_command, pages
 from gatehouse.serve import read_specs
 from kernel.settings import KernelSettings
 
@@ -54,9 +54,8 @@ def test_every_metric_says_what_it_counts(name):
     assert len(METRICS[name].help.split()) >= 3
 
 
-@pytest.mark.parametrize("name", cli.commands)
-def test_every_command_and_option_says_what_it_does(name):
-    command = cli.commands[name]
+@pytest.mark.parametrize(("name", "command"), [*every_command(cli)])
+def test_every_command_and_option_says_what_it_does(name, command):
     assert command.help
     assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
 

@@ -15,6 +15,7 @@ from gateways.http.routes import (
     publish,
     queues,
     reading,
+    retained,
     scheduled,
     topics,
 )
@@ -23,8 +24,8 @@ from gateways.http.routing import RouteTable
 
 def build_table() -> RouteTable[Handler]:
     """The table of all calls that are built."""
-    return _table(publish, messages, reading, batches, topics, groups, leases, dead_letters, queues, scheduled,
-                  health)
+    return _table(publish, messages, reading, retained, batches, topics, groups, leases, dead_letters, queues,
+                  scheduled, health)
 
 
 def build_not_built_table() -> RouteTable[Handler]:

@@ -17,7 +17,7 @@ from kernel import errors
 
 README = (Path(gateways.http.__file__).parent / "README.md").read_text()
 PRODUCERS_ONLY = {"kernel_error", "unsupported_batch", "out_of_order_sequence", "duplicate_sequence", "fenced_producer",
-                  "unknown_producer", "corrupt_batch", "invalid_filter"}
+                  "unknown_producer", "corrupt_batch"}
 """Codes that no call of this door can end in: they belong to producers' batches and to subscriptions."""
 
 
