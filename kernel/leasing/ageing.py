@@ -135,8 +135,8 @@ class Sweep:
     def _looked(self, some: list[tuple[int, LightQueue]], found: list[Fetched]) -> None:
         for (queue_id, queue), answer in zip(some, found, strict=True):
             if any(EXPIRES in piece.data for piece in answer.pieces) \
-                    and self._leasing.queues.get(queue.tenant, queue.name) == queue:
-                self._leasing.deadlines.act(partial(self._leasing.of_queue, queue))
+                    and self._leasing.light.definitions.get(queue.tenant, queue.name) == queue:
+                self._leasing.deadlines.act(partial(self._leasing.light.group_of, queue))
             elif not answer.pieces and answer.error is None and len(some) > 1:
                 self._left.append((queue_id, queue))           # too much at once
         self._parts.loop.call_soon(self._next)
