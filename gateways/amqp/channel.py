@@ -72,7 +72,7 @@ class Channel:
             method = self._methods.get(name)
             if method is None:
                 raise ConnectionFault(NOT_IMPLEMENTED, f"{name} is not built")
-            self.connection.finish_turn()
+            self.connection.channels.finish_turn()
             method(arguments)
 
     def reply(self, payload: bytes) -> None:
@@ -130,7 +130,7 @@ class Channel:
                 self._settling[how, source] = list(handles)
             else:
                 settling += handles
-        self.connection.note_unfinished(self)
+        self.connection.channels.note_unfinished(self)
 
     def finish_turn(self) -> None:
         """Append what was published and settle what was acknowledged since the last call. Raises AmqpError."""
