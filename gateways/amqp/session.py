@@ -248,7 +248,9 @@ class AmqpSession:
         self._services.admission.trace.on_event(DOOR_NAME, event)
 
     def write(self, frames: bytes) -> None:
-        self._link.write(frames)
+        """To the client; nothing follows a goodbye."""
+        if self._state is State.OPEN:
+            self._link.write(frames)
 
     def _write_method(self, number: int, payload: bytes) -> None:
         self._link.write(codec.frame(codec.METHOD, number, payload))
