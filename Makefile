@@ -26,7 +26,7 @@ ROUNDS ?= 100
 ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian.
-TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients
+TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients java:default-jre-headless
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
 
@@ -108,7 +108,7 @@ $(RUN_STAMP): pyproject.toml | $(PYTHON)
 
 $(TEST_STAMP): $(RUN_STAMP)
 	@echo "installing what the tests need into $(VENV) (first use, or its list has changed)"
-	@$(PIP) install --editable '.[dev]'
+	@$(PIP) install --editable '.[dev,spark]'
 	@touch $@
 
 $(SPARK_STAMP): $(RUN_STAMP)

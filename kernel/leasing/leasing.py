@@ -31,7 +31,6 @@ from kernel.leasing.selecting import Selecting
 from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, check_name
 from kernel.leasing.supply import Supply
 from kernel.message import Handle, Leased, Owner
-from kernel.owed import NONE_NEEDED, Stretch
 from kernel.parts import Parts
 from kernel.state import Kind
 from kernel.topics import Topic
@@ -116,6 +115,7 @@ class Leasing:
         if known.kind == ASSIGNED:
             return group
         group.wants = self.selecting.wants(known.selector)
+        group.ttl_ms = topic.settings.message_ttl_ms or 0
         self._by_topic[topic.tenant, name, topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
@@ -373,28 +373,10 @@ class Leasing:
         line.dirty = set()
         return records
 
-    def wanted(self, queue_id: int, start: int, stop: int) -> list[Stretch]:
-        """What must outlive retention, see `kernel.owed.Owed`: all that is not settled of a light queue, and what is
-        out of a topic's queue, or waits for its next time. What nobody has had of a topic goes with its segment."""
-        readers = self._readers.get(queue_id)
-        if readers is not None:
-            found: list[Stretch] = []
-            for group, supply in readers:
-                end = stop if group.queue is not None else min(stop, supply.line.next)
-                found += supply.line.unsettled_stretches(start, end)
-            return found
-        if self._parts.topics.of_queue(queue_id) is not None:
-            return []
-        known = self._parts.heads.log_start(queue_id)      # not below the floor, nor is a deleted queue's below its end
-        return [(max(start, known if start >= known else self.light.floor(queue_id)), stop)]
-
-    def first_needed(self, queue_id: int) -> int:
-        """See `kernel.owed.Owed`."""
-        readers = self._readers.get(queue_id)
-        if readers is None:
-            return NONE_NEEDED if self._parts.topics.of_queue(queue_id) is not None else self.light.floor(queue_id)
-        return min([supply.line.floor if group.queue is not None or supply.line.floor < supply.line.next
-                    else NONE_NEEDED for group, supply in readers], default=NONE_NEEDED)
+    def expire_after(self, topic_id: int, ttl_ms: int) -> None:
+        """A topic's messages expire so long after their timestamp; 0: never."""
+        for group in self._of_topic.get(topic_id, ()):
+            group.ttl_ms = ttl_ms
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""
