@@ -302,7 +302,7 @@ class LeasedGroup:
             self._serve()
         finally:
             self._serving = False
-        if self._turn and self._wanted():          # a member has asked for more while it was handed something
+        if self._turn and not self._reading and self._wanted():    # a member asked for more while it was handed some
             self._core.soon(self)
 
     def _serve(self) -> None:
@@ -472,6 +472,13 @@ class LeasedGroup:
     def ready(self) -> int:
         """Messages that could be handed out now."""
         return sum([supply.line.ready(supply.end()) + supply.in_hand for supply in self.supplies.values()])
+
+    @property
+    def rests(self) -> bool:
+        """Whether nobody takes from it, nothing is outstanding, and nothing happens to it by itself."""
+        if self.taken_from or self.limit is not None or self.ttl_ms or self._reading:
+            return False
+        return all(supply.rests for supply in self.supplies.values())
 
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""

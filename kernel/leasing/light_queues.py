@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kernel.errors import QueueExists
 from kernel.frame import StateRecord
@@ -26,6 +26,9 @@ from kernel.views import decode_offset, offset_record
 if TYPE_CHECKING:
     from kernel.leasing.leasing import Leasing
 
+REST_MS: Final = 15_000
+"""A queue's group that rests at two looks in a row leaves memory; this lies between looks."""
+
 _QUEUE = struct.Struct(">Q")
 
 
@@ -39,6 +42,8 @@ class LightQueues:
         self.limits = Limits(leasing, parts.subscriptions.limited, pending)
         self.idle = Idle(leasing)
         self._groups: dict[int, LeasedGroup] = {}      # by first queue id
+        self._pending = pending
+        self._resting: set[LeasedGroup] = set()        # as of the last look
         self._started = False
 
     def start(self) -> None:
@@ -52,6 +57,7 @@ class LightQueues:
                 self.idle.watch_again(queue)
         for group in self.in_memory():
             self._leasing.deadlines.act(partial(self._begin, group))
+        self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
         Sweep(self._parts, self._leasing).begin([queue for queue in queues if queue.first_queue_id not in self._groups])
 
     @staticmethod
@@ -70,6 +76,18 @@ class LightQueues:
         """Everything below is settled, as far as is stored."""
         stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))
         return 0 if stored is None else decode_offset(stored)[0]
+
+    def _let_go(self) -> None:
+        """Groups that nobody has used for a while and of which nothing is outstanding leave memory."""
+        pending = {line for gathering in self._pending() for line in gathering.lines}
+        resting = {group for group in self._groups.values() if group.rests
+                   and pending.isdisjoint([supply.line for supply in group.supplies.values()])}
+        for group in resting & self._resting:
+            assert group.queue is not None
+            del self._groups[group.queue.first_queue_id]
+            self._leasing.end(group)
+        self._resting = resting - self._resting
+        self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
 
     # ---- definitions
 
