@@ -14,6 +14,7 @@ from kernel.errors import QueueExists
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering
 from kernel.leasing.ageing import Ageing, Sweep
+from kernel.leasing.burial import PREFIX
 from kernel.leasing.definitions import queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.idle import Idle
@@ -99,7 +100,7 @@ class LightQueues:
                 raise QueueExists(f"queue {name!r} exists with other settings")
             self.idle.use(known)
             return known
-        check_name(name, "queue")
+        check_name(name.removeprefix(PREFIX), "queue")
         settings.check()
         gathering = self._gather()
         first = self._parts.topics.new_queue_ids(settings.priorities)
