@@ -302,7 +302,8 @@ class LeasedGroup:
             self._serve()
         finally:
             self._serving = False
-        if self._turn and self._wanted():          # a member has asked for more while it was handed something
+        reads_first = self.by_priority and self._reading       # which serves again when it is done
+        if self._turn and self._wanted() and not reads_first:  # a member has asked for more while it was handed something
             self._core.soon(self)
 
     def _serve(self) -> None:
