@@ -256,7 +256,10 @@ class LeasedGroup:
     def on_refused(self, supply: Supply) -> None:
         """The line was put back to what is stored: what pops have found of it is not theirs. It is not served before
         somebody asks again, or a while has passed."""
-        self.queue_up(supply)
+        if supply.fetching:                        # what is being read counts no more, and must not bring the line back
+            supply.failed = True
+        else:
+            self.queue_up(supply)
         self.drop_found(supply.line)
 
     def drop_found(self, line: Line) -> None:
