@@ -48,7 +48,7 @@ from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retained import RetainedValues
 from kernel.retention import Retention
-from kernel.routes import Routes
+from kernel.routes import RouteEntry, Routes
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
@@ -224,6 +224,11 @@ class Kernel(GroupCalls):
         """The address of a stored record."""
         return self._places.routes.address_of(topic, key, headers)
 
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]:
+        """The routes as configured: with them a reader of stored records finds their addresses itself."""
+        return self._places.routes.entries
+
     # ---- append
 
     @property
@@ -254,6 +259,15 @@ class Kernel(GroupCalls):
         FencedProducer, Stopping. A batch that is remembered is answered with its first position.
         """
         self._appending.append_batch(queue_id, batch, owner, token)
+
+    def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object = None, *,
+                       idempotency_key: str | None = None) -> None:
+        """Store record batches v2 as they are, (queue id, batch) each, in order, all or none of them.
+
+        Answered with (queue id, base offset, first message id) of each. A repeated `idempotency_key` gets the first
+        answer and stores nothing. Raises what `append_batch` does, but for sequences; IdempotencyConflict.
+        """
+        self._appending.append_batches(batches, owner, token, idempotency_key)
 
     # ---- for later
 

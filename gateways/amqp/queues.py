@@ -135,7 +135,8 @@ class KernelQueues:
     def attach(self, consumer: Consumer) -> None:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
-        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget)
+        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget,
+                                         lazily=True)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:

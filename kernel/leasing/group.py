@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
+from kernel.frame import StateRecord
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.members import Budget, Core, Counts, Member, Membership, Pop
 from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
@@ -32,6 +33,29 @@ EXPIRED: Final = "expired"
 ATTEMPTS: Final = "attempts"
 REJECTED: Final = "rejected"
 OVERFLOW: Final = "overflow"
+
+
+class KeysFreed:
+    """Keys of messages that are being settled: the next ones of them come once that is durable, so that no crash
+    brings back a message behind those that came after it."""
+
+    count = 0
+
+    def __init__(self, group: LeasedGroup, supply: Supply, offsets: list[int]) -> None:
+        self._group = group
+        self._supply = supply
+        self._offsets = offsets
+        self._moved = supply.line.moved
+
+    def records(self, first_id: int) -> list[StateRecord]:
+        return []
+
+    def applied(self) -> None:
+        if self._moved == self._supply.line.moved and self._supply.free_keys(self._offsets):
+            self._group.line_ready(self._supply)
+
+    def failed(self) -> None:
+        """The line has been put back to what is stored."""
 
 
 class LeasedGroup:
@@ -61,9 +85,15 @@ class LeasedGroup:
 
     # ---- members and pops
 
-    def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None) -> Membership:
-        """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack."""
+    def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
+             lazily: bool = False) -> Membership:
+        """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack.
+
+        `lazily`: what it is handed is noted in the log with whatever is stored next, and soon in any case. A crash
+        before hands that out again as if for the first time.
+        """
         membership = Membership(self, member, credit, keeps, budget)
+        membership.lazily = lazily
         self.members.append(membership)
         self._note_use()
         self.wake()
@@ -86,7 +116,7 @@ class LeasedGroup:
         """One message for `member`, at once or when it has been read; an empty list where there is none. It holds it
         without being among those who are pushed more."""
         membership = Membership(self, member, 1, True, None)
-        membership.once = True
+        membership.once = membership.lazily = True
         self.members.insert(0, membership)
         if self._serving:
             self._core.soon(self)
@@ -215,15 +245,15 @@ class LeasedGroup:
             self._core.touch(supply.line)
         supply.line.settle(offsets)
         self.settled += len(offsets)
-        if supply.key_of and supply.free_keys(offsets):
-            self.line_ready(supply)
+        if supply.key_of:
+            self._core.when_stored(KeysFreed(self, supply, offsets))
 
     def settle_unleased(self, supply: Supply, offsets: list[int]) -> None:
         """These were in hand and are done with."""
         self._core.touch(supply.line)
         supply.line.settle(offsets)
-        if supply.key_of and supply.free_keys(offsets):
-            self.line_ready(supply)
+        if supply.key_of:
+            self._core.when_stored(KeysFreed(self, supply, offsets))
 
     def _end_leases(self, supply: Supply, offsets: list[int], delay_ms: int | None) -> None:
         """These are not leased any more: ready again, waiting for their retry, or dead."""
@@ -268,6 +298,13 @@ class LeasedGroup:
         elif supply.line.wake(offset, when_ms):
             self._core.touch(supply.line)
             self.line_ready(supply)
+
+    def on_refused(self, supply: Supply) -> None:
+        """The line was put back to what is stored: what pops have found of it is not theirs. It is not served before
+        somebody asks again, or a while has passed."""
+        self.queue_up(supply)
+        for pop in self._pops:
+            pop.found = [one for one in pop.found if one[0] is not supply.line]
 
     # ---- serving
 
@@ -316,6 +353,9 @@ class LeasedGroup:
             if not wanted:
                 break
             supply = self._next_supply()
+            if self.by_priority and any(one.line.queue_id > supply.line.queue_id for one in self._reading):
+                self._turn.append(supply)            # what is being read goes first
+                break
             taken = supply.take(min(wanted, SHARE), now_ms, rules)
             self._take_out(supply, taken)
             if taken.leased:
@@ -326,8 +366,6 @@ class LeasedGroup:
                     self._reading.add(supply)
             if supply.fetching or not supply.has_more:
                 supply.queued = False                # a read brings it back, or something new
-                if supply.failed:
-                    self._core.wait_until(self, supply, -1, now_ms + READ_AGAIN_MS)
             else:
                 self._turn.append(supply)
         self._send()
@@ -335,9 +373,13 @@ class LeasedGroup:
             self.ageing.look()
 
     def on_read(self, supply: Supply) -> None:
-        """Something of the line is in memory now."""
+        """Something of the line is in memory now; or it could not be read, and rests."""
         self._reading.discard(supply)
-        self.line_ready(supply)
+        if supply.failed:
+            self._core.wait_until(self, supply, -1, self._core.now_ms() + READ_AGAIN_MS)
+            self._core.soon(self)
+        else:
+            self.line_ready(supply)
 
     def _next_supply(self) -> Supply:
         """The line whose turn it is: the highest priority, or the one that waits longest."""
@@ -401,26 +443,26 @@ class LeasedGroup:
             if member.keeps:
                 self._lease(supply, mine, member, 0)
             else:
-                self._settle(supply, [one[1] for one in mine], lazily=True)
+                self._settle(supply, [one[1] for one in mine], lazily=member.lazily)
 
     def _lease(self, supply: Supply, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
         at = 0
         while at < len(messages):
             attempt = messages[at][2]
-            stop = at + 1
-            if messages[-1][2] == attempt and attempt == 1:
-                stop = len(messages)
+            stop = at + 1 if supply.line.tries else len(messages)      # those handed out before are among its tries
             while stop < len(messages) and messages[stop][2] == attempt:
                 stop += 1
             lease = Lease(member, until_ms, attempt)
             lease.offsets = [one[1] for one in messages[at:stop]]
             supply.line.lease(lease.offsets, lease)
-            if member is not None:
+            if member is not None and member.lazily:
                 self._core.touch_lazily(supply.line)
-                member.note(supply, lease)
             else:
                 self._core.touch(supply.line)
+            if member is not None:
+                member.note(supply, lease)
+            else:
                 self._core.lease_until(self, supply, lease)
             at = stop
 

@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from kernel.errors import AssignedGroup, GroupIsLeased, KernelError, QueueExists, Stopping
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Submission
+from kernel.gathering import Gathering, Reserved, Submission
 from kernel.leasing.ageing import Ageing, Sweep
 from kernel.leasing.burial import Burial
 from kernel.leasing.deadlines import Deadlines
@@ -402,6 +402,9 @@ class Leasing:
 
     def append_ms(self, queue_id: int, offset: int) -> int:
         return self._parts.reader.append_ms_of(queue_id, offset)
+
+    def when_stored(self, waiting: Reserved) -> None:
+        self._gather().reserved.append(waiting)
 
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         self.burial.bury(group, supply, messages, reason)

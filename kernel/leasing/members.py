@@ -10,6 +10,7 @@ from kernel.leasing.settings import LightQueue
 from kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
+    from kernel.gathering import Reserved
     from kernel.leasing.group import LeasedGroup
     from kernel.leasing.supply import Supply
 
@@ -57,6 +58,9 @@ class Core(Protocol):
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the frame being gathered is durable."""
 
+    def when_stored(self, waiting: Reserved) -> None:
+        """Tell it once the frame being gathered is durable or refused."""
+
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
         """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
 
@@ -95,6 +99,7 @@ class Membership:
         self.credit = credit
         self.budget = budget
         self.once = False                    # told, with nothing, when there is nothing to be had just now
+        self.lazily = False                  # what it is handed is noted with the next frame, whoever's that is
         self.keeps = keeps                   # False: what it gets counts as acked at once
         self.leases: dict[Lease, Supply] = {}
         self._prune_at = PRUNE_LEASES

@@ -86,6 +86,7 @@ class Supply:
         self.key_of: dict[int, bytes] = {}
         self.parked: dict[bytes, list[Leased]] = {}
         self._parked_count = 0
+        self._coming = -1                               # the lowest offset that is being read again; -1: none
         self._doomed = 0                                # being read to be buried
         self.being_read: list[int] = []                 # ready again, and in hand until the read is done
         self._keys_wanted: list[int] = []               # outstanding at a start: their keys are read first
@@ -95,7 +96,7 @@ class Supply:
     def take(self, count: int, now_ms: int, rules: Rules) -> Taken:
         """Up to `count` messages that are in memory and may be leased now."""
         taken = Taken([], [], [], [])
-        if self._keys_wanted:
+        if self._keys_wanted or self._is_overtaken():
             return taken
         while self.front and len(taken.leased) < count:
             messages = self.front[:count - len(taken.leased)]
@@ -104,6 +105,13 @@ class Supply:
         if not self.line.again and not self.fetching:
             self._take_ahead(count, now_ms, rules, taken)
         return taken
+
+    def _is_overtaken(self) -> bool:
+        """Something came back meanwhile that lies before what is in hand: it is read first."""
+        if not self.front:
+            return False
+        again, last = self.line.again, self.front[-1][1]
+        return bool(again) and again[0] < last or 0 <= self._coming < last
 
     def _take_ahead(self, count: int, now_ms: int, rules: Rules, taken: Taken) -> None:
         line = self.line
@@ -168,8 +176,10 @@ class Supply:
                 continue
             del self.busy[key]
             waiting = self.parked.get(key)
-            if waiting:
+            if waiting:                    # the key is its own at once: it may be settled without ever being leased
                 self.front.append(waiting.pop(0))
+                self.busy[key] = self.front[-1][1]
+                self.key_of[self.front[-1][1]] = key
                 self._parked_count -= 1
                 woken = True
                 if not waiting:
@@ -220,8 +230,9 @@ class Supply:
         if self._keys_wanted:
             self._read_offsets(self._keys_wanted, self._keys_read, on_done)
         elif line.again:
-            offsets = sorted(line.take_again(AGAIN_AT_ONCE))
+            offsets = line.take_again(AGAIN_AT_ONCE)
             self.being_read = offsets
+            self._coming = offsets[0]
             self._read_offsets(offsets, self._again_read, on_done)
         elif self._at >= len(self.ahead) and line.next < self.end():
             if line.group:
@@ -325,6 +336,7 @@ class Supply:
         on_done()
 
     def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
+        self._coming = -1
         tries = self.line.tries
         self.front += [(one[0], one[1], tries.get(one[1], 0) + 1, *one[3:]) for one in found
                        if not self.line.is_settled(one[1])]
@@ -378,6 +390,7 @@ class Supply:
     def reset(self) -> None:
         """The line was reset: nothing of what was read counts."""
         self.front, self.ahead, self._at = [], [], 0
+        self._coming = -1
         self.parked.clear()
         self._parked_count = 0
         self.busy.clear()
