@@ -8,12 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 HOT_MODULES: Final = (
-    "gateways.amqp.channel",
-    "gateways.amqp.channels",
     "gateways.amqp.codec",
-    "gateways.amqp.consuming",
-    "gateways.amqp.publishing",
-    "gateways.amqp.session",
     "gateways.amqp.unacked",
     "gateways.connection",
     "gateways.kafka.codec",
