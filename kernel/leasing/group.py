@@ -133,6 +133,8 @@ class LeasedGroup:
         if not self.members and not self._pops:
             for supply in self.supplies.values():
                 supply.forget()
+                if supply.has_more:
+                    self.line_ready(supply)
         self.wake()
 
     def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]) -> Pop:

@@ -33,7 +33,6 @@ from kernel.leasing.selecting import Selecting
 from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
 from kernel.leasing.supply import Supply
 from kernel.message import Handle, Leased, Owner
-from kernel.owed import NONE_NEEDED, Stretch
 from kernel.parts import Parts
 from kernel.state import Kind
 from kernel.topics import Topic
@@ -171,7 +170,7 @@ class Leasing:
             group.ttl_ms = queue.settings.ttl_ms
             self._of_queue[queue.first_queue_id] = group
             for queue_id in queue.queue_ids():
-                self.add_line(group, queue_id, self._floor(queue_id)).dated = queue.settings.ttl_ms > 0
+                self.add_line(group, queue_id, self.floor_of(queue_id)).dated = queue.settings.ttl_ms > 0
             group.ageing = Ageing(self, group)
             if queue.settings.limited:
                 group.limit = self.limits.add(group, queue)
@@ -204,6 +203,7 @@ class Leasing:
         if known.kind == ASSIGNED:
             return group
         group.wants = self.selecting.wants(known.selector)
+        group.ttl_ms = topic.settings.message_ttl_ms or 0
         self._by_topic[topic.tenant, name, topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
@@ -220,7 +220,7 @@ class Leasing:
     def stored_floor(self, group: LeasedGroup, queue_id: int) -> int:
         """Where a group goes on in a queue as far as is stored; else where it begins."""
         if group.queue is not None:
-            return self._floor(queue_id)
+            return self.floor_of(queue_id)
         known = self._parts.views.offsets.get(group.name, {}).get(queue_id)
         if known is not None:
             return known[0]
@@ -308,7 +308,8 @@ class Leasing:
 
     # ---- lines
 
-    def _floor(self, queue_id: int) -> int:
+    def floor_of(self, queue_id: int) -> int:
+        """Below which everything of a light queue is settled, as far as is stored."""
         stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))
         return 0 if stored is None else decode_offset(stored)[0]
 
@@ -468,28 +469,10 @@ class Leasing:
         line.dirty = set()
         return records
 
-    def wanted(self, queue_id: int, start: int, stop: int) -> list[Stretch]:
-        """What must outlive retention, see `kernel.owed.Owed`: all that is not settled of a light queue, and what is
-        out of a topic's queue, or waits for its next time. What nobody has had of a topic goes with its segment."""
-        readers = self._readers.get(queue_id)
-        if readers is not None:
-            found: list[Stretch] = []
-            for group, supply in readers:
-                end = stop if group.queue is not None else min(stop, supply.line.next)
-                found += supply.line.unsettled_stretches(start, end)
-            return found
-        if self._parts.topics.of_queue(queue_id) is not None:
-            return []
-        known = self._parts.heads.log_start(queue_id)      # not below the floor, nor is a deleted queue's below its end
-        return [(max(start, known if start >= known else self._floor(queue_id)), stop)]
-
-    def first_needed(self, queue_id: int) -> int:
-        """See `kernel.owed.Owed`."""
-        readers = self._readers.get(queue_id)
-        if readers is None:
-            return NONE_NEEDED if self._parts.topics.of_queue(queue_id) is not None else self._floor(queue_id)
-        return min([supply.line.floor if group.queue is not None or supply.line.floor < supply.line.next
-                    else NONE_NEEDED for group, supply in readers], default=NONE_NEEDED)
+    def expire_after(self, topic_id: int, ttl_ms: int) -> None:
+        """A topic's messages expire so long after their timestamp; 0: never."""
+        for group in self._of_topic.get(topic_id, ()):
+            group.ttl_ms = ttl_ms
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""
