@@ -172,7 +172,7 @@ class Kernel(GroupCalls):
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
-        self._appending.refuse_full = self.leasing.limits.refuse_full
+        self._appending.refuse_full = self.leasing.light.limits.refuse_full
         self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)

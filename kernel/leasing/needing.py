@@ -29,11 +29,11 @@ class NeededByLines:
         if self._topics.of_queue(queue_id) is not None:
             return []
         known = self._heads.log_start(queue_id)        # not below the floor, nor is a deleted queue's below its end
-        return [(max(start, known if start >= known else self._leasing.floor_of(queue_id)), stop)]
+        return [(max(start, known if start >= known else self._leasing.light.floor(queue_id)), stop)]
 
     def first_needed(self, queue_id: int) -> int:
         readers = self._leasing.reading(queue_id)
         if not readers:
-            return NONE_NEEDED if self._topics.of_queue(queue_id) is not None else self._leasing.floor_of(queue_id)
+            return NONE_NEEDED if self._topics.of_queue(queue_id) is not None else self._leasing.light.floor(queue_id)
         return min([supply.line.floor if group.queue is not None or supply.line.floor < supply.line.next
                     else NONE_NEEDED for group, supply in readers])
