@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gatehouse import Client, Reject, Retry, RetryLater, SyncClient
+from gatehouse import Client, Consumer, Reject, Retry, RetryLater, SyncClient
 from gatehouse.client.errors import LeaseLost
 from gatehouse.client.message import Message
 from tests.interop.test_client import LossyLink
@@ -166,6 +166,25 @@ def test_an_ordered_consumer_keeps_every_keys_order_and_runs_keys_side_by_side(h
                 await until(lambda: consumer.counts["acked"] == 140)
             assert seen == {f"k{key}": list(range(key, 140, 7)) for key in range(7)}
             assert most > 1
+    run(test)
+
+
+def test_a_light_queue_has_consumers_too(hub: RunningHub) -> None:
+    async def test() -> None:
+        seen: list[tuple[str, str]] = []
+
+        async def handler(message: Message) -> None:
+            seen.append((message.topic, message.text))
+
+        async with Client(url(hub)) as client:
+            await publish(client, "dies", 3)
+            group = client.group("g", "dies")
+            await group.reject(await group.pop())
+            queue = client.light_queue("$dead-letters/g")
+            async with Consumer(queue, handler) as consumer:
+                await until(lambda: consumer.counts["acked"] == 3)
+            assert sorted(seen) == [("$queue/$dead-letters/g", f"k{key}:{key}") for key in range(3)]
+            assert await queue.pop() == []
     run(test)
 
 
