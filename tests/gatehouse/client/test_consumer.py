@@ -166,6 +166,8 @@ def test_a_lease_that_was_lost_is_counted_and_not_renewed_again():
             await group.until(lambda: quick.counts["lost"] == 1)
         assert quick.counts["acked"] == 0
 
+        group = FakeGroup(0)
+        group.lost = {"h0"}
         settling = Settling(group, 0.02, go_on.set)
         settling.hold("h0")
         settling.hold("h1")
