@@ -60,19 +60,22 @@ def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
 
 
 def share(lags: dict[tuple[str, int], int], limit: int) -> dict[tuple[str, int], int]:
-    """At most `limit` rows over queues in proportion to how far each lags behind, none of them starved.
+    """At most `limit` rows over queues: one for each that lags, the rest in proportion to how far each does.
 
-    A queue that lags gets at least one row as long as there are rows.
+    With fewer rows than queues, those that lag most get one; the others will lag most soon.
     """
-    total = sum(lags.values())
-    if total <= limit:
+    if sum(lags.values()) <= limit:
         return dict(lags)
-    shares = {queue: lag * limit // total for queue, lag in lags.items()}
+    order = sorted((queue for queue, lag in lags.items() if lag), key=lambda queue: (-lags[queue], queue))
+    shares = dict.fromkeys(lags, 0) | dict.fromkeys(order[:limit], 1)
     left = limit - sum(shares.values())
-    for queue in sorted(lags, key=lambda one: (shares[one], -lags[one], one)):
-        if left <= 0:
-            break
-        if shares[queue] < lags[queue]:
+    open_rows = sum(lags.values()) - len(order)
+    if left:
+        for queue in order:
+            shares[queue] += (lags[queue] - 1) * left // open_rows
+    left = limit - sum(shares.values())
+    for queue in order:                        # what rounding left: less than a row a queue
+        if left and shares[queue] < lags[queue]:
             shares[queue] += 1
             left -= 1
     return shares
