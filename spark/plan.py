@@ -37,9 +37,9 @@ def task_count(rows: int, ranges: int, min_tasks: int, max_task_rows: int) -> in
 
 
 def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
-    """The ranges cut into this many lists of equally many rows, in order; lists are not empty."""
-    ranges = [one for one in ranges if one.rows > 0]
+    """The ranges cut into this many lists of equally many rows, in order; fewer where there are fewer rows."""
     total = sum(one.rows for one in ranges)
+    tasks = min(tasks, total)
     lists: list[list[Range]] = []
     current: list[Range] = []
     seen = 0
@@ -47,16 +47,13 @@ def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
         while one.rows:
             room = (len(lists) + 1) * total // tasks - seen
             taken = min(room, one.rows)
-            if taken:
-                current.append(replace(one, end=one.offset + taken))
-                one = replace(one, offset=one.offset + taken)
-                seen += taken
-            if taken == room and current:
+            current.append(replace(one, end=one.offset + taken))
+            one = replace(one, offset=one.offset + taken)
+            seen += taken
+            if taken == room:
                 lists.append(current)
                 current = []
-            elif not taken:
-                lists.append(current)
-    return [one for one in [*lists, current] if one]
+    return lists
 
 
 def share(lags: dict[tuple[str, int], int], limit: int) -> dict[tuple[str, int], int]:
