@@ -138,12 +138,12 @@ def commands_page() -> Iterator[str]:
     yield from table(("code", "meaning"), ((str(code), meaning) for code, meaning in exits.MEANING.items()))
 
 
-def every_command(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
-    """The commands of a group and of the groups in it, under their whole names."""
+def every_command(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    """Every command with its words; those of a group follow it."""
     for name, command in group.commands.items():
-        yield before + name, command
+        yield name, command
         if isinstance(command, click.Group):
-            yield from every_command(command, f"{before}{name} ")
+            yield from ((f"{name} {word}", one) for word, one in every_command(command))
 
 
 def _option(option: click.Option) -> tuple[str, str]:

@@ -22,10 +22,17 @@ from spark.jobs.failure import JobFailed
 LOOK_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0
 START_ATTEMPTS: Final = 5
+MAX_IN_VAIN: Final = 3
+PASSING: Final = ("failed to connect back", "exited unexpectedly", "Stream closed")
+"""What Spark says of its processes for Python: on a busy machine they need longer to start than it waits."""
+
 START_AGAIN_S: Final = 1.0
 CAUSE_CHARACTERS: Final = 500
 RAISED: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w*: (.+)$", re.MULTILINE)
 """The last line of a Python traceback."""
+CALL_FAILED: Final = "An error occurred while calling"
+FROM_JAVA: Final = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+"""What py4j says of a Java error, and in the line after that the error itself."""
 
 
 class Count:
@@ -83,6 +90,7 @@ class Run:
         self.query = started(start)
         self.count = Count(self.query.name)
         self._rows_at_start = 0
+        self._in_vain = 0
 
     def add_progress(self) -> None:
         """Take over what Spark has reported since."""
@@ -92,14 +100,17 @@ class Run:
     def start_again(self) -> str | None:
         """Where the query has ended in an error: start it again; the cause of that.
 
-        Raises JobFailed where it had got nowhere: the next start would end like this one.
+        Raises JobFailed where it had got nowhere: the next start would end like this one, but for what passes by itself.
         """
         failure = self.query.exception()
         if failure is None:
             return None
         cause = cause_of(failure)
-        if self.count.rows == self._rows_at_start:
+        if self.count.rows > self._rows_at_start:
+            self._in_vain = 0
+        elif self._in_vain == MAX_IN_VAIN or not any(sign in str(failure) for sign in PASSING):
             raise JobFailed(cause)
+        self._in_vain += 1
         self._rows_at_start = self.count.rows
         self.query = started(self._start, START_ATTEMPTS)
         return cause
@@ -169,6 +180,6 @@ def cause_of(failure: Exception) -> str:
     """The line of a failed query that says what to do: the last error that was raised in Python, else Spark's first."""
     told = failure.java_exception if isinstance(failure, Py4JJavaError) else failure
     text = str(told).partition("=== Streaming Query ===")[0]
-    raised = RAISED.findall(text)
+    raised = [line for line in RAISED.findall(text) if not line.startswith(CALL_FAILED)] or FROM_JAVA.findall(text)
     found: str = raised[-1] if raised else text.strip().partition("\n")[0]
     return found[:CAUSE_CHARACTERS]

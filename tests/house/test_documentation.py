@@ -22,7 +22,6 @@ from kernel.settings import KernelSettings
 ROOT = Path(__file__).parents[2]
 SECTIONS = documented_sections(read_specs())
 SETTINGS = [(name, field) for name, section in SECTIONS.items() for field in dataclasses.fields(section) if field.init]
-COMMANDS = dict(every_command(cli))
 
 
 @pytest.mark.parametrize(("section", "field"), SETTINGS, ids=[f"{name}.{field.name}" for name, field in SETTINGS])
@@ -55,9 +54,8 @@ def test_every_metric_says_what_it_counts(name):
     assert len(METRICS[name].help.split()) >= 3
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_option_says_what_it_does(name):
-    command = COMMANDS[name]
+@pytest.mark.parametrize(("name", "command"), [*every_command(cli)])
+def test_every_command_and_option_says_what_it_does(name, command):
     assert command.help
     assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
 

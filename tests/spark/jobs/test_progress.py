@@ -6,7 +6,7 @@ import io
 import pytest
 
 from spark.jobs.failure import JobFailed
-from spark.jobs.progress import Count, ProgressLine, Run, cause_of
+from spark.jobs.progress import MAX_IN_VAIN, Count, ProgressLine, Run, cause_of
 
 FAILURE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python data source perform read: Traceback
   File "worker.py", line 3, in read
@@ -67,6 +67,8 @@ def test_a_terminal_has_one_line_and_a_file_few():
 
 def test_the_cause_is_what_python_raised():
     assert cause_of(ValueError(FAILURE)) == "the topic 'plant' is gone; the stream had read its queues up to {0: 3}"
+    java = "py4j.protocol.Py4JJavaError: An error occurred while calling o28.save.\n: java.io.IOException: Stream closed\n"
+    assert cause_of(ValueError(java + "\tat java.base\n")) == "Stream closed"
     assert cause_of(ValueError("[CONDITION] Spark's own words\nat org.apache")) == "[CONDITION] Spark's own words"
 
 
@@ -78,3 +80,18 @@ def test_a_query_that_got_somewhere_is_started_again_and_one_that_did_not_is_not
     run.add_progress()
     with pytest.raises(JobFailed, match="lost"):
         run.start_again()
+
+
+def test_what_passes_by_itself_is_tried_again_some_times():
+    starts = []
+
+    def start() -> FakeQuery:
+        starts.append(True)
+        return FakeQuery([], ValueError("Python worker failed to connect back."))
+
+    run = Run(start)
+    for _ in range(MAX_IN_VAIN):
+        run.start_again()
+    with pytest.raises(JobFailed, match="connect back"):
+        run.start_again()
+    assert len(starts) == MAX_IN_VAIN + 1
