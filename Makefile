@@ -4,7 +4,7 @@
 #   test     set up what the tests need, lint, run the tests (ARGS= goes to pytest)
 #   lint     ruff, mypy, layers
 #   compile  build the hot modules with mypyc (optional: the plain files do the same, slower)
-#   bench    measure side by side with mosquitto and Apache Kafka, about ten minutes (ARGS= names measurements);
+#   bench    measure side by side with mosquitto, RabbitMQ and Apache Kafka, about ten minutes (ARGS= names measurements);
 #            bench-all: everything, about an hour
 #   sim      simulate crashes from one seed on (SEED=, ROUNDS=, ARGS=--every-write)
 #   soak     2,000 rounds of the simulator, then 1,000 hubs killed under load (some hours)
@@ -26,8 +26,9 @@ ROUNDS ?= 100
 ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian.
-TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients
-BENCH_NEEDS := mosquitto:mosquitto java:default-jre-headless mvn:maven
+TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients java:default-jre-headless
+DEMO_NEEDS  := java:default-jre-headless
+BENCH_NEEDS := mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
 
 # What runs on the hot modules is tested twice: compiled where there is a compiler, and plain.
 PLAIN_TESTS := tests/kernel tests/gateways tests/properties
@@ -36,8 +37,6 @@ RUN_STAMP   := $(VENV)/.stamp-run
 TEST_STAMP  := $(VENV)/.stamp-test
 SPARK_STAMP := $(VENV)/.stamp-spark
 DEMO_STAMP  := $(VENV)/.stamp-demo
-
-DEMO_NEEDS  := java:default-jre-headless
 
 .PHONY: run test lint compile bench bench-all docs setup clean demo fuzz interop sim soak
 
@@ -107,7 +106,7 @@ $(RUN_STAMP): pyproject.toml | $(PYTHON)
 
 $(TEST_STAMP): $(RUN_STAMP)
 	@echo "installing what the tests need into $(VENV) (first use, or its list has changed)"
-	@$(PIP) install --editable '.[dev]'
+	@$(PIP) install --editable '.[dev,spark]'
 	@touch $@
 
 $(SPARK_STAMP): $(RUN_STAMP)

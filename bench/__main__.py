@@ -18,11 +18,12 @@ from bench.measure import LOAD_HELP
 from bench.servers import ROOT
 
 RUN_S: Final = 3600.0
-TAKES_LOAD: Final = ("against_mosquitto", "against_kafka", "cold_replay")
+TAKES_LOAD: Final = ("against_mosquitto", "against_kafka", "against_rabbitmq", "cold_replay")
 
 QUICK: Final = (
     "against_mosquitto --rounds 3 --n 300000",
     "against_kafka --rounds 3 --n 1000000 --partitions 16 10000",
+    "against_rabbitmq --rounds 3",
     "kernel_append --queues 16",
     "kernel_append --queues 10000",
     "many_queues",
@@ -34,6 +35,7 @@ QUICK: Final = (
 ALL: Final = (
     "against_mosquitto --rounds 7",
     "against_kafka --rounds 5 --partitions 1 16 1000 10000 --flush-at 16 10000",
+    "against_rabbitmq --rounds 7",
     "kernel_append --queues 16",
     "kernel_append --queues 10000",
     "many_queues",

@@ -25,9 +25,8 @@ from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 from kernel.disk import RealDisk
 from kernel.kernel import Kernel
-from kernel.message import Delivery, Message, Stored
+from kernel.message import Delivery, Message, Stored, When
 from kernel.routes import Routes
-from kernel.scheduling.accepting import When
 from kernel.segments import SegmentLog
 from kernel.settings import KernelSettings
 from kernel.store import RocksStore

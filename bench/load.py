@@ -1,13 +1,14 @@
-"""Load over raw sockets for MQTT and Kafka servers, ours and others: what every comparison in this folder is made with.
+"""Load over raw sockets for MQTT, AMQP and Kafka servers, ours and others: what the comparisons here are made with.
 
     load.py mqtt-pipe  --port 1883 [--n 300000] [--size 100] [--qos 0|1] [--sub-qos 0|1] [--window 1000]
     load.py mqtt-many  --port 1883 [--connections 500] [--n 100000]
     load.py mqtt-rate  --port 1883 [--rate 20000] [--seconds 10]
     load.py mqtt-idle  --port 1883 [--connections 5000] [--seconds 5] [--pid SERVER]
+    load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--queue-type classic|quorum]
     load.py kafka-pipe --port 9092 [--n 1000000] [--batch 1000] [--partitions 16] [--topic load] [--acks -1]
 
-`pipe`: one writer with a window of messages (MQTT) or requests (Kafka) in flight, one reader; `many`: one message in
-flight on each connection; `rate`: a fixed rate and how late its messages are; `idle`: memory of connections that do
+`pipe`: one writer with a window of messages (Kafka: requests) in flight, one reader; `many`: one message in flight on
+each connection; `rate`: a fixed rate and how late its messages are; `idle`: memory of connections that do
 nothing. Each prints one line, `rate` and `many` two. Loopback only; everything is bounded in messages and time. Exit
 code 1 where messages are missing or the server failed. Compare two servers in turn, in one run: absolute figures drift
 with the machine.
@@ -22,12 +23,12 @@ from pathlib import Path
 if not __package__:    # run as a file: the folder above is where `bench` is found
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from bench import load_kafka, load_mqtt
+from bench import load_amqp, load_kafka, load_mqtt
 from bench.load_pair import LoadFailed, Read, Written
 
-MODES = ("mqtt-pipe", "mqtt-many", "mqtt-rate", "mqtt-idle", "kafka-pipe")
-DEFAULT_N = {"mqtt-pipe": 300_000, "mqtt-many": 100_000, "kafka-pipe": 1_000_000}
-MQTT_WINDOW, KAFKA_WINDOW = 1_000, 8
+MODES = ("mqtt-pipe", "mqtt-many", "mqtt-rate", "mqtt-idle", "amqp-pipe", "kafka-pipe")
+DEFAULT_N = {"mqtt-pipe": 300_000, "mqtt-many": 100_000, "amqp-pipe": 100_000, "kafka-pipe": 1_000_000}
+MQTT_WINDOW, AMQP_WINDOW, KAFKA_WINDOW = 1_000, 2_000, 8
 
 
 def tell_pipe(label: str, size: int, n: int, read: Read, written: Written) -> int:
@@ -80,6 +81,13 @@ def mqtt_idle(options: argparse.Namespace) -> int:
     return 0
 
 
+def amqp_pipe(options: argparse.Namespace) -> int:
+    run = load_amqp.Run(options.port, options.topic, options.queue_type, options.size, options.n,
+                        options.window or AMQP_WINDOW)
+    read, written = load_amqp.run_pipe(run)
+    return tell_pipe(f"amqp-pipe {run.queue_type} window {run.window}", run.size, run.n, read, written)
+
+
 def kafka_pipe(options: argparse.Namespace) -> int:
     run = load_kafka.Run(options.port, options.topic, options.partitions, options.batch, options.size, options.n,
                          options.acks, options.window or KAFKA_WINDOW)
@@ -96,9 +104,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=100, help="bytes of a message's value")
     parser.add_argument("--qos", type=int, choices=(0, 1), default=0)
     parser.add_argument("--sub-qos", type=int, choices=(0, 1), help="the reader's; as --qos unless given")
-    parser.add_argument("--window", type=int, help="messages (MQTT) or requests (Kafka) without an answer")
+    parser.add_argument("--window", type=int, help="messages (MQTT, AMQP) or requests (Kafka) without an answer")
     parser.add_argument("--connections", type=int, default=500)
-    parser.add_argument("--topic", default="load")
+    parser.add_argument("--topic", default="load", help="of AMQP the queue")
+    parser.add_argument("--queue-type", choices=("classic", "quorum"), default="classic")
     parser.add_argument("--batch", type=int, default=1000, help="records of a Kafka batch")
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--acks", type=int, choices=(-1, 0, 1), default=-1)
@@ -117,7 +126,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         run = {"mqtt-pipe": mqtt_pipe, "mqtt-many": mqtt_many, "mqtt-rate": mqtt_rate, "mqtt-idle": mqtt_idle,
-               "kafka-pipe": kafka_pipe}[options.mode]
+               "amqp-pipe": amqp_pipe, "kafka-pipe": kafka_pipe}[options.mode]
         return run(options)
     except (LoadFailed, OSError) as failure:
         print(f"{options.mode} failed: {failure}", file=sys.stderr)

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from gatehouse import exits
 from gatehouse.client.errors import HubError
-from gatehouse.exits import Refused
 from gatehouse.hub_option import asking, hub_options, refusal
 from gatehouse.tables import as_json, cell, show
 from kernel.errors import InvalidSelector
@@ -29,6 +27,10 @@ MAX_LINE_BYTES: Final = 64 << 20
 FILTER_HELP: Final = ("Only messages that match: addresses like plant/+/temp or plant/#, tags like \"tags:a || b\", a "
                       "condition like \"unit = 'C' AND temp > 20\".")
 
+GROUP_HELP: Final = "Take the messages of this group: what is printed is acknowledged and does not come again."
+POP_S: Final = 20.0                       # how long a pop of `tail --group` waits
+POP_MESSAGES: Final = 32                  # printed before they are acknowledged
+
 
 @click.command()
 @click.argument("address")
@@ -41,11 +43,14 @@ FILTER_HELP: Final = ("Only messages that match: addresses like plant/+/temp or 
 @click.option("--reply-to", help="Address for answers.")
 @click.option("--message-id", help="An id of your own.")
 @click.option("--expires-in", type=float, metavar="SECONDS", help="Seconds after which nobody wants it.")
+@click.option("--delay", type=click.FloatRange(0), metavar="SECONDS", help="Deliver it so much later.")
+@click.option("--repeat", help="Deliver it again and again: 'every 10s', '0 8 * * MON; count=5'.")
 @click.option("--retain", is_flag=True, help="Keep as the address's last value.")
 @hub_options
 def publish(address: str, body: str | None, file: Path | None, key: str | None, headers: tuple[str, ...],
             content_type: str | None, correlation_id: str | None, reply_to: str | None, message_id: str | None,
-            expires_in: float | None, retain: bool, url: str, json_wanted: bool) -> None:
+            expires_in: float | None, delay: float | None, repeat: str | None, retain: bool, url: str,
+            json_wanted: bool) -> None:
     """Publish BODY to ADDRESS; without BODY, every line of standard input as a message of its own.
 
     Each message is on disk before the next is sent. Example: gatehouse publish plant/line1/temp 21.5
@@ -55,7 +60,7 @@ def publish(address: str, body: str | None, file: Path | None, key: str | None, 
     own = user_headers(headers)
     given: dict[str, Any] = {
         "content_type": content_type, "correlation_id": correlation_id, "reply_to": reply_to, "message_id": message_id,
-        "expires_in": expires_in, "retain": retain or None}
+        "expires_in": expires_in, "delay": delay, "repeat": repeat, "retain": retain or None}
     properties: Properties = {name: value for name, value in given.items() if value is not None}    # type: ignore
     place = {"address": address} if key is None else {"topic": address, "key": key}
     with asking(url) as hub:
@@ -130,39 +135,57 @@ def _tell_stored(stored: Stored, json_wanted: bool) -> None:
 
 @click.command()
 @click.argument("topic")
-@click.option("--from", "start", default="earliest", show_default=True, metavar="START",
-              help="earliest, latest, a time (RFC 3339), or an offset together with --queue.")
+@click.option("--from", "start", metavar="START",
+              help="earliest (the default), latest, a time (RFC 3339), or an offset together with --queue.")
 @click.option("--queue", type=int, help="Only this queue of the topic.")
 @click.option("--max", "limit", type=click.IntRange(min=1), help="Stop after so many messages.")
 @click.option("--follow", is_flag=True, help="At the end wait for more instead of stopping.")
 @click.option("--filter", "pattern", metavar="FILTER", help=FILTER_HELP)
-@click.option("--group", help="Read as a member of a group. Not built yet.")
+@click.option("--group", help=GROUP_HELP)
 @hub_options
-def consume(topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
+def consume(topic: str, start: str | None, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
             group: str | None, url: str, json_wanted: bool) -> None:
     """Print a topic's messages from START to its end, one per line."""
-    _refuse_group(group)
-    _read(url, topic, start, queue, limit, follow, pattern, json_wanted)
+    if group is not None:
+        _take(url, topic, group, limit, follow, bool(start or pattern or queue is not None), json_wanted)
+    else:
+        _read(url, topic, start or "earliest", queue, limit, follow, pattern, json_wanted)
 
 
 @click.command()
 @click.argument("topic")
-@click.option("--from", "start", default="latest", show_default=True, metavar="START",
-              help="latest, earliest, or a time (RFC 3339).")
+@click.option("--from", "start", metavar="START", help="latest (the default), earliest, or a time (RFC 3339).")
 @click.option("--filter", "pattern", metavar="FILTER", help=FILTER_HELP)
 @click.option("--max", "limit", type=click.IntRange(min=1), help="Stop after so many messages.")
-@click.option("--group", help="Read as a member of a group. Not built yet.")
+@click.option("--group", help=GROUP_HELP)
 @hub_options
-def tail(topic: str, start: str, pattern: str | None, limit: int | None, group: str | None, url: str,
+def tail(topic: str, start: str | None, pattern: str | None, limit: int | None, group: str | None, url: str,
          json_wanted: bool) -> None:
     """Print a topic's messages as they come, until Ctrl-C."""
-    _refuse_group(group)
-    _read(url, topic, start, None, limit, True, pattern, json_wanted)
-
-
-def _refuse_group(group: str | None) -> None:
     if group is not None:
-        raise Refused("--group is not built yet; read the topic without it", exits.NOT_BUILT)
+        _take(url, topic, group, limit, True, bool(start or pattern), json_wanted)
+    else:
+        _read(url, topic, start or "latest", None, limit, True, pattern, json_wanted)
+
+
+def _take(url: str, topic: str, group: str, limit: int | None, follow: bool, placed: bool, json_wanted: bool) -> None:
+    """Print what a group has left, or what comes; every message is acknowledged once it is printed."""
+    if placed:
+        raise click.UsageError("a group keeps its own place and filter: leave out --from, --queue and --filter, or see "
+                               "`gatehouse groups`")
+    left = limit
+    with asking(url) as hub:
+        taker = hub.group(group, topic)
+        while left is None or left > 0:
+            messages = taker.pop_documents(min(POP_MESSAGES, left or POP_MESSAGES), wait_s=POP_S if follow else 0.0)
+            if not messages and not follow:
+                return
+            for message in messages:
+                click.echo(as_json(message) if json_wanted else line_of(message))
+            sys.stdout.flush()
+            if messages:
+                taker.ack([message["receipt_handle"] for message in messages])
+            left = None if left is None else left - len(messages)
 
 
 def _read(url: str, topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,

@@ -9,10 +9,6 @@ from gatehouse import exits
 
 PLANNED: Final = {
     "connections": "List connections, show their subscriptions, close them.",
-    "groups": "Groups: progress, settings, rewind.",
-    "queues": "AMQP queues and what waits in them.",
-    "scheduled": "Delayed messages; recall one.",
-    "dead-letters": "Messages that could not be delivered; send them again.",
     "transactions": "Half messages that wait for their sender.",
     "trace": "What happened to one message.",
     "users": "Users and their passwords.",

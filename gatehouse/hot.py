@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 HOT_MODULES: Final = (
+    "gateways.amqp.codec",
+    "gateways.amqp.unacked",
     "gateways.connection",
     "gateways.kafka.codec",
     "gateways.kafka.fetch_codec",
@@ -23,8 +25,10 @@ HOT_MODULES: Final = (
     "kernel.flushing",
     "kernel.gathering",
     "kernel.heads",
+    "kernel.leasing.group",
     "kernel.leasing.line",
     "kernel.leasing.pages",
+    "kernel.leasing.supply",
     "kernel.message",
     "kernel.murmur2",
     "kernel.record",

@@ -180,6 +180,8 @@ class Hub:
         spec = door.spec
         addresses = [str(listen) for listen in door.listen]
         try:
+            if spec.opened is not None:
+                spec.opened(services)
             if spec.service is not None:
                 service = spec.service(services, door.settings, addresses)
                 opened = await service.start()

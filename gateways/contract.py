@@ -126,5 +126,8 @@ class GatewaySpec:
     default_listen: tuple[str, ...]
     session: Callable[[Link, Services, Any], Session] | None = None
     service: Callable[[Services, Any, list[str]], Service] | None = None
+    opened: Callable[[Services], None] | None = None
+    """Called once, before the door listens: what must work even while nobody is connected."""
+
     http_routes: Callable[[Services, Any], list[web.RouteDef]] | None = None
     """Routes for the HTTP door to mount (a WebSocket, a management page)."""

@@ -15,6 +15,7 @@ from gateways.envelope import (
     FIELDS,
     HTTP_USER_PREFIX,
     MAX_MQTT_BYTES,
+    OWN_HEADERS,
     RECORD_FIELDS,
     Cell,
     Shape,
@@ -90,7 +91,8 @@ def _split(envelope: Envelope) -> tuple[dict[str, bytes], list[tuple[bytes, byte
         row = None if known in RECORD_FIELDS or known in fields else FIELD_BY_NAME.get(known)
         normal = None if row is None or value is None else normalize(row.kind, value)
         if normal is None:
-            own.append((name, value))
+            if name not in OWN_HEADERS:
+                own.append((name, value))
         else:
             fields[known] = normal
     if envelope.key is not None:

@@ -21,17 +21,20 @@ from gateways.admission.quota import Quota
 from gateways.contract import GatewaySpec, Services, Session
 from kernel.address import check_address, join_address, split_address
 from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownQueue
-from kernel.filters import FilterTrie, parse_filter
+from kernel.filters import FilterTrie, matches, parse_filter
 from kernel.message import (
+    RETAIN,
     Delivery,
     Fetched,
     FirstLevel,
     Headers,
     Message,
+    OnRetained,
     Owner,
     Piece,
     Placement,
     Record,
+    Retained,
     Stored,
     Subscriber,
 )
@@ -137,6 +140,7 @@ class FakeKernel:
         self.disk_error: KernelError | None = None
         self.read_error: KernelError | None = None
         self.fetches = 0
+        self._retained: dict[tuple[str, str], Retained] = {}
         self.queues: dict[int, FakeQueue] = {}
         self.refused_addresses: dict[str, KernelError] = {}
         self._now_ms = now_ms
@@ -203,11 +207,16 @@ class FakeKernel:
 
     def _store(self, message: Message, stretches: list[tuple[Placement, list[Message], int]]) -> tuple[int, int, int]:
         placement, value, headers, attributes, timestamp_ms = message
+        if attributes & RETAIN and not value:
+            self._retained.pop((placement.tenant, placement.address), None)
         queue = self.queues[placement.queue_id]
         offset, message_id = len(queue.records), self._next_id
         self._next_id += 1
         queue.records.append((offset, timestamp_ms or self._now_ms(), placement.key, value, read_headers(headers, 0)[0],
                               attributes, message_id))
+        if attributes & RETAIN and value:
+            self._retained[placement.tenant, placement.address] = Retained(
+                placement.address, placement.topic, placement.queue, placement.queue_id, queue.records[-1])
         last = stretches[-1] if stretches else None
         if last is not None and last[0] is placement and last[2] + len(last[1]) == offset:
             last[1].append(message)
@@ -255,6 +264,21 @@ class FakeKernel:
                 answers.append(Fetched(queue_id, None, queue.log_start, len(queue.records),
                                        queue.pieces(offset, queue_bytes)))
         on_done(answers)
+
+    def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""
+                 ) -> None:
+        """All at once, and before this returns."""
+        if self.read_error is not None:
+            on_done([], None, self.read_error)
+            return
+        pattern = parse_filter(filter)
+        found = [one for (of_tenant, address), one in sorted(self._retained.items())
+                 if of_tenant == tenant and address >= start and matches(pattern, tuple(address.split("/")))]
+        rest = found[max_values:]
+        on_done(found[:max_values], rest[0].address if rest else None, None)
+
+    def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
+        return any(name == b"expires-at" and int(value or b"0") <= self._now_ms() for name, value in record[4])
 
     # --- live subscribers --------------------------------------------------------------------------------------------
 

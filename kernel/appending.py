@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch, records_of
 from kernel.burst import Run, check
@@ -30,6 +31,14 @@ PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
 
 
+class Inside(NamedTuple):
+    """What a producer's batch means beyond the queue that it enters whole."""
+
+    noted: list[tuple[int, Message]]       # records that change state, with their index
+    listened: bool                         # somebody may hear of its records
+    copies: list[Message]                  # for light queues that are bound to addresses of its topic
+
+
 class Appending:
     def __init__(self, parts: Parts, committer: Committer) -> None:
         self._parts = parts
@@ -41,15 +50,19 @@ class Appending:
         self._window = parts.window
         self._deliveries = parts.deliveries
         self._now_ms = parts.loop.now_ms
+        self.refuse_full: Callable[[list[Message]], None] = lambda messages: None
+        """Raises QueueFull for messages that have no room in a light queue they would enter."""
 
     # ---- messages
 
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        check(messages, self.refresh)
+        limited = check(messages, self.refresh)
         if self._parts.kept_full:
             self._refuse_owed(messages)
+        if limited:
+            self.refuse_full(messages)
         places: MessagePlaces | None = [] if positions else None
         gathering.burst.add(messages, places)
         if owner is not None:
@@ -63,9 +76,11 @@ class Appending:
         mine = fingerprint(messages)
         if self._answered(gathering, mine, owner, token, key):
             return
-        check(messages, self.refresh)
+        limited = check(messages, self.refresh)
         if self._parts.kept_full:
             self._refuse_owed(messages)
+        if limited and add is None:
+            self.refuse_full(messages)
         places: MessagePlaces = []
         if add is None:
             gathering.burst.add(messages, places)
@@ -122,7 +137,7 @@ class Appending:
         gathering = self._committer.gather()
         if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
             return
-        run = self._add_batch(gathering, found, queue_id, batch, header, self._look_inside(found, batch, header))
+        run = self._add_batch(gathering, queue_id, batch, header, self._inside(found, batch, header))
         if header.producer_id >= 0:
             self._note_sequence(gathering, queue_id, header, run)
         if owner is not None:
@@ -139,9 +154,9 @@ class Appending:
         mine = fingerprint_batches(batches)
         if key is not None and self._answered(gathering, mine, owner, token, key):
             return
-        noted = [self._look_inside(found, batch, header) for _, batch, found, header in checked]
-        places: MessagePlaces = [(self._add_batch(gathering, found, queue_id, batch, header, of_batch), 0)
-                                 for (queue_id, batch, found, header), of_batch in zip(checked, noted, strict=True)]
+        insides = [self._inside(found, batch, header) for _, batch, found, header in checked]
+        places: MessagePlaces = [(self._add_batch(gathering, queue_id, batch, header, inside), 0)
+                                 for (queue_id, batch, _, header), inside in zip(checked, insides, strict=True)]
         if key is not None:
             self._remember(gathering, mine, places, owner, token, key)
             return
@@ -162,15 +177,24 @@ class Appending:
             raise UnsupportedBatch("Kafka transactions are not built yet")
         return found, header
 
-    def _add_batch(self, gathering: Gathering, found: tuple[Topic, int], queue_id: int, batch: bytes,
-                   header: BatchHeader, noted: list[tuple[int, Message]]) -> Run:
+    def _add_batch(self, gathering: Gathering, queue_id: int, batch: bytes, header: BatchHeader, inside: Inside
+                   ) -> Run:
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
-        gathering.burst.noted += [(message, run, at) for at, message in noted]
-        if self._deliveries.listens(found[0]):
+        gathering.burst.noted += [(message, run, at) for at, message in inside.noted]
+        if inside.listened:
             gathering.burst.heard.append((None, [], run, 0))
-            if self._subscriptions.binds:
-                self._copy_to_queues(gathering, found, run)
+        if inside.copies:
+            gathering.burst.add(inside.copies, None)
         return run
+
+    def _inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> Inside:
+        """Open a batch as far as anybody needs it. Raises CorruptBatch, InvalidAddress, KeptFull, QueueFull."""
+        noted = self._look_inside(of, batch, header)
+        listened = self._deliveries.listens(of[0])
+        copies = self._copies_for_queues(of, batch, header) if listened and self._subscriptions.binds else []
+        if check(copies, self.refresh):
+            self.refuse_full(copies)
+        return Inside(noted, listened, copies)
 
     def _look_inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[tuple[int, Message]]:
         """The records of a batch that change state, with their index: where its topic is compacted, or says that
@@ -193,18 +217,18 @@ class Appending:
             self._refuse_owed([message for _, message in found])
         return found
 
-    def _copy_to_queues(self, gathering: Gathering, of: tuple[Topic, int], run: Run) -> None:
+    def _copies_for_queues(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[Message]:
         """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
         topic, queue = of
         copies: list[Message] = []
-        for _, timestamp_ms, key, value, headers, attributes, _ in self._deliveries.open(run):
+        piece = Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)
+        for _, timestamp_ms, key, value, headers, attributes, _ in self._deliveries.open_piece(piece):
             placement = self._places.for_record(topic, queue, key, headers)
             self._subscriptions.refresh(placement)
             if placement.also:
-                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers), attributes,
-                               timestamp_ms))
-        if copies:
-            gathering.burst.add(copies, None)
+                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
+                               attributes & ~RETAIN, timestamp_ms))
+        return copies
 
     def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
                  token: object) -> bool:

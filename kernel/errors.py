@@ -158,6 +158,12 @@ class AssignedGroup(KernelError):
     code = "assigned_group"
 
 
+class GroupIsLeased(KernelError):
+    """Messages are leased from the group one by one; nobody commits offsets for it."""
+
+    code = "leased_group"
+
+
 class InvalidQueue(KernelError):
     """Settings that no light queue can have."""
 
@@ -174,6 +180,10 @@ class QueueFull(KernelError):
     """The light queue is at its limit and refuses what would exceed it."""
 
     code = "queue_full"
+
+    def __init__(self, text: str, index: int = 0) -> None:
+        super().__init__(text)
+        self.index = index              # of the first message of a list that has no room; those before it have
 
 
 class ExpiredReceipt(KernelError):

@@ -51,8 +51,7 @@ class Flushing:
         if burst.noted:
             gathering.state += retained_records(burst.noted, burst.now_ms)
             gathering.state += latest_records(burst.noted, burst.now_ms)
-        if gathering.lines:
-            self._leasing.seal(gathering)
+        self._leasing.seal(gathering)
         return sealed
 
     def _place_sequences(self, gathering: Gathering) -> None:
@@ -75,8 +74,8 @@ class Flushing:
     def _remember(self, gathering: Gathering) -> None:
         for key, (fingerprint, places) in gathering.repeatable.items():
             positions = [(run.queue_id, run.first_offset + i, run.first_id + i) for run, i in places]
-            answer = Answer(fingerprint, gathering.burst.now_ms, positions)
-            gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), encode_answer(answer)))
+            answer = encode_answer(Answer(fingerprint, gathering.burst.now_ms, positions))
+            gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), answer))
             gathering.answered[key] = answer
 
     # ---- after the log

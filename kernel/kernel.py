@@ -24,7 +24,7 @@ from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
-from kernel.idempotency import Window, decode_answer
+from kernel.idempotency import Window
 from kernel.index import Index
 from kernel.keeping import Keeping
 from kernel.leasing.calls import GroupCalls
@@ -35,7 +35,8 @@ from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
 from kernel.ledger import KernelLedger
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Headers, Message, Owner, Placement, Retained, Subscriber
+from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
+from kernel.message_expiry import expires_at
 from kernel.owed import Owed
 from kernel.parts import Parts
 from kernel.placing import Places
@@ -47,7 +48,6 @@ from kernel.recovery import Recovery
 from kernel.retained import RetainedValues
 from kernel.retention import Retention
 from kernel.routes import RouteEntry, Routes
-from kernel.scheduling.accepting import When
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
@@ -85,7 +85,8 @@ class Kernel(GroupCalls):
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
             heads=heads, state=state, topics=topics,
             producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
-            window=Window(settings.idempotency_ms, settings.max_idempotency_keys), views=Views(topics, heads),
+            window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
+            views=Views(topics, heads),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
             hub=new_hub, secret=new_secret)
@@ -122,7 +123,7 @@ class Kernel(GroupCalls):
         next_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
         self._begin_epoch(next_id, recovered.deleted)
         answered = parts.state.scan(Kind.IDEMPOTENCY)
-        parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
+        parts.window.load((key.decode(), value) for key, value in answered)
         self._build(next_id, recovered.kept_end)
         self._keeping.open()
         self.leasing.open()
@@ -132,6 +133,7 @@ class Kernel(GroupCalls):
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
         self._checkpoints.note()
+        self.leasing.start()
         self._retention.start()
         self._expiry.start()
         self.scheduling.start()
@@ -162,12 +164,14 @@ class Kernel(GroupCalls):
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self.leasing = Leasing(parts, lambda: self._committer.gather(), self._selector_names)
+        self.leasing = Leasing(parts, lambda: self._committer.gather(), lambda: self._committer.pending(),
+                               self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._appending.refuse_full = self.leasing.limits.refuse_full
         self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
@@ -306,16 +310,22 @@ class Kernel(GroupCalls):
         """
         self._reader.fetch(wants, max_bytes, on_done, kept)
 
-    def retained(self, filter: str, tenant: str,
-                 on_done: Callable[[list[Retained], bytes | None, Exception | None], None], *, max_values: int = 100,
-                 start: bytes = b"") -> None:
-        """The values that addresses matching a filter retain, by address, a page at a time.
+    def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""
+                 ) -> None:
+        """The values that addresses matching a filter retain, level by level in order, a page at a time.
 
         `on_done(values, next, error)`: another call with `start=next` gives the next page, None says that there is
-        none; error is StorageFailed. A page may hold fewer values than asked for, and holds none only at the end. It is
-        true when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
+        none; error is StorageFailed. `start` may be any address: values from there on are given. A page may hold fewer
+        values than asked for, and holds none only at the end. It is true when it is given: a subscription made before
+        the call missed nothing. Raises InvalidFilter.
         """
         self._retained.look_up(filter, tenant, max_values, start, on_done)
+
+    def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
+        """Whether a record of a topic is worth nothing any more: sessions are not given it."""
+        found = self._topics.get(topic, tenant)
+        until_ms = expires_at(record[4], record[1], found.settings if found is not None else None)
+        return until_ms <= self._loop.now_ms()
 
     def keep_for(self, owed: Owed) -> None:
         """Ask `owed`, before records go with their segment, which of them must be kept."""
@@ -358,7 +368,9 @@ class Kernel(GroupCalls):
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""
-        self._appending.delete_topic(self._topics.require(name, tenant), self._views.offsets, owner, token)
+        topic = self._topics.require(name, tenant)
+        self._appending.delete_topic(topic, self._views.offsets, owner, token)
+        self.leasing.end_topic(topic)
 
     def _create_by_use(self, name: str, tenant: str) -> Topic:
         return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
@@ -377,7 +389,11 @@ class Kernel(GroupCalls):
 
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object = None) -> None:
-        """Per queue id the group's next offset and some bytes of its own (at most 4096)."""
+        """Per queue id the group's next offset and some bytes of its own (at most 4096).
+
+        Raises GroupIsLeased, Stopping.
+        """
+        self.leasing.check_commits(group, offsets)
         self._appending.commit_offsets(group, offsets, owner, token)
 
     def committed(self, group: str) -> dict[int, tuple[int, bytes]]:

@@ -9,6 +9,7 @@
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 # A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
@@ -40,8 +41,20 @@ class Retained(NamedTuple):
 
     address: str
     topic: str
+    queue: int               # number within the topic
     queue_id: int
     record: Record
+
+
+OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
+"""Who asked for retained values is told: values, where to go on (None: there are no more), and what went wrong."""
+
+
+class When(NamedTuple):
+    """When a message is to be delivered."""
+
+    due_ms: int = 0              # 0, or a time that is over: at once
+    repeat: str = ""             # see `kernel.schedule`; "": once
 
 
 class Subscriber(Protocol):
@@ -69,8 +82,7 @@ class Placement:
 
     __slots__ = ("tenant", "address", "topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
                  "max_message_bytes", "compact", "fixed_topic", "fixed_queue", "targets", "also", "routed", "light",
-                 "first_level",
-                 "version", "topics_version")
+                 "limited", "first_level", "version", "topics_version")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, queue: int, queue_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
@@ -92,6 +104,7 @@ class Placement:
         self.also: tuple[int, ...] = ()              # light queues that its messages enter besides
         self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
         self.light: object = None                    # the light queue it is, where it leads to one alone
+        self.limited = False                         # one of the light queues that it enters may be full
         self.first_level = first_level
         self.version = -1
         self.topics_version = -1

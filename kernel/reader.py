@@ -275,6 +275,14 @@ class Reader:
 
     # ---- by time
 
+    def append_ms_of(self, queue_id: int, offset: int) -> int:
+        """When the record at this offset, or the first behind it, was appended; 0 where there is none. May look into
+        the index, at one block."""
+        entries = self._tail_entries(Want(queue_id, offset, 1, False))
+        if not entries or entries[0].first_offset > offset:
+            entries = self._index.entries_from(queue_id, offset, 1, 1 << 62) or entries
+        return entries[0].append_ms if entries else 0
+
     def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `Kernel.offset_for_time`."""
         in_memory = self._first_in_memory(queue_id, timestamp_ms)

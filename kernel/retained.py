@@ -1,7 +1,7 @@
 """Retained values: per address the last message that came with the mark RETAIN, stored with its frame.
 
     key     see `kernel.owed`: addresses sort by level, which `kernel.skip_scan` makes use of
-    value   queue id u64, offset i64, topic length u16, topic, record (`kernel.inline`)
+    value   queue id u64, its number in the topic u32, offset i64, topic length u16, topic, record (`kernel.inline`)
 
 A look-up reads pages: on the reading thread a scan of the store that skips what cannot match, laid over by what
 changed since the last checkpoint; then, back on the kernel's thread, what changed meanwhile. So a page is true when it
@@ -22,11 +22,11 @@ from kernel.burst import Run
 from kernel.errors import StorageFailed
 from kernel.filters import parse_filter
 from kernel.frame import StateRecord
-from kernel.message import RETAIN, Headers, Message, Retained
+from kernel.message import RETAIN, Headers, Message, OnRetained, Retained
 from kernel.message_expiry import expires_at
 from kernel.owed import retained_key
 from kernel.parts import Parts
-from kernel.skip_scan import NUL, SkipScan, address_of
+from kernel.skip_scan import NUL, SkipScan, address_of, join_levels
 from kernel.state import Changed, Kind, decode_held, store_key
 from kernel.store import IndexStore, SortedCursor
 
@@ -37,7 +37,7 @@ MAX_PAGE: Final = 1_000
 PAGE_BYTES: Final = 1 << 20                    # of values; a page holds at least one
 PAGE_STEPS: Final = 20_000                     # of the scan in one job, some 20 ms: fetches wait behind it
 
-_PLACE = struct.Struct(">QqH")
+_PLACE = struct.Struct(">QIqH")
 
 
 def asks_to_retain(headers: Headers) -> bool:
@@ -56,17 +56,17 @@ def retained_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> l
         if attributes & RETAIN:
             topic = placement.topic.encode()
             newest[retained_key(placement.tenant, placement.address)] = None if not value else (
-                _PLACE.pack(run.queue_id, run.first_offset + at, len(topic)) + topic
+                _PLACE.pack(run.queue_id, placement.queue, run.first_offset + at, len(topic)) + topic
                 + inline.of_message(message, append_ms, run.first_id + at))
     return [StateRecord(Kind.RETAINED, key, stored) for key, stored in newest.items()]
 
 
 def decode_retained(key: bytes, stored: bytes) -> Retained:
     """A RETAINED record. The tenant in its key is known to whoever asked."""
-    queue_id, offset, topic_len = _PLACE.unpack_from(stored)
+    queue_id, queue, offset, topic_len = _PLACE.unpack_from(stored)
     record_at = _PLACE.size + topic_len
     record = records_of(inline.piece_of(stored[record_at:], offset))[0]
-    return Retained(address_of(key.partition(NUL)[2]), stored[_PLACE.size:record_at].decode(), queue_id, record)
+    return Retained(address_of(key.partition(NUL)[2]), stored[_PLACE.size:record_at].decode(), queue, queue_id, record)
 
 
 class Page(NamedTuple):
@@ -83,7 +83,7 @@ class Lookup(NamedTuple):
     pattern: tuple[str, ...]
     start: bytes
     max_values: int
-    on_done: Callable[[list[Retained], bytes | None, Exception | None], None]
+    on_done: OnRetained
 
 
 class RetainedValues:
@@ -97,11 +97,10 @@ class RetainedValues:
         self._store = store
         self._forget = forget
 
-    def look_up(self, filter_text: str, tenant: str, max_values: int, start: bytes,
-                on_done: Callable[[list[Retained], bytes | None, Exception | None], None]) -> None:
+    def look_up(self, filter_text: str, tenant: str, max_values: int, start: str, on_done: OnRetained) -> None:
         """See `Kernel.retained`."""
         prefix = tenant.encode() + NUL
-        self._read(Lookup(prefix, parse_filter(filter_text), start if start.startswith(prefix) else prefix,
+        self._read(Lookup(prefix, parse_filter(filter_text), prefix + join_levels(start),
                           max(1, min(max_values, MAX_PAGE)), on_done))
 
     def _read(self, lookup: Lookup) -> None:
@@ -152,7 +151,8 @@ class RetainedValues:
             return
         values = self._living(page, changed)
         if values or page.reached is None:
-            lookup.on_done(values, page.reached, None)
+            after = None if page.reached is None else address_of(page.reached[len(lookup.prefix):])
+            lookup.on_done(values, after, None)
         else:
             self._read(lookup._replace(start=page.reached))
 

@@ -137,6 +137,9 @@ class Topics:
     def by_uuid(self, topic_uuid: bytes) -> Topic | None:
         return self._by_uuid.get(topic_uuid)
 
+    def by_id(self, topic_id: int) -> Topic | None:
+        return self._by_id.get(topic_id)
+
     def of_queue(self, queue_id: int) -> tuple[Topic, int] | None:
         """The topic that a queue id belongs to, and the queue's number in it."""
         i = bisect_right(self._ranges, queue_id, key=itemgetter(0)) - 1

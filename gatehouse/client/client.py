@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, Self, Unpack
 from uuid import uuid4
 
@@ -37,15 +37,16 @@ OnStored = Callable[[asyncio.Future[Stored]], object]
 class Client:
     """A hub at `url` (its HTTP door). Use it as `async with Client(url) as client`, on one loop.
 
-    `timeout_s` is for one attempt of one request; `retry` says how many there are.
+    `timeout_s` is for one attempt of one request, `retry` says how many there are; at most `connections` are open,
+    beside those of long polls.
     """
 
     def __init__(self, url: str = "http://127.0.0.1:8080", *, user: str | None = None, password: str | None = None,
-                 retry: Retry = Retry(), batching: Batching = Batching(), timeout_s: float = 15.0,  # noqa: B008
+                 retry: Retry | None = None, batching: Batching | None = None, timeout_s: float = 15.0,
                  connections: int = 100) -> None:
-        self.door = HttpDoor(url, user=user, password=password, retry=retry, timeout_s=timeout_s,
+        self.door = HttpDoor(url, user=user, password=password, retry=retry or Retry(), timeout_s=timeout_s,
                              connections=connections)
-        self._batcher = Batcher(self._publish_batch, batching)
+        self._batcher = Batcher(self._publish_batch, batching or Batching())
 
     async def __aenter__(self) -> Self:
         return self
@@ -134,7 +135,7 @@ class Client:
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def read(self, topic: str, start: str = "earliest", *, queue: int | None = None, filter: str | None = None,
-                   follow: bool = False) -> AsyncIterator[Message]:
+                   follow: bool = False) -> AsyncGenerator[Message, None]:
         """Messages of a topic from `start`: `earliest`, `latest`, an RFC 3339 time, or with `queue` an offset.
 
         Ends where the topic ends now, or with `follow` never. Nothing is kept in the hub about this reader.
@@ -144,7 +145,8 @@ class Client:
             for document in page:
                 yield decode(document)
 
-    async def pages(self, topic: str, start: Mapping[str, str], follow: bool) -> AsyncIterator[list[dict[str, Any]]]:
+    async def pages(self, topic: str, start: Mapping[str, str], follow: bool
+                    ) -> AsyncGenerator[list[dict[str, Any]], None]:
         """The hub's JSON messages page by page, from `start` (the query's `from`, `queue`, `cursor`, ...).
 
         Ends at the first page that is empty and skipped nothing, or never where `follow`: then an empty page has
@@ -169,6 +171,10 @@ class Client:
 
     # --- groups --------------------------------------------------------------------------------------------------
 
+    async def groups(self) -> list[dict[str, Any]]:
+        """Every group by name, with its settings."""
+        return await self._listed("groups")
+
     def group(self, name: str, topic: str = "") -> Group:
         """The leased group `name`, reading `topic`."""
         return Group(self, name, topic)
@@ -177,18 +183,33 @@ class Client:
         """Runs `handler` for every message of a group; `options` are those of `Consumer`."""
         return Consumer(self.group(group, topic), handler, **options)
 
+    # --- what waits for its time ---------------------------------------------------------------------------------
+
+    async def scheduled(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """What waits for its time, as the hub shows it, what falls due next first; all of it, or the first so many."""
+        found: list[dict[str, Any]] = []
+        query: dict[str, str] = {}
+        while limit is None or len(found) < limit:
+            page = await self.request("GET", "/v1/scheduled", query=query)
+            found += page["scheduled"]
+            if not page["cursor"]:
+                break
+            query["cursor"] = page["cursor"]
+        return found[:limit]
+
+    async def show_scheduled(self, message_id: str) -> dict[str, Any]:
+        """What waits under this id, or what became of it within the last day. Raises HubError: unknown_scheduled."""
+        return await self.request("GET", path_of("v1", "scheduled", message_id))
+
+    async def recall(self, message_id: str) -> None:
+        """Take back what waits. Raises HubError: already_delivered, unknown_scheduled."""
+        await self.request("DELETE", path_of("v1", "scheduled", message_id))
+
     # --- topics, and the hub itself ------------------------------------------------------------------------------
 
     async def topics(self) -> list[dict[str, Any]]:
         """Every topic that may be read, by name, with its settings."""
-        found: list[dict[str, Any]] = []
-        query: dict[str, str] = {}
-        while True:
-            page = await self.request("GET", "/v1/topics", query=query)
-            found += page.get("topics", [])
-            if not page.get("cursor"):
-                return found
-            query["cursor"] = page["cursor"]
+        return await self._listed("topics")
 
     async def topic(self, name: str) -> dict[str, Any]:
         """One topic with its settings and the bounds of its queues."""
@@ -201,6 +222,24 @@ class Client:
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its messages."""
         await self.request("DELETE", path_of("v1", "topics", name))
+
+    async def queues(self) -> list[dict[str, Any]]:
+        """Every light queue that may be read, by name, with its settings."""
+        return await self._listed("queues")
+
+    async def queue(self, name: str) -> dict[str, Any]:
+        """One light queue with its settings, and what is ready, leased, waiting."""
+        return await self.request("GET", path_of("v1", "queues", name))
+
+    async def _listed(self, what: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        query: dict[str, str] = {}
+        while True:
+            page = await self.request("GET", path_of("v1", what), query=query)
+            found += page.get(what, [])
+            if not page.get("cursor"):
+                return found
+            query["cursor"] = page["cursor"]
 
     async def ready(self) -> bool:
         """Whether the hub takes messages. Raises HubError where there is none."""

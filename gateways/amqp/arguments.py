@@ -43,7 +43,9 @@ def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
     for name in TEXTS:
         check_type(name, arguments.get(name), "S", where)
     for name in FLAGS:
-        check_type(name, arguments.get(name), "t", where)
+        field = arguments.get(name)
+        if field is not None and field.type != "t":
+            raise _invalid(name, where, f"{{unacceptable_type,{TYPE_NAMES[field.type]}}}")
     overflow = _text(arguments, "x-overflow") or OVERFLOWS[0]
     kind = _text(arguments, "x-queue-type") or QUEUE_TYPES[0]
     if overflow not in OVERFLOWS:

@@ -6,20 +6,23 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from gateways.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
-from gateways.amqp import mapping, records
+from gateways.addresses import QUEUE_LEVEL, TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
+from gateways.amqp import codec, mapping, records
+from gateways.amqp.dead_letters import dead_letter
 from gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
 from gateways.amqp.queues import KernelQueues
 from gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
+from kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
     from gateways.amqp.consuming import Consumer
     from gateways.amqp.ports import Queues
     from gateways.contract import Services
-    from kernel.message import Leased, Owner
+    from kernel.message import Leased, Message, Owner
 
 NAME_BYTES: Final = 16         # of a generated name, before base64: RabbitMQ's have 22 characters too
 DOOR_NAME: Final = "amqp"
+DEFAULT_VHOST: Final = "/"
 
 
 class Broker:
@@ -33,6 +36,7 @@ class Broker:
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
         self._names = 0
         self._load()
+        queues.bury_by(self._bury)
 
     @classmethod
     def of(cls, services: Services) -> Broker:
@@ -51,6 +55,7 @@ class Broker:
         return vhost
 
     def _load(self) -> None:
+        self.vhost(DEFAULT_VHOST)
         bindings = []
         for tenant, name, value in self.queues.stored():
             self._stored.setdefault(tenant, set()).add(name)
@@ -126,13 +131,32 @@ class Broker:
         for queue in mine:
             self.store(vhost, self.drop_queue(queue), None, None)
 
-    def foreign_side(self, queue: AmqpQueue, leased: Leased) -> bytes:
+    def _bury(self, tenant: str, name: str, target: str, leased: Leased, reason: str) -> list[Message]:
+        """What a dead letter of a queue becomes: a message for each queue that it is routed to."""
+        vhost = self.vhost(tenant)
+        queue = vhost.queues.get(name)
+        if queue is None:
+            return []
+        letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, self._now_ms())
+        headers = codec.stored_headers(letter.names, letter.raw)
+        attributes = leased[8] & ~DOOR_MASK | codec.DOOR
+        return [(self.queues.place("", vhost, [to], letter.priority, in_topic=False, may_create=False), leased[6],
+                 headers, attributes, 0) for to in letter.queues]
+
+    def side_of(self, queue: AmqpQueue, leased: Leased) -> bytes:
+        """Exchange, routing key and properties of a message in a queue, as bytes."""
+        if leased[8] & DOOR_MASK == codec.DOOR:
+            return mapping.own_side(leased[7])
+        return self._foreign_side(queue, leased)
+
+    def _foreign_side(self, queue: AmqpQueue, leased: Leased) -> bytes:
         """The AMQP side of a message of another door.
 
         It is seen on `amq.topic` where the queue is bound to that, else on the exchange that the first level names.
         """
-        address = self.queues.address_of(leased)
-        name = None if queue.vhost.hears(queue, TOPIC_EXCHANGE) else amqp_by_exchange(address)
+        address = self.queues.address_of(queue, leased)
+        is_on_topic = queue.vhost.hears(queue, TOPIC_EXCHANGE) and not address.startswith(QUEUE_LEVEL)
+        name = None if is_on_topic else amqp_by_exchange(address)
         return mapping.foreign_side(name or amqp_whole(address), leased[7], leased[8], leased[4], self._now_ms())
 
     # ---- consumers

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.amqp import codec, mapping
+from gateways.amqp import codec
 from gateways.amqp.methods import encode_method
-from kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
     from gateways.amqp.channel import Channel
@@ -33,9 +32,7 @@ class Source:
 
     def side_of(self, leased: Leased) -> bytes:
         """Exchange, routing key and properties that the client sees, as bytes."""
-        if leased[8] & DOOR_MASK == codec.DOOR:
-            return mapping.own_side(leased[7])
-        return self.channel.connection.broker.foreign_side(self.queue, leased)
+        return self.channel.connection.broker.side_of(self.queue, leased)
 
 
 class Consumer(Source):

@@ -15,13 +15,13 @@ from gateways.amqp.properties import Traits
 from gateways.amqp.tables import Table, plain, text, typed
 from gateways.dressing import Dressed, Envelope, dress
 from gateways.undressing import undress
+from kernel.address import ADDRESS_HEADER
 from kernel.message import RETAIN, TRANSIENT
 from kernel.record import encode_headers, read_headers, read_varint
 
 EXPIRES_AT: Final = b"expires-at"      # `gateways.envelope`
 ADDRESS: Final = "x-address"           # `gateways.addresses`
 CARBON_COPIES: Final = ("CC", "BCC")
-DEATHS: Final = "x-death"
 
 Pairs = list[tuple[bytes, "bytes | None"]]
 
@@ -83,7 +83,7 @@ def is_own(headers: bytes) -> bool:
 
 def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:
     """The AMQP side of a record of another door, found at this exchange and routing key."""
-    pairs = list(read_headers(headers, 0)[0])
+    pairs = [pair for pair in read_headers(headers, 0)[0] if pair[0] != ADDRESS_HEADER]
     envelope = Envelope(pairs, None, timestamp_ms, durable=not attributes & TRANSIENT, retain=bool(attributes & RETAIN))
     dressed = dress("amqp", envelope, now_ms)
     table: Table = {key: typed(value) for key, value in dressed.headers}
@@ -93,6 +93,13 @@ def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: 
     if table:
         fields["headers"] = table
     return names_of(name.exchange, name.routing_key) + properties.write(fields)
+
+
+def read_names(side: bytes) -> tuple[str, str]:
+    """Exchange and routing key of an AMQP side."""
+    key_at = 1 + side[0]
+    return (side[1:key_at].decode(errors="replace"),
+            side[key_at + 1:key_at + 1 + side[key_at]].decode(errors="replace"))
 
 
 @lru_cache(4096)

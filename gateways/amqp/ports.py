@@ -4,12 +4,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from kernel.message import Handle, Leased, Owner, Placement
+from kernel.message import Handle, Leased, Message, Owner, Placement
 
 if TYPE_CHECKING:
     from gateways.amqp.consuming import Consumer
     from gateways.amqp.exchanges import Binding
     from gateways.amqp.vhost import AmqpQueue, VirtualHost
+
+
+Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
+"""(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
 
 
 class Queues(Protocol):
@@ -26,6 +30,9 @@ class Queues(Protocol):
 
     def purge(self, queue: AmqpQueue) -> int:
         """Settle what is ready; how many messages that was."""
+
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
+        """The leased group `$share/GROUP/FILTER` of all doors, to consume from. Raises ChannelFault."""
 
     def ready(self, queue: AmqpQueue) -> int:
         """Messages that nobody holds."""
@@ -53,8 +60,11 @@ class Queues(Protocol):
         """Where a message goes that enters these queues and, `in_topic`, the topic of its address. At least one of
         both. Raises KernelError."""
 
-    def address_of(self, leased: Leased) -> str:
+    def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         """Of a message that came by another door."""
+
+    def bury_by(self, bury: Bury) -> None:
+        """Ask this what a dead letter becomes."""
 
     def store(self, vhost: VirtualHost, records: dict[str, bytes | None], owner: Owner | None, token: object) -> None:
         """Definitions by name, None: deleted. Answered when these and all changes before are durable."""

@@ -10,23 +10,26 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.addresses import address_of_amqp, filter_of_binding
+from gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding
+from gateways.amqp.dead_letters import encode_target
+from gateways.amqp.errors import ChannelFault, refused
 from gateways.amqp.exchanges import Binding
-from gateways.amqp.tables import decode_table, encode_table
+from gateways.amqp.tables import Table, decode_table, encode_table
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
 from kernel.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
-from kernel.errors import InvalidFilter
+from kernel.errors import InvalidFilter, KernelError, UnknownTopic
 from kernel.filters import MANY
+from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.message import Handle, Leased, Owner, Placement
+from kernel.message import Handle, Leased, Message, Owner, Placement
 from kernel.record import named_headers
 
 if TYPE_CHECKING:
     from gateways.amqp.arguments import QueueArguments
     from gateways.amqp.consuming import Consumer
+    from gateways.amqp.ports import Bury
     from kernel.kernel import Kernel
-    from kernel.leasing.group import LeasedGroup
 
 SPACE: Final = "amqp"                  # of this door's definitions
 OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "reject-publish-dlx": "dead-letter"}
@@ -77,8 +80,19 @@ class KernelQueues:
     def ready(self, queue: AmqpQueue) -> int:
         return self._group(queue).counts().ready
 
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
+        """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""
+        queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
+        try:
+            queue.light = self._kernel.shared_group(name, vhost.name)
+        except (InvalidFilter, UnknownTopic) as error:
+            raise ChannelFault(404, f"no {queue.where}: {error}") from None
+        except KernelError as error:
+            raise refused(f"{queue.where}: {error}") from None
+        return queue
+
     def _group(self, queue: AmqpQueue) -> LeasedGroup:
-        return self._kernel.queue_group(queue.light)
+        return queue.light if isinstance(queue.light, LeasedGroup) else self._kernel.queue_group(queue.light)
 
     # ---- what other doors send
 
@@ -108,18 +122,21 @@ class KernelQueues:
         if still is not None and still.first_queue_id == light.first_queue_id:
             self._kernel.unbind(text, light, chosen=True)
 
-    def address_of(self, leased: Leased) -> str:
+    def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
+        if isinstance(queue.light, LeasedGroup):
+            return self._kernel.address_of_leased(leased)
         for _, value in named_headers(leased[7], (ADDRESS_HEADER,)):
             if value is not None:
                 return value.decode(errors="replace")
-        return SPACE                           # of a message that was put into the light queue itself
+        return f"{QUEUE_LEVEL}/{escape(queue.name, LEVEL_ESCAPES)}"          # put into the queue itself
 
     # ---- consuming
 
     def attach(self, consumer: Consumer) -> None:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
-        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget)
+        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget,
+                                         lazily=True)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:
@@ -138,7 +155,7 @@ class KernelQueues:
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
-            self._group(queue).ack(handles)
+            self._group(queue).ack(handles, lazily=True)
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
@@ -147,6 +164,18 @@ class KernelQueues:
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
             self._group(queue).reject(handles)
+
+    def bury_by(self, bury: Bury) -> None:
+        burial = self._kernel.leasing.burial
+        before = burial.route
+
+        def route(light: LightQueue, leased: Leased, reason: str) -> list[Message]:
+            if _door_settings(light) is None:
+                return [] if before is None else before(light, leased, reason)
+            target = light.settings.dead_letter
+            return bury(light.tenant, light.name, target, leased, reason) if target else []
+
+        burial.route = route
 
     # ---- publishing
 
@@ -196,8 +225,7 @@ def filter_of(binding: Binding, exchange_type: str) -> str:
 
 def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
     of: QueueArguments = queue.settings
-    dead_letter = "" if of.dead_letter_exchange is None else json.dumps(
-        {"exchange": of.dead_letter_exchange, "key": of.dead_letter_key})
+    dead_letter = encode_target(of.dead_letter_exchange, of.dead_letter_key)
     door = json.dumps({"amqp": 1, "durable": queue.durable, "auto_delete": queue.auto_delete,
                        "arguments": b64encode(encode_table(queue.arguments)).decode()})
     return QueueSettings(

@@ -25,8 +25,7 @@ from kernel.errors import UnknownTopic
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from gateways.contract import Services
-    from kernel.message import Message, Stored
-    from kernel.scheduling.accepting import When
+    from kernel.message import Message, Stored, When
     from kernel.topics import Topic
 
 DOOR: Final = 2

@@ -23,7 +23,7 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from gateways.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
+from gateways.envelope import FIELDS, HTTP_USER_PREFIX, OWN_HEADERS, Cell, Field, Kind, Shape, Where
 from gateways.http.problems import Refusal
 from gateways.values import CHARSET, normalize, read
 from kernel.address import ADDRESS_HEADER
@@ -33,12 +33,9 @@ DOOR: Final = "http"
 """This door's column in the property table."""
 
 MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
-NOT_BUILT: Final[dict[str, str]] = {"retain": "retained values"}
-"""Fields of the envelope whose capability the hub does not have yet."""
-
 NOT_BUILT_HEADERS: Final[dict[bytes, str]] = {b"ce-specversion": "CloudEvents"}
-NOT_BUILT_NAMES: Final[dict[str, str]] = {"retain": NOT_BUILT["retain"], "specversion": "CloudEvents"}
-"""The same by the names that a JSON message would use."""
+NOT_BUILT_NAMES: Final[dict[str, str]] = {"specversion": "CloudEvents"}
+"""What the hub does not have yet, by the names of request headers and of JSON's fields."""
 
 DELIVER_AT: Final = "deliver-at"
 """Carried out by the hub, and then no property of the message any more."""
@@ -76,7 +73,7 @@ _KNOWN_HEADERS: Final[dict[bytes, Carried | str]] = {
 }
 _BY_RECORD_HEADER: Final = {field.name.encode(): field for field in FIELDS if field.name not in OF_THE_RECORD}
 _BY_JSON_NAME: Final = {json_name(field.name): field for field in FIELDS
-                        if field.name not in OF_THE_RECORD and field.name not in (DELIVER_AT, *NOT_BUILT)}
+                        if field.name not in OF_THE_RECORD and field.name != DELIVER_AT}
 _OTHER_NAMES: Final = frozenset(("key", "key_base64", "value", "value_base64", "headers", "timestamp", "expires_in",
                                  "correlation_id_base64", "delay", "deliver_at", "repeat"))
 _USER_PREFIX: Final = HTTP_USER_PREFIX.lower().encode()
@@ -85,7 +82,8 @@ _USER_PREFIX: Final = HTTP_USER_PREFIX.lower().encode()
 class Publication:
     """What the headers of a publishing request say, or one message of a JSON body: everything but where it goes."""
 
-    __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async", "due_ms", "repeat")
+    __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async", "attributes", "due_ms",
+                 "repeat")
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes | None]] = []
@@ -94,6 +92,7 @@ class Publication:
         self.value: bytes | None = None            # of a JSON message only
         self.idempotency_key: str | None = None
         self.respond_async = False
+        self.attributes = 0                        # bits that its properties set in the record's attribute byte
         self.due_ms = 0                            # 0: at once
         self.repeat = ""                           # see `kernel.schedule`; "": once
 
@@ -138,8 +137,6 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
 def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int) -> None:
     """Put one field of the envelope where it belongs."""
     field = carried.field
-    if field.name in NOT_BUILT:
-        raise not_built_property(carried.cell.name, NOT_BUILT[field.name])
     given = read(carried.cell.shape, value, now_ms)
     normal = None if given is None else normalize(field.kind, given)
     if normal is None:
@@ -155,6 +152,8 @@ def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int
         publication.due_ms = int(normal)
     elif field.name == "timestamp":
         publication.timestamp_ms = int(normal)
+    elif field.name == "retain":
+        publication.attributes = RETAIN if normal == b"true" else 0
     else:
         publication.headers.append((carried.record_header, normal))
         if field.name == "content-type":
@@ -200,9 +199,8 @@ def _user_header(name: bytes) -> bytes:
     """A user header's name; refused where it is empty, or a field's that would not be carried out."""
     if not name:
         raise Refusal("invalid_header", "a header's name is empty")
-    what = NOT_BUILT.get(name.decode("utf-8", "replace"))
-    if what is not None:
-        raise not_built_property(name.decode(), what)
+    if name == b"retain":
+        raise Refusal("invalid_header", "'retain' is X-Retain here, and retain in JSON")
     if name == DELIVER_AT.encode():
         raise Refusal("invalid_header", "'deliver-at' is X-Deliver-At here, and deliver_at in JSON")
     return name
@@ -224,7 +222,9 @@ def read_message(item: object, now_ms: int) -> Publication:
         field = _BY_JSON_NAME.get(name)
         if field is not None:
             normal = None if value is None else _field_value(name, field, value)
-            if normal is not None:
+            if field.name == "retain":
+                publication.attributes = RETAIN if normal == b"true" else 0
+            elif normal is not None:
                 publication.headers.append((field.name.encode(), normal))
         elif name in NOT_BUILT_NAMES:
             raise not_built_property(name, NOT_BUILT_NAMES[name])
@@ -356,7 +356,7 @@ def record_to_json(record: Record, topic: str, queue: int, address: str, door: s
     if attributes & RETAIN:
         message["retain"] = True
     for name, header_value in headers:
-        if not _put_property(message, name, header_value) and not (
+        if name not in OWN_HEADERS and not _put_property(message, name, header_value) and not (
                 name == ADDRESS_HEADER and header_value == address.encode()):
             user_headers.append([name.decode("utf-8", "replace"), _header_to_json(header_value)])
     return message

@@ -26,6 +26,7 @@ class Source(NamedTuple):
     queue: int
     position: int
     fetched: Fetched
+    compacted: bool = False              # offsets that no piece has are no damage
 
 
 class _Entry(NamedTuple):
@@ -61,6 +62,8 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
         missing = page.positions[source.queue] - source.position
         if missing:
             page.lost.append({"queue": source.queue, "offset": source.position, "count": missing})
+        if source.compacted and not source.fetched.pieces:
+            page.positions[source.queue] = max(page.positions[source.queue], source.fetched.next_offset)
     size_bytes = skipped = 0
     for entry in merge(*(_entries(source, page.positions[source.queue]) for source in sources)):
         if len(page.records) >= max_messages or size_bytes >= max_bytes:
@@ -82,7 +85,7 @@ def _entries(source: Source, position: int) -> Iterator[_Entry]:
         end = piece.first_offset + piece.count
         if end <= position:
             continue
-        if piece.first_offset > position:
+        if piece.first_offset > position and not source.compacted:
             yield _Entry(piece.first_id, source.queue, piece.first_offset, None, {
                 "queue": source.queue, "offset": position, "count": piece.first_offset - position,
                 "code": StorageFailed.code, "detail": "the log is damaged there"})

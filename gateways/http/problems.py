@@ -33,6 +33,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "invalid_body": Problem(400, "Invalid body", "The body is not the JSON document that the call takes."),
     "invalid_cursor": Problem(400, "Invalid cursor", "The cursor was not made by this hub for this topic."),
     "invalid_address": Problem(400, "Invalid address", "The address cannot be decoded, or is none to publish to."),
+    "invalid_filter": Problem(400, "Invalid filter", "A filter that is empty, too long, or of too many levels."),
     "invalid_delay": Problem(400, "Invalid delay", "More than ten years ahead, or a repetition that never falls due."),
     "invalid_schedule": Problem(400, "Invalid schedule", "No interval and no cron expression, or one that never is."),
     "invalid_selector": Problem(400, "Invalid selector", "The `filter` cannot be read; `position` says where."),
@@ -44,6 +45,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "unknown_scheduled": Problem(404, "Unknown scheduled message",
                                  "Nothing with this id waits for its time, or did within the last day."),
     "unknown_queue": Problem(404, "Unknown queue", "The topic exists; that queue number of it does not."),
+    "nothing_retained": Problem(404, "Nothing retained", "The address retains no value, or it has expired."),
     "method_not_allowed": Problem(405, "Method not allowed", "The path exists; `Allow` lists its methods."),
     "invalid_group": Problem(400, "Invalid group", "A name or settings that no group can have."),
     "invalid_queue": Problem(400, "Invalid queue", "Settings that no light queue can have."),
@@ -51,6 +53,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
                                                        "group."),
     "unknown_group": Problem(404, "Unknown group", "There is no such group, or it does not read that topic."),
     "assigned_group": Problem(409, "Assigned group", "The group commits offsets; messages cannot be leased from it."),
+    "leased_group": Problem(409, "Leased group", "Messages of the group are leased; nobody commits offsets for it."),
     "queue_exists": Problem(409, "Queue exists", "A light queue of that name exists with other settings."),
     "receipt_expired": Problem(410, "Receipt expired", "The lease has ended: its time ran out, it was released, or its "
                                                        "message is settled."),
@@ -82,6 +85,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "not_built": Problem(501, "Not built", "The call or property is named in the interface and not built yet."),
     "outcome_unknown": Problem(504, "Outcome unknown", "The request passed its deadline; it may still take effect. "
                                                        "Safe to repeat with the same `Idempotency-Key`."),
+    "kept_full": Problem(507, "Kept full", "What must outlive retention has reached `kept_bytes`; nothing was stored."),
     "storage_full": Problem(507, "Storage full", "The disk took no more; nothing was stored."),
 }
 

@@ -36,6 +36,7 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.UnknownProducer: error_codes.UNKNOWN_PRODUCER_ID,
     errors.OffsetOutOfRange: error_codes.OFFSET_OUT_OF_RANGE,
     errors.StorageFull: error_codes.KAFKA_STORAGE_ERROR,
+    errors.KeptFull: error_codes.KAFKA_STORAGE_ERROR,          # clients repeat: that is the back-pressure
     errors.StorageFailed: error_codes.KAFKA_STORAGE_ERROR,
     errors.Stopping: error_codes.NOT_LEADER_OR_FOLLOWER,       # clients look for the leader again and repeat
     Denied: error_codes.TOPIC_AUTHORIZATION_FAILED,
@@ -97,15 +98,24 @@ def settings_of(configs: list[Any]) -> TopicSettings:
     """What a CreateTopics request sets. Raises Refused (INVALID_CONFIG) for what is not honoured here."""
     retention_ms: int | None = None
     max_message_bytes: int | None = None
+    delete_retention_ms: int | None = None
+    compact = False
     for config in configs:
         name, value = config.name, config.value
         if name == "retention.ms":
             retention_ms = _positive(name, value)
         elif name == "max.message.bytes":
             max_message_bytes = _positive(name, value)
+        elif name == "delete.retention.ms":
+            delete_retention_ms = _positive(name, value)
+        elif (name, value) == ("cleanup.policy", "compact"):
+            compact = True
         elif value not in ACCEPTED_CONFIGS.get(name, ()):
             raise Refused(error_codes.INVALID_CONFIG, f"{name}={value} is not offered here")
-    return TopicSettings(retention_ms=retention_ms, max_message_bytes=max_message_bytes)
+    if compact and retention_ms is not None:
+        raise Refused(error_codes.INVALID_CONFIG, "a compacted topic has no retention.ms here")
+    return TopicSettings(retention_ms=retention_ms, max_message_bytes=max_message_bytes, compact=compact,
+                         delete_retention_ms=delete_retention_ms)
 
 
 def _positive(name: str, value: str | None) -> int:

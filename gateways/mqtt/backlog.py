@@ -171,12 +171,11 @@ class Backlog:
                 owed.count -= lost
                 if not owed.acknowledged:
                     self.unacknowledged -= lost
-            messages = source.take(owed) if owed.count else []
-            if messages:
-                self._waiting.append((owed.placement, messages, 0, owed.acknowledged))
-                self.waiting_bytes += size_of(messages, 0, len(messages))
-                owed.first_offset += len(messages)
-                owed.count -= len(messages)
+            records = source.take(owed) if owed.count else []
+            if records:
+                self._keep_read(owed, records)
+                owed.first_offset += len(records)
+                owed.count -= len(records)
             elif owed.count and lost:        # the answer was for what is gone: ask again from where it begins now
                 return
             elif owed.count and first:       # promised, not lost, and not there: never wait for it for ever
@@ -185,6 +184,21 @@ class Backlog:
             if owed.count:
                 return
             ranges.popleft()
+
+
+    def _keep_read(self, owed: Range, records: list[Record]) -> None:
+        """These wait to be sent, but for those that have expired."""
+        placement = owed.placement
+        expired = self._outbox.kernel.has_expired
+        messages = [mapping.stored_message(record, placement) for record in records
+                    if not expired(record, placement.topic, placement.tenant)]
+        if messages:
+            self._waiting.append((placement, messages, 0, owed.acknowledged))
+            self.waiting_bytes += size_of(messages, 0, len(messages))
+        if len(messages) < len(records):
+            self._outbox.trace.on_event("mqtt", "expired", len(records) - len(messages))
+            if not owed.acknowledged:
+                self.unacknowledged -= len(records) - len(messages)
 
 
 class Found:
@@ -205,8 +219,8 @@ class Found:
             return owed.count
         return max(0, min(owed.count, self._answer.log_start_offset - owed.first_offset))
 
-    def take(self, owed: Range) -> list[Message]:
-        """The messages of the range from its first offset on, as far as they were read."""
+    def take(self, owed: Range) -> list[Record]:
+        """The records of the range from its first offset on, as far as they were read."""
         records = self._records
         at = self._at
         while at < len(records) and records[at][0] < owed.first_offset:
@@ -216,4 +230,4 @@ class Found:
         while at < len(records) and records[at][0] < stop_offset:
             at += 1
         self._at = at
-        return [mapping.stored_message(record, owed.placement) for record in records[start:at]]
+        return records[start:at]

@@ -13,8 +13,7 @@ from gateways.admission.admission import Denied
 from gateways.mqtt import mapping
 from gateways.mqtt.codec import decode_publishes, encode_pubacks, packet_id_of, publish_topic
 from kernel.errors import InvalidAddress, InvalidDelay, KernelError, MessageTooLarge, UnknownTopic
-from kernel.message import Message, Placement, Stored
-from kernel.scheduling.accepting import When
+from kernel.message import Message, Placement, Stored, When
 
 if TYPE_CHECKING:
     from gateways.admission.admission import Admission

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gateways.mqtt.backlog import Backlog
 from gateways.mqtt.codec import encode_qos0, encode_qos1, run_of
+from gateways.mqtt.retained import RetainedFeed
 from gateways.mqtt.window import Window
 from kernel.message import TRANSIENT, Delivery, Message, Placement
 
@@ -41,6 +42,7 @@ class Outbox:
         self.give_up = give_up
         self.window = Window(config.max_inflight)
         self._backlog: Backlog | None = None       # made when needed: most clients never fall behind
+        self._feed: RetainedFeed | None = None
         self.shares: Shares | None = None          # likewise: made with the first shared subscription
         self._ended = False
 
@@ -53,6 +55,8 @@ class Outbox:
     def end(self) -> None:
         """The connection is over: nothing is sent any more and nothing is kept."""
         self._ended = True
+        if self._feed is not None:
+            self._feed.clear()
         if self._backlog is not None:
             self._backlog.clear()
         if self.shares is not None:
@@ -73,11 +77,24 @@ class Outbox:
 
     def pump(self) -> None:
         """Send what waits, as far as window and socket allow."""
+        if self._feed is not None:
+            self._feed.pump()
         backlog = self._backlog
         if backlog is not None and not backlog.empty:
             backlog.pump()
         if self.shares is not None:
             self.shares.pump()
+
+    def give_retained(self, topic_filter: str, tenant: str, granted: int) -> None:
+        """A new subscription: it is sent what is retained."""
+        if self._feed is None:
+            self._feed = RetainedFeed(self, tenant)
+        self._feed.add(topic_filter, granted)
+
+    def forget_filter(self, topic_filter: str) -> None:
+        """The subscription is over."""
+        if self._feed is not None:
+            self._feed.remove(topic_filter)
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
         """Everything of one flush for this client, in append order. `options` of a delivery is the granted QoS."""

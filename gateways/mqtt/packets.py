@@ -197,5 +197,13 @@ def encode_suback(packet_id: int, codes: list[int]) -> bytes:
     return fixed_header(0x90, 2 + len(codes)) + packet_id.to_bytes(2, "big") + bytes(codes)
 
 
+def encode_retained(topic: str, packet_id: bytes, value: bytes) -> bytes:
+    """A PUBLISH with RETAIN set [MQTT-3.3.1-8]; of QoS 1 where there is a packet id, two bytes, else of QoS 0."""
+    name = topic.encode()
+    remaining = 2 + len(name) + len(packet_id) + len(value)
+    head = fixed_header(0x33 if packet_id else 0x31, remaining)
+    return b"".join((head, len(name).to_bytes(2, "big"), name, packet_id, value))
+
+
 def encode_unsuback(packet_id: int) -> bytes:
     return b"\xb0\x02" + packet_id.to_bytes(2, "big")

@@ -159,7 +159,9 @@ class MqttSession:
             self._link.write(packets.PINGRESP)
         elif first == packets.SUBSCRIBE:
             packet_id, wishes = packets.decode_subscribe(packet[body_at(packet, 0):])
-            self._link.write(packets.encode_suback(packet_id, [self._grant(raw, qos) for raw, qos in wishes]))
+            granted = [self._grant(raw, qos) for raw, qos in wishes]
+            self._link.write(packets.encode_suback(packet_id, granted))
+            self._give_retained([raw for raw, _ in wishes], granted)
         elif first == packets.UNSUBSCRIBE:
             packet_id, filters = packets.decode_unsubscribe(packet[body_at(packet, 0):])
             for raw in filters:
@@ -252,6 +254,13 @@ class MqttSession:
         self._filters[topic_filter] = granted
         return granted
 
+    def _give_retained(self, filters: list[bytes], granted: list[int]) -> None:
+        """A shared subscription is given none, as in MQTT 5 (4.8.2)."""
+        assert self._outbox is not None
+        for raw, qos in zip(filters, granted, strict=True):
+            if qos != packets.SUBACK_REFUSED and not raw.startswith(SHARE.encode()):
+                self._outbox.give_retained(mapping.decode_filter(raw), self._tenant, qos)
+
     def _shares(self, outbox: Outbox) -> Shares:
         if outbox.shares is None:
             outbox.shares = Shares(self._kernel, outbox, self._tenant)
@@ -268,6 +277,7 @@ class MqttSession:
             self._shares(self._outbox).unsubscribe(topic_filter)
         else:
             self._kernel.unsubscribe(topic_filter, self._outbox)
+            self._outbox.forget_filter(topic_filter)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from kernel.leasing.settings import (
     LightQueue,
     QueueSettings,
     binding_key,
-    check_name,
     decode_definition,
     definition_key,
 )
@@ -56,12 +55,8 @@ class GroupCalls:
     def define_group(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
                      token: object = None) -> None:
         """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
-        check_name(name, "group")
-        settings.check()
-        self.leasing.selecting.check(settings.selector)
-        record = self.leasing.groups.put(tenant, name, settings)
-        self._appending.put_state([record], owner, token)
-        self.leasing.configure(tenant, name, settings)
+        self.leasing.define(tenant, name, settings)
+        self.leasing.answer(owner, token)
 
     def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
         """None where nobody has defined or used a group of this name."""
@@ -99,6 +94,11 @@ class GroupCalls:
         Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
         """
         return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant)
+
+    def shared_group(self, text: str, tenant: str = "/") -> LeasedGroup:
+        """The group of `$share/GROUP/FILTER`. Raises UnknownTopic where its topic does not exist yet, InvalidFilter,
+        InvalidGroup, AssignedGroup, Stopping."""
+        return self._sharing.group(text, tenant)
 
     def address_of_leased(self, message: Leased) -> str:
         """The address that a leased message was published to."""

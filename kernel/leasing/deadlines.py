@@ -26,11 +26,12 @@ class Deadlines:
         self._steps: dict[int, set[Lease]] = {}                        # leases by the time that ends them
         self._waits: list[tuple[int, int, LeasedGroup, Supply, int]] = []
         self._numbers = 0
+        self._not_before_ms = 0
         self.stopped = False
 
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
         """Call `group.on_lease_over` then, unless the lease has ended by then."""
-        step = -(-lease.until_ms // STEP_MS) * STEP_MS
+        step = -(-max(lease.until_ms, self._not_before_ms) // STEP_MS) * STEP_MS
         leases = self._steps.get(step)
         if leases is None:
             leases = self._steps[step] = set()
@@ -52,7 +53,7 @@ class Deadlines:
         earliest = self._waits[0][0] if self._waits else None
         heappush(self._waits, (when_ms, self._numbers, group, supply, offset))
         if earliest is None or when_ms < earliest:
-            self._loop.call_at(when_ms, self._on_wait)
+            self._loop.call_at(max(when_ms, self._not_before_ms), self._on_wait)
 
     def _on_wait(self) -> None:
         now_ms = self._loop.now_ms()
@@ -62,7 +63,15 @@ class Deadlines:
         if self._waits:
             self._loop.call_at(self._waits[0][0], self._on_wait)
 
-    def act(self, action: Callable[[], None]) -> None:
+    def at(self, when_ms: int, action: Callable[[], None]) -> None:
+        """Do this then."""
+        self._loop.call_at(max(when_ms, self._not_before_ms), partial(self.act, action))
+
+    def pause(self, for_ms: int) -> None:
+        """What is asked for from now on happens after this time, even if it is due."""
+        self._not_before_ms = self._loop.now_ms() + for_ms
+
+    def act(self, action: Callable[[], object]) -> None:
         """Do what is due, unless the hub is stopping."""
         if not self.stopped:
             try:

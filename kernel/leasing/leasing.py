@@ -11,19 +11,24 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Final
 
 from crc32c import crc32c
 
-from kernel.errors import AssignedGroup, KernelError, QueueExists, Stopping
+from kernel.errors import AssignedGroup, GroupIsLeased, KernelError, QueueExists, Stopping
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Submission
+from kernel.gathering import Gathering, Reserved, Submission
+from kernel.leasing.ageing import Ageing, Sweep
 from kernel.leasing.burial import Burial
 from kernel.leasing.deadlines import Deadlines
 from kernel.leasing.definitions import group_definitions, queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.handles import Handles
+from kernel.leasing.idle import Idle
+from kernel.leasing.limits import Limits
 from kernel.leasing.line import Lease, Line
-from kernel.leasing.pages import decode_page_key, encode_page, fill_gaps, load_page, page_key
+from kernel.leasing.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
+from kernel.leasing.restoring import Pages, Restoring
 from kernel.leasing.selecting import Selecting
 from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
 from kernel.leasing.supply import Supply
@@ -34,17 +39,24 @@ from kernel.state import Kind
 from kernel.topics import Topic
 from kernel.views import decode_offset, offset_record
 
+LAZY_MS: Final = 20
+"""Changes that nobody waits for (a member's leases, acks whose end nobody asked to hear of) get a frame of their own
+after this, if no other has come. A crash before forgets them: those messages come again."""
+
 _CHANCE = struct.Struct("<QQ")
 _QUEUE = struct.Struct(">Q")
 
 
 class Leasing:
-    """`gather` gives the frame being gathered, and raises Stopping; `names` are those of `Selecting`."""
+    """`gather` gives the frame being gathered, and raises Stopping; `pending` is what is not applied yet; `names` are
+    those of `Selecting`."""
 
-    def __init__(self, parts: Parts, gather: Callable[[], Gathering], names: Mapping[str, str]) -> None:
+    def __init__(self, parts: Parts, gather: Callable[[], Gathering], pending: Callable[[], list[Gathering]],
+                 names: Mapping[str, str]) -> None:
         self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._gather = gather
+        self._pending = pending
         self._loop = parts.loop
         self.queues = queue_definitions(parts.state)
         self.groups = group_definitions(parts.state)
@@ -57,32 +69,47 @@ class Leasing:
         self.deadlines = Deadlines(parts.loop)
         self.on_floor: Callable[[int], None] = lambda queue_id: None
         self._numbers = 0
-        self._loaded_pages: dict[tuple[int, str], list[tuple[int, bytes]]] = {}       # while opening
+        self._lazy: dict[Line, None] = {}
+        self._lazy_armed = False
+        self._epochs = 0
+        self.loaded_pages: Pages = {}                  # of lines that are being loaded
+        self.undefined: set[LeasedGroup] = set()       # whose definitions the disk refused: for the next frame
+        self._restoring = Restoring(parts, self)
+        self.limits = Limits(self, parts.subscriptions.limited, pending)
+        self.idle = Idle(self)
+        self._started = False
         self._stopped = False
 
     # ---- opening and closing
 
     def open(self) -> None:
         """After recovery: load every line of which something is outstanding."""
-        pages: dict[tuple[int, str], list[tuple[int, bytes]]] = {}
-        for key, value in self._parts.state.scan(Kind.LEASES):
-            queue_id, page, group = decode_page_key(key)
-            pages.setdefault((queue_id, group), []).append((page, value))
-        self._loaded_pages = pages
-        light = {queue_id for queue_id, group in pages if not group}
-        if light:
-            for key, value in self._parts.state.scan(Kind.QUEUE):
-                queue = self.queues.read(key, value)
-                if not light.isdisjoint(queue.queue_ids()):
-                    self.of_queue(queue)
-        for queue_id, group in list(pages):
-            found = self._parts.topics.of_queue(queue_id)
-            if group and found is not None:
-                self.of_topic(group, found[0])
-        self._loaded_pages = {}
+        self._restoring.open()
+
+    def start(self) -> None:
+        """Once everything is open: what happens to queues without anybody's doing begins."""
+        self._started = True
+        queues = [self.queues.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE)]
+        for queue in queues:
+            if queue.settings.limited or queue.settings.timed:
+                self.of_queue(queue)
+            if queue.settings.expires_ms:
+                self.idle.watch_again(queue)
+        for group in list(self._of_queue.values()):
+            self.deadlines.act(partial(self._begin, group))
+        Sweep(self._parts, self).begin([queue for queue in queues if queue.first_queue_id not in self._of_queue])
+
+    @staticmethod
+    def _begin(group: LeasedGroup) -> None:
+        if group.limit is not None:
+            group.limit.room()                     # begins to learn what its messages weigh
+            group.limit.enforce()
+        if group.ageing is not None:
+            group.ageing.look()
 
     def stop(self) -> None:
         """Hand out nothing more."""
+        self._gather_lazy()
         self._stopped = self.deadlines.stopped = True
 
     # ---- light queues
@@ -93,15 +120,24 @@ class Leasing:
         if known is not None:
             if known.settings != settings:
                 raise QueueExists(f"queue {name!r} exists with other settings")
+            self.idle.use(known)
             return known
         check_name(name, "queue")
         settings.check()
         gathering = self._gather()
         first = self._parts.topics.new_queue_ids(settings.priorities)
-        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms)
+        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.burst.now_ms)
         gathering.state += [self.queues.put(tenant, name, queue),
                             StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
+        if settings.limited:
+            self.of_queue(queue)
+        if settings.expires_ms:
+            self.idle.watch(queue, queue.used_ms)
         return queue
+
+    def redefine(self, queue: LightQueue) -> None:
+        """Write down what has changed of a queue. Raises Stopping."""
+        self._gather().state.append(self.queues.put(queue.tenant, queue.name, queue))
 
     def delete(self, queue: LightQueue) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
@@ -109,10 +145,8 @@ class Leasing:
         gathering.state.append(self.queues.put(queue.tenant, queue.name, None))
         for queue_id in queue.queue_ids():
             gathering.state.append(offset_record("", queue_id, None))
-            for _, supply in self._readers.get(queue_id, ()):
-                gathering.state += [StateRecord(Kind.LEASES, page_key(queue_id, page, b""), None)
-                                    for page in supply.line.stored]
-                gathering.lines.pop(supply.line, None)
+        if queue.first_queue_id in self._of_queue:
+            gathering.state += self.page_deletions(gathering, self._of_queue[queue.first_queue_id])
         gathering.deleted += ((queue.first_queue_id, queue.settings.priorities),)
         subscriptions = self._parts.subscriptions
         for chosen, filter_text in subscriptions.bindings_of(queue.first_queue_id):
@@ -137,7 +171,12 @@ class Leasing:
             group.ttl_ms = queue.settings.ttl_ms
             self._of_queue[queue.first_queue_id] = group
             for queue_id in queue.queue_ids():
-                self.add_line(group, queue_id, self._floor(queue_id))
+                self.add_line(group, queue_id, self._floor(queue_id)).dated = queue.settings.ttl_ms > 0
+            group.ageing = Ageing(self, group)
+            if queue.settings.limited:
+                group.limit = self.limits.add(group, queue)
+            if self._started:
+                self._begin(group)
         return group
 
     def of_topic(self, name: str, topic: Topic, start: str = "earliest") -> LeasedGroup:
@@ -168,43 +207,86 @@ class Leasing:
         self._by_topic[topic.tenant, name, topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
-        heads = self._parts.heads
-        for queue_id in topic.queue_ids():
-            end = heads.next_offset(queue_id)
-            if end or queue_id in offsets:
-                known_floor = offsets.get(queue_id)
-                late = known.start == "latest" and known_floor is None
-                floor = end if late else known_floor[0] if known_floor is not None \
-                    else self._parts.reader.start_of(queue_id)
-                supply = self.add_line(group, queue_id, floor)
-                if late:
-                    supply.line.stored_floor = -1
-                    self.touch(supply.line)
+        read = [queue_id for queue_id in topic.queue_ids()
+                if queue_id in offsets or self._parts.heads.next_offset(queue_id)]
+        for queue_id in read or [topic.queue_id(0)]:
+            supply = self.add_line(group, queue_id, self.stored_floor(group, queue_id))
+            if known.start == "latest" and queue_id not in offsets:
+                self._write_floor(supply.line)
+        if offsets.keys().isdisjoint(read):          # from now on the group is known to read this topic
+            self._write_floor(next(iter(group.supplies.values())).line)
         return group
 
-    def configure(self, tenant: str, name: str, settings: GroupSettings) -> None:
-        """A group's settings have changed."""
-        for group in self._by_topic.values():
-            if (group.tenant, group.name) == (tenant, name):
-                group.configure(settings)
-                group.wants = self.selecting.wants(settings.selector)
+    def stored_floor(self, group: LeasedGroup, queue_id: int) -> int:
+        """Where a group goes on in a queue as far as is stored; else where it begins."""
+        if group.queue is not None:
+            return self._floor(queue_id)
+        known = self._parts.views.offsets.get(group.name, {}).get(queue_id)
+        if known is not None:
+            return known[0]
+        late = group.settings.start == "latest"
+        return self._parts.heads.next_offset(queue_id) if late else self._parts.reader.start_of(queue_id)
+
+    def _write_floor(self, line: Line) -> None:
+        line.stored_floor = -1
+        self.touch(line)
+
+    def define(self, tenant: str, name: str, settings: GroupSettings) -> None:
+        """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
+        check_name(name, "group")
+        settings.check()
+        self.selecting.check(settings.selector)
+        self._gather().state.append(self.groups.put(tenant, name, settings))
+        for group in self.active(tenant, name):
+            group.configure(settings)
+            group.wants = self.selecting.wants(settings.selector)
+
+    def check_commits(self, name: str, queue_ids: Iterable[int]) -> None:
+        """Raises GroupIsLeased where messages of one of these queues are leased from the group."""
+        tenants = {found[0].tenant for found in map(self._parts.topics.of_queue, queue_ids) if found is not None}
+        for tenant in tenants:
+            settings = self.groups.get(tenant, name)
+            if settings is not None and settings.kind != ASSIGNED:
+                raise GroupIsLeased(f"messages of group {name!r} are leased and acked; it commits no offsets")
 
     def active(self, tenant: str, name: str) -> list[LeasedGroup]:
         """The groups of this name that are in memory, one per topic."""
         return [group for group in self._by_topic.values() if (group.tenant, group.name) == (tenant, name)]
 
+    def in_memory(self) -> list[LeasedGroup]:
+        """Every group that is in memory."""
+        return [*self._by_topic.values(), *self._of_queue.values()]
+
     def reading(self, queue_id: int) -> list[tuple[LeasedGroup, Supply]]:
         """Who reads this queue, as far as they are in memory."""
         return self._readers.get(queue_id, [])
 
+    def end_topic(self, topic: Topic) -> None:
+        """The topic is deleted, and with it how far groups were in it. Raises Stopping."""
+        gathering = self._gather()
+        for group in self._of_topic.get(topic.id, ()):
+            gathering.state += self.page_deletions(gathering, group)
+        self.forget_topic(topic)
+
+    def page_deletions(self, gathering: Gathering, group: LeasedGroup) -> list[StateRecord]:
+        """What deletes the pages of a group's lines, which are not written any more."""
+        records: list[StateRecord] = []
+        for queue_id, supply in group.supplies.items():
+            gathering.lines.pop(supply.line, None)
+            records += [StateRecord(Kind.LEASES, page_key(queue_id, page, group.name.encode()), None)
+                        for page in supply.line.stored]
+        return records
+
     def forget_topic(self, topic: Topic) -> None:
-        """The topic is deleted: its groups are gone with it."""
+        """The topic is not there any more: its groups are gone with it."""
         for group in self._of_topic.pop(topic.id, []):
             del self._by_topic[group.tenant, group.name, topic.id]
             self._end(group)
 
     def forget_queue(self, queue: LightQueue) -> None:
         """A light queue is deleted."""
+        self.limits.forget(queue)
+        self.idle.forget(queue)
         group = self._of_queue.pop(queue.first_queue_id, None)
         if group is not None:
             self._end(group)
@@ -237,16 +319,31 @@ class Leasing:
         line.topic_id = group.topic_id
         supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, queue_id),
                         partial(self._parts.reader.start_of, queue_id))
+        if group.queue is None:
+            self.number(line)
         group.supplies[queue_id] = supply
         self._readers.setdefault(queue_id, []).append((group, supply))
-        pages = self._loaded_pages.get((queue_id, group.name), ())
+        pages = self.loaded_pages.get((queue_id, group.name), ())
         if pages:
-            self._load(group, supply, pages)
+            self.load(group, supply, pages)
         if line.ready(heads.next_offset(queue_id)):
             group.line_ready(supply)
         return supply
 
-    def _load(self, group: LeasedGroup, supply: Supply, pages: Iterable[tuple[int, bytes]]) -> None:
+    def new_epoch(self) -> int:
+        """A number that no line had before, in this start of the hub or another."""
+        self._epochs += 1
+        return self._parts.epoch << 32 | self._epochs
+
+    def number(self, line: Line) -> None:
+        """Give a line the epoch that is stored for it, or a new one, which is written with its first change."""
+        stored = self._parts.views.offsets.get(line.group, {}).get(line.queue_id)
+        line.epoch = line.epoch or (decode_epoch(stored[1]) if stored is not None else self.new_epoch())
+        if stored is None or line.epoch != decode_epoch(stored[1]):
+            line.stored_floor = -1
+
+    def load(self, group: LeasedGroup, supply: Supply, pages: Iterable[tuple[int, bytes]]) -> None:
+        """Take the stored pages of a line into memory."""
         line = supply.line
         end = self._parts.heads.next_offset(line.queue_id)
         for page, value in sorted(pages):
@@ -272,10 +369,41 @@ class Leasing:
     def touch(self, line: Line) -> None:
         self._gather().lines[line] = None
 
+    def touch_lazily(self, line: Line) -> None:
+        self._lazy[line] = None
+        if not self._lazy_armed:
+            self._lazy_armed = True
+            self._loop.call_at(self._loop.now_ms() + LAZY_MS, self._on_lazy)
+
+    def _on_lazy(self) -> None:
+        self._lazy_armed = False
+        if not self._stopped:
+            self._gather_lazy()
+
+    def _gather_lazy(self, gathering: Gathering | None = None) -> None:
+        """Into this frame, or the one being gathered, with what no frame has taken along."""
+        lines, self._lazy = self._lazy, {}
+        lines = {line: None for line in lines
+                 if any(supply.line is line for _, supply in self._readers.get(line.queue_id, ()))}
+        if lines:
+            (gathering or self._gather()).lines.update(lines)
+
     def answer(self, owner: Owner | None, token: object) -> None:
         if owner is not None:
             gathering = self._gather()
             gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))
+
+    def entering(self, queue_id: int) -> int:
+        return sum([gathering.burst.entering(queue_id) for gathering in self._pending()])
+
+    def used(self, queue: LightQueue) -> None:
+        self.idle.use(queue)
+
+    def append_ms(self, queue_id: int, offset: int) -> int:
+        return self._parts.reader.append_ms_of(queue_id, offset)
+
+    def when_stored(self, waiting: Reserved) -> None:
+        self._gather().reserved.append(waiting)
 
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         self.burial.bury(group, supply, messages, reason)
@@ -312,15 +440,21 @@ class Leasing:
 
     def seal(self, gathering: Gathering) -> None:
         """The changed pages of every touched line as they are now."""
+        if self._lazy:
+            self._gather_lazy(gathering)
         for line in gathering.lines:
             gathering.state += self._records(line)
+        if self.undefined:
+            gathering.state += [self.groups.put(group.tenant, group.name, group.settings) for group in self.undefined
+                                if not group.gone]
+            self.undefined.clear()
 
     def _records(self, line: Line) -> list[StateRecord]:
         records: list[StateRecord] = []
         if line.floor != line.stored_floor:
             line.stored_floor = line.floor
             self.on_floor(line.queue_id)
-            records.append(offset_record(line.group, line.queue_id, (line.floor, b"")))
+            records.append(offset_record(line.group, line.queue_id, (line.floor, encode_epoch(line.epoch))))
         group = line.group.encode()
         for page in line.dirty:
             value = encode_page(line, page)
@@ -384,44 +518,19 @@ class Leasing:
         return self._readers.get(queue_id, [])
 
     def failed(self, gatherings: list[Gathering]) -> None:
-        """These were not stored: their lines are what the state says; members keep what they hold."""
-        self.queues.undo()
-        self.groups.undo()
-        lines = {line: None for gathering in gatherings for line in gathering.lines}
-        if not lines:
-            return
-        pages: dict[tuple[int, str], list[tuple[int, bytes]]] = {}
-        for key, value in self._parts.state.scan(Kind.LEASES):
-            queue_id, page, group_name = decode_page_key(key)
-            pages.setdefault((queue_id, group_name), []).append((page, value))
-        for line in lines:
-            for group, supply in self._readers.get(line.queue_id, ()):
-                if supply.line is line:
-                    self._restore(group, supply, pages.get((line.queue_id, line.group), []))
-
-    def _restore(self, group: LeasedGroup, supply: Supply, pages: list[tuple[int, bytes]]) -> None:
-        line = supply.line
-        held = {offset: lease for offset, lease in line.out.items() if lease.holder is not None}
-        stored = self._parts.views.offsets.get(line.group, {}).get(line.queue_id) if line.group else None
-        floor = stored[0] if stored is not None else self._floor(line.queue_id) if not line.group \
-            else self._parts.heads.log_start(line.queue_id)
-        line.reset(floor)
-        supply.reset()
-        line.dirty, line.stored, line.stored_floor = set(), set(), floor
-        self._load(group, supply, pages)
-        kept = {offset: lease for offset, lease in held.items() if not line.is_settled(offset)}
-        line.hold(kept)
-        group.line_ready(supply)
+        """None of these was stored."""
+        self._restoring.failed(gatherings)
 
     # ---- handles as text
 
     def handles(self, tenant: str, name: str) -> Handles:
         return Handles(self._parts.secret, tenant, name)
 
-    def find(self, tenant: str, name: str, queue_id: int, offset: int, attempt: int
+    def find(self, tenant: str, name: str, queue_id: int, offset: int, attempt: int, epoch: int
              ) -> tuple[LeasedGroup, Handle] | None:
         """The group and handle that a decoded text means; None where there is no such line any more."""
         for group, supply in self._readers.get(queue_id, ()):
-            if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name:
+            if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name \
+                    and supply.line.epoch == epoch:
                 return group, (supply.line, offset, attempt)
         return None

@@ -58,6 +58,7 @@ class Line:
         self.beyond: int = 0                              # settled offsets above the floor
         self.topic_id: int = 0                            # whose queue it is; 0: a light queue's
         self.moved: int = 0                               # counts resets: work begun before one is void
+        self.epoch: int = 0                               # handles of another one are void
 
     # ---- taking
 
@@ -194,12 +195,21 @@ class Line:
 
     def hold(self, leases: dict[int, Lease]) -> None:
         """After a reload: these are with their holders still."""
+        if not leases:
+            return
         for offset, lease in leases.items():
+            before = self.out.get(offset)
+            if before is not None:
+                before.left -= 1
             lease.left += 1
+            lease.offsets.append(offset)
             self.tries.pop(offset, None)
             self.waiting.pop(offset, None)
         self.out.update(leases)
-        self.again = [offset for offset in self.again if offset not in leases]
+        stop = max(leases) + 1
+        passed = [offset for offset in range(self.next, stop) if not self.is_settled(offset)]
+        self.next = max(self.next, stop)
+        self.again = [offset for offset in self.again + passed if offset not in leases]
         heapify(self.again)
 
     def extend(self, offsets: list[int], lease: Lease) -> None:
@@ -258,6 +268,18 @@ class Line:
         self.clear()
         self.floor = self.next = floor
         self.moved += 1
+
+    def anew(self, floor: int, epoch: int) -> Line:
+        """A line that goes on from `floor` in place of this one, with attempts counted anew: whatever handle somebody
+        has of this one is void, and so is what was begun for it."""
+        self.reset(floor)
+        line = Line(self.queue_id, self.group, floor)
+        line.topic_id = self.topic_id
+        line.dirty, line.stored = self.dirty, self.stored
+        line.stored_floor = -1                            # written down, wherever it stood
+        line.moved = self.moved
+        line.epoch = epoch
+        return line
 
     def clear(self) -> None:
         for lease in set(self.out.values()):

@@ -10,7 +10,8 @@
       time_ms    i64     of LEASED_UNTIL and WAITING
 
 A lease that its holder's end ends is over after a start of the hub, since no connection lives as long: it is read back
-as ready again. The floor travels as the group's committed offset.
+as ready again. The floor travels as the group's committed offset, and beside it, where others commit metadata, the
+epoch of the line (u64, nothing for 0).
 """
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ MAX_ATTEMPT: Final = 0xFFFF
 _HAS_MASK: Final = 1
 _RUN = struct.Struct("<BBBHq")
 _KEY = struct.Struct(">QQ")
+_EPOCH = struct.Struct(">Q")
 
 
 def page_key(queue_id: int, page: int, group: bytes) -> bytes:
@@ -38,6 +40,15 @@ def decode_page_key(key: bytes) -> tuple[int, int, str]:
     """Queue id, page, group."""
     queue_id, page = _KEY.unpack_from(key)
     return queue_id, page, key[_KEY.size:].decode()
+
+
+def encode_epoch(epoch: int) -> bytes:
+    return _EPOCH.pack(epoch) if epoch else b""
+
+
+def decode_epoch(metadata: bytes) -> int:
+    """0 where there is none: offsets that were committed before the group leased messages."""
+    return int(_EPOCH.unpack(metadata)[0]) if len(metadata) == _EPOCH.size else 0
 
 
 def encode_page(line: Line, page: int) -> bytes | None:

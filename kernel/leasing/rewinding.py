@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kernel.errors import OffsetOutOfRange, UnknownGroup, UnknownQueue
-from kernel.frame import StateRecord
 from kernel.gathering import Gathering
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
-from kernel.leasing.pages import page_key
 from kernel.leasing.settings import ASSIGNED, GroupSettings
 from kernel.parts import Parts
-from kernel.state import Kind
 from kernel.topics import Topic
 from kernel.views import offset_record
 
@@ -66,11 +63,12 @@ class Rewinding:
             start, end = heads.log_start(queue_id), heads.next_offset(queue_id)
             if not start <= offset <= end:
                 raise OffsetOutOfRange(f"the queue holds the offsets {start} to {end}, the next, not {offset}")
+        gathering = self._gather()
         for queue_id, offset in offsets.items():
             supply = group.supplies.get(queue_id) or self._leasing.add_line(group, queue_id, offset)
+            gathering.lines.pop(supply.line, None)
+            supply.line = supply.line.anew(offset, self._leasing.new_epoch())
             self._leasing.touch(supply.line)
-            supply.line.reset(offset)
-            supply.line.stored_floor = -1              # written down, wherever it stood
             supply.reset()
             group.line_ready(supply)
 
@@ -83,8 +81,5 @@ class Rewinding:
         for topic in self.topics(tenant, name):
             gathering.state += [offset_record(name, queue_id, None) for queue_id in self.offsets(tenant, name, topic)]
         for group in self._leasing.active(tenant, name):
-            for queue_id, supply in group.supplies.items():
-                gathering.state += [StateRecord(Kind.LEASES, page_key(queue_id, page, name.encode()), None)
-                                    for page in supply.line.stored]
-                gathering.lines.pop(supply.line, None)
+            gathering.state += self._leasing.page_deletions(gathering, group)
         self._leasing.forget_group(tenant, name)

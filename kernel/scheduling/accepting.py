@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kernel.appending import KEPT_FULL, Appending
 from kernel.burst import check
@@ -10,7 +10,7 @@ from kernel.committer import Committer
 from kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
 from kernel.gathering import Gathering, Places, Submission
 from kernel.leasing.settings import LightQueue
-from kernel.message import Message, Owner
+from kernel.message import Message, Owner, When
 from kernel.parts import Parts
 from kernel.schedule import parse_schedule
 from kernel.scheduling.book import Book
@@ -18,13 +18,6 @@ from kernel.scheduling.records import Pending
 
 MAX_DELAY_MS: Final = 3_653 * 24 * 3_600_000        # ten years
 STATE_BYTES: Final = 200                             # of its state beside value and headers, for the kernel's bound
-
-
-class When(NamedTuple):
-    """When a message is to be delivered."""
-
-    due_ms: int = 0              # 0, or a time that is over: at once
-    repeat: str = ""             # see `kernel.schedule`; "": once
 
 
 NOW: Final = When()

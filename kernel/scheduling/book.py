@@ -21,7 +21,7 @@ from kernel.scheduling.records import (
     id_of,
 )
 from kernel.scheduling.timers import Timers
-from kernel.state import Kind
+from kernel.state import Kind, StateChanges
 
 RETRY_MS: Final = 1_000           # after the disk refused what is due
 
@@ -45,10 +45,10 @@ class Book:
     def load(self) -> None:
         """What replay has brought; the rest of the timers is read from the store in time."""
         self.counts = decode_counts(self._state.get(Kind.SCHEDULED, COUNTS_KEY))
-        changes = self._state.changes
-        replayed = [key for (kind, key), (_, _, value) in changes.newest.items()
-                    if kind == Kind.TIMER and value is not None and key < FIRST_FORGET]
-        self.timers.add(replayed, changes, None)
+        frozen = self._state.frozen              # a checkpoint may be on its way already
+        if frozen is not None:
+            self.timers.add(_timers_in(frozen), frozen, None)
+        self.timers.add(_timers_in(self._state.changes), self._state.changes, frozen)
 
     # ---- plans
 
@@ -93,3 +93,8 @@ class Book:
             value = recent[2]
         found = None if value is None else decode(value)
         return found if isinstance(found, Pending) and found.due_ms == due_of(timer) else None
+
+
+def _timers_in(changes: StateChanges) -> list[bytes]:
+    return [key for (kind, key), (_, _, value) in changes.newest.items()
+            if kind == Kind.TIMER and value is not None and key < FIRST_FORGET]

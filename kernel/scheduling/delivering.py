@@ -143,7 +143,9 @@ class Delivering:
         messages: list[Message] = []
         ids: list[int] = []
         for key, one in batch:
-            message = (self._placement(one), one.value, one.headers, one.attributes, one.timestamp_ms)
+            # A frame bears the time at which it began to gather: that may be before this was due.
+            timestamp_ms = one.timestamp_ms or (now_ms if one.due_ms > burst.now_ms else 0)
+            message = (self._placement(one), one.value, one.headers, one.attributes, timestamp_ms)
             if one.repeat:                       # each is a message of its own, in its place among the others
                 burst.add_copies(messages, ids, None)
                 messages, ids = [], []

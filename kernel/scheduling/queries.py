@@ -23,6 +23,7 @@ from kernel.scheduling.records import (
 )
 from kernel.state import Kind
 
+READS: Final = 3                   # of one that changes while it is read
 PAGE: Final = 1_000                # entries at most
 PAGE_BYTES: Final = 4 << 20        # of messages, or one of them
 MAX_ID: Final = (1 << 64) - 1
@@ -51,26 +52,26 @@ class Queries:
         self._find(message_id, lambda what: on_done(
             Scheduled(message_id, what) if what is not None and what.tenant == tenant else None))
 
-    def _find(self, message_id: int, on_found: Callable[[Pending | Settled | None], None]) -> None:
+    def _find(self, message_id: int, on_found: Callable[[Pending | Settled | None], None], reads: int = 1) -> None:
         key = id_key(message_id) if 0 <= message_id <= MAX_ID else b"?"
         recent = self._parts.state.recent(Kind.SCHEDULED, key)
         if recent is not None:
             on_found(None if recent[2] is None else decode(recent[2]))
         else:
-            self._parts.reader_worker.submit(partial(self._get, key), partial(self._got, message_id, on_found))
+            self._parts.reader_worker.submit(partial(self._get, key), partial(self._got, message_id, on_found, reads))
 
     def _get(self, key: bytes) -> Pending | Settled | None:
         """On the reading thread."""
         held = self._parts.index.held(Kind.SCHEDULED, key)
         return None if held is None or held.value is None else decode(held.value)
 
-    def _got(self, message_id: int, on_found: Callable[[Pending | Settled | None], None],
+    def _got(self, message_id: int, on_found: Callable[[Pending | Settled | None], None], reads: int,
              found: Pending | Settled | None, error: BaseException | None) -> None:
         if error is not None:
             self._parts.fatal(f"the index cannot be read: {error}")
-        elif isinstance(found, Pending) and self._is_late(message_id, found) \
-                or self._parts.state.recent(Kind.SCHEDULED, id_key(message_id)) is not None:
-            self._find(message_id, on_found)     # it has changed since it was read
+        elif self._parts.state.recent(Kind.SCHEDULED, id_key(message_id)) is not None \
+                or isinstance(found, Pending) and self._is_late(message_id, found) and reads < READS:
+            self._find(message_id, on_found, reads + 1)      # it has changed since it was read
         else:
             on_found(found)
 

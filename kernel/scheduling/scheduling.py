@@ -6,9 +6,9 @@ from collections.abc import Callable
 from kernel.appending import Appending
 from kernel.committer import Committer
 from kernel.errors import StorageFailed
-from kernel.message import Message, Owner
+from kernel.message import Message, Owner, When
 from kernel.parts import Parts
-from kernel.scheduling.accepting import Accepting, When
+from kernel.scheduling.accepting import Accepting
 from kernel.scheduling.book import Book
 from kernel.scheduling.delivering import Delivering
 from kernel.scheduling.queries import Page, Queries, Scheduled

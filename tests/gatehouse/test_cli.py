@@ -193,10 +193,19 @@ def test_a_filter_that_is_none(call):
     assert err.startswith("gatehouse: 'a/b#' is no filter: ")
 
 
-def test_groups_are_refused_by_name(call):
-    for command in ("consume", "tail"):
-        assert call(command, "plant", "--group", "g") == (
-            exits.NOT_BUILT, "", "gatehouse: --group is not built yet; read the topic without it\n")
+def test_a_group_keeps_its_own_place(call):
+    for arguments in (("consume", "plant", "--group", "g", "--from", "latest"),
+                      ("consume", "plant", "--group", "g", "--queue", "0"),
+                      ("tail", "plant", "--group", "g", "--filter", "a/b")):
+        code, _, err = call(*arguments)
+        assert (code, err.count("\n")) == (exits.USAGE, 1)
+        assert "a group keeps its own place and filter" in err
+
+
+def test_a_redrive_names_ids_or_all(call):
+    for arguments in ((), ("--all", "7")):
+        assert call("dead-letters", "redrive", "g", *arguments) == (
+            exits.USAGE, "", "gatehouse: give either IDS or --all (see `gatehouse dead-letters redrive --help`)\n")
 
 
 def test_topics(hub, call):

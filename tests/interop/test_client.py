@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,10 +14,11 @@ import pytest
 
 from gatehouse import Batching, Client, HubError, OutcomeUnknown, Retry, SyncClient
 from gatehouse.client.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
-from tests.running_hub import RunningHub, config_of, free_port
+from tests.running_hub import ROOT, RunningHub, config_of, free_port
 
 QUICK = Retry(retries=3, backoff_s=0.02)
 PATIENT = Retry(retries=40, backoff_s=0.1, max_backoff_s=0.5)
+PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/client.md").read_text(), re.DOTALL)
 
 
 def url(hub: RunningHub) -> str:
@@ -117,6 +121,27 @@ def test_submitted_messages_are_stored_in_their_order(hub: RunningHub) -> None:
     run(test)
 
 
+def test_delayed_messages_are_listed_recalled_and_come(hub: RunningHub) -> None:
+    async def test() -> None:
+        async with Client(url(hub)) as client:
+            late = await client.publish("later/a", "late", delay=3600)
+            soon = await client.publish("later/a", "soon", delay=0.1)
+            assert (late.offset, soon.offset) == (None, None)
+            assert [waiting["id"] for waiting in await client.scheduled() if waiting["id"] == late.id]
+            await client.recall(late.id or "")
+            assert (await client.show_scheduled(late.id or ""))["state"] == "recalled"
+            group = client.group("g", "later")
+            (message,) = await group.pop(wait_s=20)
+            assert (message.text, message.id) == ("soon", soon.id)
+            with pytest.raises(Conflict, match="already_delivered"):
+                await client.recall(soon.id or "")
+            with pytest.raises(NotFound):
+                await client.recall("77")
+            with pytest.raises(InvalidRequest):
+                await client.publish("later/a", "x", delay=1e10)
+    run(test)
+
+
 def test_oneway_messages_arrive(hub: RunningHub) -> None:
     async def test() -> None:
         async with Client(url(hub)) as client:
@@ -164,6 +189,19 @@ def test_a_oneway_message_is_never_repeated(hub: RunningHub) -> None:
                 await client.publish_oneway(client.message("way/x", "1"))
             assert link.requests == 1
     run(test)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_programs_of_the_page_run_as_they_stand_there(hub: RunningHub, program: str) -> None:
+    assert "http://127.0.0.1:8080" in program
+    done = subprocess.run([sys.executable, "-c", program.replace("http://127.0.0.1:8080", url(hub))], text=True,
+                          capture_output=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    if "consumer" in program:
+        shown = [line for line in done.stdout.splitlines() if line.startswith("plant/line2/temp ")]
+        assert [line.split()[1] for line in shown] == [str(number) for number in range(1000)]
+    else:
+        assert done.stdout.splitlines() == ["0 picture-7.png", "working on picture-7.png"]
 
 
 def test_no_hub() -> None:

@@ -20,7 +20,7 @@ from tests.simulation.disk import SimDisk
 MARK = RETAIN | 2
 
 
-Answer = tuple[list[Retained], "bytes | None", "Exception | None"]
+Answer = tuple[list[Retained], "str | None", "Exception | None"]
 
 
 def tell(answers: list[Answer], *answer: Any) -> None:
@@ -29,7 +29,7 @@ def tell(answers: list[Answer], *answer: Any) -> None:
 
 def pages(rig: Rig, filter_text: str, max_values: int = 100) -> list[list[Retained]]:
     found: list[list[Retained]] = []
-    start: bytes | None = b""
+    start: str | None = ""
     while start is not None:
         answers: list[Answer] = []
         rig.kernel.retained(filter_text, "/", partial(tell, answers), max_values=max_values, start=start)

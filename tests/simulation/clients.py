@@ -8,6 +8,9 @@ from kernel.errors import StorageFull
 from kernel.message import Delivery, Stored
 from tests.simulation.checker import Attempt, Broken, Ledger
 
+SCHEDULED: Final = "later/"
+"""What begins the addresses of messages for later."""
+
 FILTERS: Final[tuple[tuple[str, Callable[[str], bool]], ...]] = (
     ("#", lambda address: True),
     ("t0/#", lambda address: address == "t0" or address.startswith("t0/")),
@@ -87,7 +90,9 @@ class Listener:
         self.owed: list[Attempt] = []                        # sent while this one listens
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
-        for _, messages, first_offset, _ in deliveries:
+        for placement, messages, first_offset, _ in deliveries:
+            if placement.address.startswith(SCHEDULED):
+                continue                                     # `scheduled` looks after those
             for i, message in enumerate(messages):
                 self._hear(message[1], first_offset + i)
 

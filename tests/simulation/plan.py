@@ -32,9 +32,12 @@ WEIGHTS: Final[dict[str, int]] = {
     "change_topic": 2,       # topic, queues, setting
     "delete_topic": 1,       # topic
     "commit": 6,             # group, topic, queue
+    "retain": 6,             # client, address, size
     "subscribe": 2,          # listener, filter
     "unsubscribe": 1,        # listener
     "fetch": 6,              # topic, queue, offset, bytes
+    "schedule": 8,           # key, delay, count, repeat
+    "recall": 3,             # which
     "mqtt_publish": 10,      # client, address, count, size: QoS 1 over the real door
     "mqtt_subscribe": 2,     # -, filter
     "kafka_fetch": 4,        # topic, queue, offset, bytes; every second producer produces over the Kafka door too

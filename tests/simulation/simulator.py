@@ -22,14 +22,18 @@ from tests.simulation.doors import Doors
 from tests.simulation.hub import SimHub
 from tests.simulation.plan import Plan, Step
 from tests.simulation.reading import Reading
+from tests.simulation.retaining import Retaining
+from tests.simulation.scheduled import Scheduled
 from tests.simulation.traffic import Traffic
 
 STALL_MS: Final = 3_000                     # the longest that work in progress waits
 STARTS: Final = 5                           # a start that crashes or finds the disk full is tried again this often
 ADVANCES_MS: Final = (10, 600, 2_500, 11_000, 31_000)
 PLENTY_BYTES: Final = 1 << 60
+RETRY_MS: Final = 2_000                     # after this what the disk refused has been tried again
 
-_DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY)
+_DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
+                         Kind.RETAINED)
 
 
 class Simulation:
@@ -45,13 +49,16 @@ class Simulation:
         self.traffic = Traffic(self)
         self.reading = Reading(self)
         self.definitions = Definitions(self)
+        self.retaining = Retaining(self)
         self.doors = Doors(self)
+        self.scheduled = Scheduled(self)
+        self._trouble_ms = 0                                # when the disk was last in trouble
         self.hub.network = self.doors.step
         self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._random = Random(f"start {plan.seed}")
-        self._parts = (self, self.definitions, self.reading, self.traffic, self.doors)
+        self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled)
 
     # ---- the run
 
@@ -95,6 +102,10 @@ class Simulation:
     def _finish(self) -> None:
         self.hub.disk.space_bytes = PLENTY_BYTES
         self.settle()
+        self.hub.advance(max(ADVANCES_MS))                   # whatever waits for its time comes by then, or repeats
+        self.settle()
+        self.hub.advance(max(ADVANCES_MS))
+        self.settle()
         self.check()
         self.lose_index()
 
@@ -134,6 +145,7 @@ class Simulation:
         self.hub.settle(self._random)
         self.reading.check()
         self.doors.check()
+        self.scheduled.check(rests=self.hub.world.loop.now_ms() > self._trouble_ms + RETRY_MS)
 
     def advance(self, which: int, steps: int, *_: int) -> None:
         """Time goes on; what was under way has ended long before, as nothing takes the hub seconds."""
@@ -163,12 +175,14 @@ class Simulation:
         disk.space_bytes = disk.used_bytes() + left_bytes % 3_000
         self._publish_some(steps % 30)
         disk.space_bytes = PLENTY_BYTES
+        self._trouble_ms = self.hub.world.loop.now_ms()
 
     def break_disk(self, which: int, after: int, steps: int, _: int) -> None:
         """One operation fails, some operations from now; whatever that leads to."""
         disk = self.hub.disk
         disk.faults[disk.operations + 1 + after % 12] = (BROKEN, FULL)[which % 2]
         self._publish_some(steps % 40)
+        self._trouble_ms = self.hub.world.loop.now_ms()
 
     def _publish_some(self, steps: int) -> None:
         for _ in range(3):
@@ -197,6 +211,8 @@ class Simulation:
         """Read everything."""
         self.ledger.log_end = self.hub.log.end()
         self.ledger.check(self.reading.read_all(), self.hub.world.loop.now_ms())
+        self.retaining.check()
+        self.scheduled.check(rests=False)
 
     def dump(self) -> dict[str, object]:
         """Everything that a start must find again, at rest."""

@@ -16,6 +16,7 @@ from gateways.http.routes import (
     publish,
     queues,
     reading,
+    retained,
     scheduled,
     topics,
 )
@@ -24,8 +25,8 @@ from gateways.http.routing import RouteTable
 
 def build_table() -> RouteTable[Handler]:
     """The table of all calls that are built."""
-    return _table(publish, messages, reading, batches, bulk, topics, groups, leases, dead_letters, queues, scheduled,
-                  health)
+    return _table(publish, messages, reading, retained, batches, bulk, topics, groups, leases, dead_letters, queues,
+                  scheduled, health)
 
 
 def build_not_built_table() -> RouteTable[Handler]:

@@ -24,9 +24,9 @@ from gateways.http.mapping import Publication, not_built_property, read_headers,
 from gateways.http.problems import Refusal, document_of
 from gateways.http.routes.publish import describe, store
 from kernel.errors import KernelError, MessageTooLarge
-from kernel.message import TRANSIENT
+from kernel.message import TRANSIENT, When
 from kernel.record import encode_headers
-from kernel.scheduling.accepting import NOW, When, first_due_ms
+from kernel.scheduling.accepting import NOW, first_due_ms
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -110,9 +110,9 @@ def _check_request_headers(publication: Publication) -> None:
         if name not in REQUEST_HEADERS:
             shown = name.decode("utf-8", "replace")
             raise Refusal("invalid_header", f"{shown!r} of a message stands in its JSON, not in a request header")
-    if publication.key is not None or publication.timestamp_ms or publication.later:
-        raise Refusal("invalid_header", "key, timestamp and delay of a message stand in its JSON, not in a request "
-                                        "header")
+    if publication.key is not None or publication.timestamp_ms or publication.later or publication.attributes:
+        raise Refusal("invalid_header", "key, timestamp, delay and retain of a message stand in its JSON, not in a "
+                                        "request header")
 
 
 class _Batch(NamedTuple):
@@ -176,7 +176,7 @@ def _message(placement: Placement, one: Publication, attributes: int) -> Message
     if size_bytes > placement.max_message_bytes:
         raise MessageTooLarge(f"{size_bytes} bytes; a message of {placement.topic} has at most "
                               f"{placement.max_message_bytes}")
-    return placement, one.value, headers, attributes, one.timestamp_ms
+    return placement, one.value, headers, attributes | one.attributes, one.timestamp_ms
 
 
 async def _append(door: Door, principal: Principal, batch: _Batch, request: Publication) -> Stored | None:

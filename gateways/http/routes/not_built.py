@@ -17,7 +17,6 @@ NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = (
     ("GET", "/v1/topics/{topic}/events", "Server-Sent Events"),
     ("GET", "/v1/events", "Server-Sent Events"),
     ("GET", "/v1/ws", "the WebSocket of messages"),
-    ("GET", "/v1/retained/{address...}", "retained values"),
     ("GET", "/v1/connections", "the list of connections"),
     ("GET", "/v1/trace/{id}", "the trace of a message"),
     ("POST", "/v1/transactions", "transactions"),

@@ -14,9 +14,8 @@ from gateways.http.door import DOOR, NAME, Call, Door, Routes
 from gateways.http.mapping import Publication, not_built_property, read_headers
 from gateways.http.target import decode_levels
 from kernel.address import LEVEL_ESCAPES, escape
-from kernel.message import TRANSIENT
+from kernel.message import TRANSIENT, When
 from kernel.record import NO_HEADERS, encode_headers
-from kernel.scheduling.accepting import When
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -44,12 +43,13 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
     """Append one message whose place and properties are known, and answer."""
     headers = encode_headers(publication.headers) if publication.headers else NO_HEADERS
     whens = [When(publication.due_ms, publication.repeat)] if publication.later else None
+    attributes = DOOR | publication.attributes
     if publication.respond_async:
-        message: Message = (placement, value, headers, DOOR | TRANSIENT, publication.timestamp_ms)
+        message: Message = (placement, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
         door.append_unconfirmed(principal, [message], publication.idempotency_key, whens)
         return json_answer(describe(placement, None, publication.timestamp_ms, 0), 202,
                            {"Preference-Applied": "respond-async"})
-    stored = await door.append(principal, [(placement, value, headers, DOOR, publication.timestamp_ms)],
+    stored = await door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
                                publication.idempotency_key, whens)
     document = describe(placement, stored.positions[0], publication.timestamp_ms, stored.append_ms)
     return created(call.request, document, door.date.at(door.services.now_ms()))

@@ -188,7 +188,8 @@ async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, sel
     fetched = await fetch(door, [(queue_id, at, share) for queue_id, at in wants], budget) if wants else []
     for (_, at), one in zip(wants, fetched, strict=True):
         _check_fetched(at, one)
-    sources = [Source(queue, cursor.positions[queue], one) for queue, one in zip(queues, fetched, strict=True)]
+    sources = [Source(queue, cursor.positions[queue], one, topic.settings.compact)
+               for queue, one in zip(queues, fetched, strict=True)]
     selects = None if selector is None else _selects(door, topic, selector)
     page = build_page(sources, max_messages, door.config.max_page_bytes, selects)
     return page._replace(positions=cursor.positions | page.positions)

@@ -106,8 +106,9 @@ def _describe(door: Door, one: Scheduled) -> dict[str, Any]:
                 "times": what.times}
     headers, _ = read_headers(what.headers, 0)
     number = door_of(what.attributes)
+    topic, name = "" if what.light else what.topic, door.door_names.get(number, str(number))
     record = (-1, what.timestamp_ms, what.key, what.value, headers, what.attributes, one.id)
-    message = record_to_json(record, "" if what.light else what.topic, what.queue, what.address, door.door_names.get(number, str(number)))
+    message = record_to_json(record, topic, what.queue, what.address, name)
     del message["offset"]
     message["queue"] = what.queue if what.queue >= 0 else None
     message["timestamp"] = what.timestamp_ms or None

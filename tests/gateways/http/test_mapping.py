@@ -8,7 +8,7 @@ import pytest
 
 from gateways.envelope import FIELDS, Kind, Where
 from gateways.http.mapping import (
-    NOT_BUILT,
+    DELIVER_AT,
     Publication,
     prefers_async,
     read_headers,
@@ -53,18 +53,21 @@ def test_a_property_goes_in_by_its_header_and_comes_out_by_its_field(
 
 
 def test_every_request_header_of_the_table_is_understood() -> None:
-    """What the table says of HTTP: carried, or refused by name."""
+    """What the table says of HTTP."""
     for field in FIELDS:
         for cell in field.cells.get("http", ()):
             if cell.where is not Where.HEADER:
                 continue
-            value = {Kind.PRIORITY: b"1", Kind.TIME: b"5", Kind.TRACEPARENT: TRACE}.get(field.kind, b"a; charset=utf-8")
-            try:
-                publication = headers_of((cell.name.encode(), value))
-            except Refusal as refusal:
-                assert (refusal.code, field.name in NOT_BUILT) == ("not_built", True)
+            value = {Kind.PRIORITY: b"1", Kind.TIME: b"5", Kind.TRACEPARENT: TRACE, Kind.FLAG: b"true"}.get(
+                field.kind, b"a; charset=utf-8")
+            if field.name == "utf8":
+                value = b"a; charset=utf-8"
+            publication = headers_of((cell.name.encode(), value))
+            if field.name == DELIVER_AT:
+                assert publication.later and publication.headers == [], "carried out, not handed on"
                 continue
-            assert field.name.encode() in dict(publication.headers) or publication.key or publication.timestamp_ms
+            assert field.name.encode() in dict(publication.headers) or publication.key or publication.timestamp_ms \
+                or publication.attributes == RETAIN
 
 
 def test_the_charset_is_a_property() -> None:
@@ -106,9 +109,8 @@ def test_user_headers_keep_order_bytes_and_duplicates() -> None:
     ([(b"X-Reply-To", b"\xff")], "invalid_header"), ([(b"X-Header-", b"v")], "invalid_header"),
     ([(b"Idempotency-Key", b"")], "invalid_header"), ([(b"Idempotency-Key", b"k" * 256)], "invalid_header"),
     ([(b"X-Reply-To", b"a"), (b"x-reply-to", b"b")], "invalid_header"),
-    ([(b"X-Delay", b"5")], "not_built"), ([(b"X-Deliver-At", b"5")], "not_built"), ([(b"X-Repeat", b"5")], "not_built"),
-    ([(b"X-Retain", b"1")], "not_built"), ([(b"ce-specversion", b"1.0")], "not_built"),
-    ([(b"X-Header-Deliver-At", b"5")], "not_built"), ([(b"X-Header-Retain", b"1")], "not_built"),
+    ([(b"X-Retain", b"maybe")], "invalid_header"), ([(b"ce-specversion", b"1.0")], "not_built"),
+    ([(b"X-Header-Deliver-At", b"5")], "invalid_header"), ([(b"X-Header-Retain", b"1")], "invalid_header"),
 ])
 def test_header_refusals(pairs: list[tuple[bytes, bytes]], code: str) -> None:
     with pytest.raises(Refusal) as refused:
@@ -154,14 +156,44 @@ def test_a_json_message() -> None:
     ({"priority": True}, "invalid_body"), ({"priority": "1"}, "invalid_body"), ({"message_id": 7}, "invalid_body"),
     ({"expires_in": -1}, "invalid_body"), ({"expires_in": 1, "expires_at": 1}, "invalid_body"),
     ({"utf8": "true"}, "invalid_body"), ({"traceparent": 5}, "invalid_body"),
-    ({"correlation_id": "a", "correlation_id_base64": "AA=="}, "invalid_body"), ({"delay": 5}, "not_built"),
-    ({"deliver_at": 5}, "not_built"), ({"retain": True}, "not_built"),
-    ({"specversion": "1.0"}, "not_built"), ({"headers": [["deliver-at", "5"]]}, "not_built"),
+    ({"correlation_id": "a", "correlation_id_base64": "AA=="}, "invalid_body"), ({"delay": -1}, "invalid_body"),
+    ({"delay": True}, "invalid_body"), ({"delay": "5"}, "invalid_body"), ({"deliver_at": "soon"}, "invalid_body"),
+    ({"deliver_at": 5, "delay": 5}, "invalid_body"), ({"repeat": ""}, "invalid_body"), ({"repeat": 5}, "invalid_body"),
+    ({"retain": 1}, "invalid_body"), ({"headers": [["retain", "1"]]}, "invalid_header"),
+    ({"specversion": "1.0"}, "not_built"), ({"headers": [["deliver-at", "5"]]}, "invalid_header"),
 ])
 def test_json_refusals(item: object, code: str) -> None:
     with pytest.raises(Refusal) as refused:
         read_message(item, NOW_MS)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize(("header", "item", "due_ms"), [
+    ((b"X-Delay", b"2.5"), {"delay": 2.5}, NOW_MS + 2_500),
+    ((b"x-deliver-at", b"1700000009000"), {"deliver_at": 1_700_000_009_000}, 1_700_000_009_000),
+    ((b"X-Deliver-At", b"2023-11-14T22:13:21Z"), {"deliver_at": "2023-11-14T22:13:21Z"}, 1_700_000_001_000),
+])
+def test_a_delay_is_carried_out_and_no_property_of_the_message(header: tuple[bytes, bytes], item: dict[str, Any],
+                                                              due_ms: int) -> None:
+    for publication in (headers_of(header), read_message(item, NOW_MS)):
+        assert (publication.due_ms, publication.later, publication.headers) == (due_ms, True, [])
+
+
+def test_a_repetition_is_text_that_the_kernel_reads() -> None:
+    for publication in (headers_of((b"X-Repeat", b" every 10s ")), read_message({"repeat": " every 10s "}, NOW_MS)):
+        assert (publication.repeat, publication.due_ms, publication.later) == ("every 10s", 0, True)
+    assert not headers_of((b"X-Priority", b"1")).later
+
+
+@pytest.mark.parametrize("pairs", [
+    [(b"X-Delay", b"soon")], [(b"X-Delay", b"-1")], [(b"X-Deliver-At", b"tomorrow")], [(b"X-Repeat", b" ")],
+    [(b"X-Repeat", b"\xff")], [(b"X-Delay", b"1"), (b"X-Deliver-At", b"5")], [(b"X-Delay", b"1"), (b"X-Delay", b"1")],
+    [(b"X-Header-Deliver-At", b"5")],
+])
+def test_a_delay_that_is_none_is_refused(pairs: list[tuple[bytes, bytes]]) -> None:
+    with pytest.raises(Refusal) as refused:
+        headers_of(*pairs)
+    assert refused.value.code == "invalid_header"
 
 
 def test_bytes_that_are_no_text_go_out_as_base64() -> None:

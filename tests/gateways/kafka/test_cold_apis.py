@@ -173,7 +173,9 @@ def test_only_checking_creates_nothing() -> None:
     ({"assignments": [(0, [2])], "num_partitions": -1, "replication_factor": -1}, 39),
     ({"assignments": [(1, [1])], "num_partitions": -1, "replication_factor": -1}, 39),
     ({"assignments": [(0, [1]), (0, [1])], "num_partitions": -1, "replication_factor": -1}, 39),
-    ({"configs": [("cleanup.policy", "compact")]}, 40), ({"configs": [("retention.ms", "-1")]}, 40),
+    ({"configs": [("cleanup.policy", "compact,delete")]}, 40),
+    ({"configs": [("cleanup.policy", "compact"), ("retention.ms", "1")]}, 40),
+    ({"configs": [("delete.retention.ms", "0")]}, 40), ({"configs": [("retention.ms", "-1")]}, 40),
     ({"configs": [("retention.ms", "soon")]}, 40), ({"configs": [("retention.ms", None)]}, 40),
     ({"configs": [("max.message.bytes", "9" * 19)]}, 40), ({"configs": [("no.such", "1")]}, 40)])
 def test_topics_that_are_refused(fields: dict[str, Any], code: int) -> None:
@@ -191,10 +193,12 @@ def test_what_is_taken_beside_the_plain_numbers() -> None:
         peer, 7, {"name": "defaults", "num_partitions": -1, "replication_factor": -1},
         {"name": "assigned", "num_partitions": -1, "replication_factor": -1, "assignments": [(1, [1]), (0, [1])]},
         {"name": "settings", "configs": [("retention.ms", "60000"), ("max.message.bytes", "1000"),
-                                         ("cleanup.policy", "delete"), ("compression.type", "producer")]})]
-    assert codes == [0, 0, 0]
+                                         ("cleanup.policy", "delete"), ("compression.type", "producer")]},
+        {"name": "compacted", "configs": [("cleanup.policy", "compact"), ("delete.retention.ms", "60000")]})]
+    assert codes == [0, 0, 0, 0]
+    assert peer.kernel.by_name["compacted"].settings == TopicSettings(compact=True, delete_retention_ms=60_000)
     assert {name: topic.queues for name, topic in peer.kernel.by_name.items()} == {
-        "defaults": 4, "assigned": 2, "settings": 3}
+        "defaults": 4, "assigned": 2, "settings": 3, "compacted": 3}
     assert peer.kernel.by_name["settings"].settings == TopicSettings(retention_ms=60_000, max_message_bytes=1000)
 
 

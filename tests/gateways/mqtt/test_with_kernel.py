@@ -144,3 +144,25 @@ def test_a_topic_deleted_while_a_client_is_behind_ends_nothing() -> None:
         subscriber.handle_data(acks(*[packet_id for _, _, packet_id in batch]))
         door.rig.run()
     assert got[-2:] == [b"after", b"again"] and not link.closed
+
+
+def test_delayed_publishes_are_acknowledged_in_turn_and_come_later() -> None:
+    door = Door()
+    client, link = door.connect(b"c", MqttConfig())
+    topics = (b"t/k", b"$delayed/1.5/t/k", b"$delayed/x/t/k", b"$delayed/400000000/t/k", b"$delayed/1/$SYS/x", b"t/k")
+    client.handle_data(b"".join(publish(topic, b"%d" % n, n) for n, topic in enumerate(topics, 1)))
+    client.handle_data(publish(b"$delayed/1/t/k", b"qos 0"))
+    assert link.take() == b""
+    door.rig.run()
+    assert link.take() == acks(1, 2, 3, 4, 5, 6)
+    assert door.rig.values("t") == [b"1", b"6"]
+    door.rig.world.advance(1_400)
+    door.rig.world.advance(100)
+    assert door.rig.values("t") == [b"1", b"6", b"qos 0", b"2"]
+
+
+def test_a_delayed_publish_that_breaks_the_protocol_ends_the_connection() -> None:
+    for packet in (publish(b"$delayed/1/t/+", b"", 1), b"\x32\x10\0\x0c$delayed/1/t\0\0"):
+        client, link = Door().connect(b"c", MqttConfig())
+        client.handle_data(packet)
+        assert link.closed, packet

@@ -116,3 +116,62 @@ def test_groups_are_listed_with_what_they_read() -> None:
         assert rig.kernel.group_offsets("kafka", topic) == {topic.queue_id(0): 4}
         assert rig.kernel.groups("elsewhere") == []
         rig.restart()
+
+
+def text_of(rig: Rig, message: Leased) -> str:
+    return rig.kernel.leasing.handles("/", "billing").encode(message[:3])
+
+
+def found_by(rig: Rig, text: str) -> object:
+    return rig.kernel.leasing.find("/", "billing", *rig.kernel.leasing.handles("/", "billing").decode(text))
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_handle_from_before_a_rewind_is_never_good_again(crash: bool) -> None:
+    """The same message is out again, for the first time as before: to somebody else."""
+    rig, topic = rig_with_orders(1)
+    old = pop(rig, billing(rig), 1, 60_000)
+    text = text_of(rig, old[0])
+    assert found_by(rig, text) is not None
+    rewind(rig, topic, 0)
+    if crash:
+        rig.restart()
+    new = pop(rig, billing(rig), 1, 60_000)
+    assert new[0][1:3] == old[0][1:3]
+    assert found_by(rig, text) is None
+    assert [type(error) for error in billing(rig).ack(handles(old))] == [ExpiredReceipt]
+    if crash:
+        rig.restart()
+    assert found_by(rig, text) is None
+    assert found_by(rig, text_of(rig, new[0])) is not None
+    assert billing(rig).counts().leased == 1
+
+
+def test_a_handle_of_a_deleted_group_is_not_good_in_one_of_its_name() -> None:
+    rig, _ = rig_with_orders(1)
+    text = text_of(rig, pop(rig, billing(rig), 1, 60_000)[0])
+    rig.kernel.delete_group("billing")
+    rig.run()
+    again = pop(rig, billing(rig), 1, 60_000)
+    assert numbers(again) == [0]
+    assert found_by(rig, text) is None
+    rig.restart()
+    assert found_by(rig, text) is None
+    assert found_by(rig, text_of(rig, again[0])) is not None
+
+
+def test_work_begun_before_a_rewind_is_void() -> None:
+    """A read that is under way, and a lease whose time ends later."""
+    rig, topic = rig_with_orders(3)
+    rig.world.advance(5_000)                         # a checkpoint
+    rig.restart()                                    # nothing is in memory: reads take their time
+    group = billing(rig)
+    found: list[Leased] = []
+    group.pop(10, 1_000, found.extend)
+    rig.kernel.rewind_group("billing", topic, {topic.queue_id(0): 2})
+    rig.run()
+    assert numbers(found) == [2]
+    rewind(rig, topic, 0)
+    rig.world.advance(2_000)
+    assert group.counts()[:3] == (3, 0, 0)
+    assert [(one[1], one[2]) for one in pop(rig, group)] == [(0, 1), (1, 1), (2, 1)]

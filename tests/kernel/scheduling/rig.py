@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from kernel.log import Log
-from kernel.message import Message, Stored
+from kernel.message import Message, Stored, When
 from kernel.record import encode_headers
 from kernel.routes import Routes
-from kernel.scheduling.accepting import When
 from kernel.scheduling.queries import Scheduled
 from kernel.settings import KernelSettings
 from tests.kernel.rig import Rig

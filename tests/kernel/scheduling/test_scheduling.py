@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import pytest
 
+from kernel.checkpoints import Checkpoints
 from kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
 from kernel.leasing.settings import QueueSettings
-from kernel.scheduling.accepting import MAX_DELAY_MS, When
+from kernel.message import When
+from kernel.scheduling.accepting import MAX_DELAY_MS
 from kernel.scheduling.plan import REMEMBERED_MS
 from kernel.scheduling.records import Fate, Pending, Settled
 from kernel.settings import KernelSettings
@@ -65,6 +67,18 @@ def test_what_fell_due_during_a_stop_comes_at_start_in_due_order(rig: ScheduleRi
     rig.advance(90_000, 1_000)
     assert rig.values("t") == [b"1", b"2", b"3", b"4"]
     assert rig.kernel.statistics()["scheduled"] == 0
+
+
+def test_a_checkpoint_that_a_start_begins_hides_nothing(rig: ScheduleRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = rig.later("t/k", (500, b"1"), (5_000, b"2"))
+    start = Checkpoints._start
+    monkeypatch.setattr(Checkpoints, "note", lambda self: self._busy or start(self, sync=False, on_done=None))
+    rig.restart()
+    monkeypatch.undo()
+    rig.advance(100)
+    assert rig.values("t") == [b"1"] and rig.waiting() == ids[1:]
+    rig.advance(5_000)
+    assert rig.values("t") == [b"1", b"2"]
 
 
 def test_more_than_memory_holds_comes_from_the_store(rig: ScheduleRig) -> None:

@@ -1,0 +1,93 @@
+"""What becomes of a message that a queue gives up, as RabbitMQ's dead-letter exchanges have it. Pure.
+
+It is published again to the queue's dead-letter exchange with `x-death`, an array with one entry per queue and reason,
+the latest first. A queue that the message would enter again without anybody having rejected it is left out: nothing
+loops by itself. Its expiration is taken off and kept in `x-death`.
+"""
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gateways.amqp import codec, mapping, properties
+from gateways.amqp.tables import Field, Table, text
+
+if TYPE_CHECKING:
+    from gateways.amqp.vhost import AmqpQueue, VirtualHost
+
+DEATHS: Final = "x-death"
+REASONS: Final = {"expired": "expired", "rejected": "rejected", "overflow": "maxlen", "attempts": "delivery_limit"}
+"""The kernel's reasons in RabbitMQ's words."""
+
+
+class DeadLetter(NamedTuple):
+    """A message on its way to queues."""
+
+    queues: list[AmqpQueue]
+    names: bytes                   # exchange and routing key
+    raw: bytes                     # flags and properties
+    priority: int
+
+
+def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason: str, now_ms: int) -> DeadLetter:
+    """`target`: what `encode_target` made; `side`: the AMQP side of the message; `reason`: the kernel's."""
+    read = json.loads(target)
+    exchange: str = read["exchange"]
+    split = codec.names_end(side)
+    old_exchange, old_key = mapping.read_names(side)
+    raw = side[split:]
+    found = properties.read(raw)
+    headers: Table = dict(found.get("headers", {}))
+    key: str = old_key if read["key"] is None else read["key"]
+    death = REASONS[reason]
+    deaths = _with_death(headers, queue, death, old_exchange, mapping.keys_of(old_key, headers),
+                         found.get("expiration"), now_ms)
+    keys = [key] if read["key"] is not None else mapping.keys_of(key, headers)
+    queues = vhost.route(exchange, keys, headers) if not exchange or exchange in vhost.exchanges else []
+    if death != "rejected":
+        queues = [one for one in queues if not _is_cycle(one.name, deaths)]
+    return DeadLetter(queues, mapping.names_of(exchange, key),
+                      properties.replaced(raw, headers, without="expiration"), found.get("priority", 0))
+
+
+def encode_target(exchange: str | None, key: str | None) -> str:
+    """Where dead letters go, as the kernel keeps it; key None: as it was."""
+    return "" if exchange is None else json.dumps({"exchange": exchange, "key": key})
+
+
+def _with_death(headers: Table, queue: str, reason: str, exchange: str, keys: list[str], expiration: str | None,
+                now_ms: int) -> list[Table]:
+    """Writes this death into the headers; returns all deaths, the latest first."""
+    known = headers.get(DEATHS)
+    deaths: list[Table] = [one.value for one in known.value if one.type == "F"] if known is not None \
+        and known.type == "A" else []
+    same = next((one for one in deaths if _says(one, "queue", queue) and _says(one, "reason", reason)), None)
+    if same is None:
+        latest: Table = {"count": Field("l", 1), "reason": text(reason), "queue": text(queue),
+                         "time": Field("T", now_ms // 1000), "exchange": text(exchange),
+                         "routing-keys": Field("A", [text(key) for key in keys])}
+        if expiration is not None:
+            latest["original-expiration"] = text(expiration)
+    else:
+        deaths.remove(same)
+        count = same.get("count")
+        latest = {**same, "count": Field("l", (count.value if count is not None and count.type == "l" else 0) + 1)}
+    deaths.insert(0, latest)
+    headers[DEATHS] = Field("A", [Field("F", one) for one in deaths])
+    for name, value in (("reason", reason), ("queue", queue), ("exchange", exchange)):
+        headers.setdefault(f"x-first-death-{name}", text(value))
+    return deaths
+
+
+def _is_cycle(queue: str, deaths: list[Table]) -> bool:
+    """Whether the message has died in this queue before, and nobody has rejected it since."""
+    for death in deaths:
+        if _says(death, "reason", "rejected"):
+            return False
+        if _says(death, "queue", queue):
+            return True
+    return False
+
+
+def _says(death: Table, name: str, value: str) -> bool:
+    return death.get(name) == text(value)

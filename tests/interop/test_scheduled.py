@@ -1,0 +1,170 @@
+"""Messages for later, by stock clients (urllib, paho) and the command line against a real hub, killed meanwhile."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+import pytest
+
+from gatehouse import exits
+from tests.running_hub import COMMAND_LINE, DEADLINE_S, ROOT, RunningHub, running_hub
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    with running_hub(tmp_path_factory.mktemp("hub"), "http", "mqtt") as hub:
+        yield hub
+
+
+def ask(hub: RunningHub, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Status and JSON of one request."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    if data is not body:
+        headers["Content-Type"] = "application/json"
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(f"http://127.0.0.1:{hub.port('http')}{path}", data, named, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def messages(hub: RunningHub, topic: str, count: int) -> list[Any]:
+    """The messages of a topic, once there are so many of them."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        status, page = ask(hub, "GET", f"/v1/topics/{topic}/messages?wait=1")
+        if status == 200 and len(page["messages"]) >= count:
+            found: list[Any] = page["messages"]
+            return found
+    raise AssertionError(f"{topic} does not get {count} messages")
+
+
+def call(hub: RunningHub, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of one command."""
+    command = [sys.executable, "-c", COMMAND_LINE, *arguments, "--url", f"http://127.0.0.1:{hub.port('http')}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, cwd=ROOT,
+                          env=os.environ | {"GATEHOUSE_PLAIN": "1"})
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_delayed_message_waits_is_shown_and_comes_in_time(hub: RunningHub) -> None:
+    status, told = ask(hub, "POST", "/v1/publish/wait/k", b"v", X_Delay="0.5", X_Priority="3")
+    assert (status, told["offset"], told["topic"], told["timestamp"]) == (201, None, "wait", None)
+    status, one = ask(hub, "GET", f"/v1/scheduled/{told['id']}")
+    assert status == 200 and {name: one[name] for name in ("id", "state", "value", "key", "priority", "repeat", "times")
+                              } == {"id": told["id"], "state": "waiting", "value": "v", "key": "k", "priority": 3,
+                                    "repeat": None, "times": 0}
+    assert one["due"] - one["accepted"] in range(450, 501)
+    [message] = messages(hub, "wait", 1)
+    assert (message["id"], message["value"], message["priority"]) == (told["id"], "v", 3)
+    assert message["timestamp"] >= one["due"] and "deliver_at" not in message
+    status, gone = ask(hub, "GET", f"/v1/scheduled/{told['id']}")
+    assert (status, gone["state"], gone["times"], gone["due"]) == (200, "delivered", 1, one["due"])
+    assert ask(hub, "DELETE", f"/v1/scheduled/{told['id']}")[1]["code"] == "already_delivered"
+
+
+def test_recall_is_true_and_may_be_repeated(hub: RunningHub) -> None:
+    later = str(round(time.time() * 1000) + 3_600_000)
+    _, told = ask(hub, "POST", "/v1/publish/never/k", b"v", X_Deliver_At=later)
+    for _ in range(2):
+        assert ask(hub, "DELETE", f"/v1/scheduled/{told['id']}") == (200, {"id": told["id"], "state": "recalled"})
+    assert ask(hub, "GET", f"/v1/scheduled/{told['id']}")[1]["state"] == "recalled"
+    for unknown in ("1", "x", "-1", "9" * 30):
+        assert ask(hub, "DELETE", f"/v1/scheduled/{unknown}")[1]["code"] == "unknown_scheduled"
+
+
+def test_a_json_body_mixes_now_later_and_wrong(hub: RunningHub) -> None:
+    status, told = ask(hub, "POST", "/v1/topics/mixed/messages", {"messages": [
+        {"key": "k", "value": "later", "delay": 0.3}, {"key": "k", "value": "now"},
+        {"key": "k", "value": "x", "repeat": "every blue moon"}, {"key": "k", "value": "y", "deliver_at": 10**14}]})
+    assert status == 207 and [one["status"] for one in told["messages"]] == [201, 201, 400, 400]
+    assert [one.get("code") for one in told["messages"]] == [None, None, "invalid_schedule", "invalid_delay"]
+    assert [one["value"] for one in messages(hub, "mixed", 2)] == ["now", "later"]
+
+
+def test_an_idempotency_key_is_remembered_for_what_waits(hub: RunningHub) -> None:
+    answers = [ask(hub, "POST", "/v1/publish/once/k", b"v", X_Delay="3600", Idempotency_Key="delayed")
+               for _ in range(2)]
+    assert answers[0] == answers[1] and answers[0][0] == 201
+
+
+@pytest.mark.parametrize(("headers", "code"), [
+    ({"X_Delay": "1e9"}, "invalid_header"), ({"X_Delay": "400000000"}, "invalid_delay"),
+    ({"X_Repeat": "* * *"}, "invalid_schedule"),
+    ({"X_Repeat": "every 5s; until=2001-01-01T00:00:00Z"}, "invalid_delay"),
+])
+def test_what_cannot_be_is_a_problem_and_nothing_is_stored(hub: RunningHub, headers: dict[str, str],
+                                                           code: str) -> None:
+    status, problem = ask(hub, "POST", "/v1/publish/refused/k", b"v", **headers)
+    assert (status, problem["code"]) == (400, code)
+
+
+def test_mqtt_clients_delay_by_their_topic_name(hub: RunningHub) -> None:
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", hub.port("mqtt"))
+    client.loop_start()
+    for topic, payload in (("$delayed/0.4/mqtt/k", "later"), ("mqtt/k", "now"), ("$delayed/soon/mqtt/k", "dropped")):
+        client.publish(topic, payload, qos=1).wait_for_publish(DEADLINE_S)
+    client.publish("$delayed/0.5/mqtt/k", "qos 0", qos=0)
+    found = messages(hub, "mqtt", 3)
+    client.disconnect()
+    client.loop_stop()
+    assert [(one["value"], one["door"]) for one in found] == [("now", "mqtt"), ("later", "mqtt"), ("qos 0", "mqtt")]
+
+
+def test_the_command_line_lists_shows_and_recalls(hub: RunningHub) -> None:
+    ids = [json.loads(call(hub, "publish", "cli/k", value, "--delay", delay, "--json")[1])["id"]
+           for value, delay in (("last", "7200"), ("first", "7000"))]
+    code, out, _ = call(hub, "scheduled", "list", "--json")
+    assert (code, [one["id"] for one in map(json.loads, out.splitlines()) if one["id"] in ids]) == (0, ids[::-1])
+    code, out, _ = call(hub, "scheduled", "list", "--max", "1")
+    assert code == 0 and len(out.splitlines()) == 2 and out.split()[:3] == ["id", "due", "address"]
+    code, out, _ = call(hub, "scheduled", "show", ids[0])
+    assert code == 0 and "waiting" in out and "last" in out
+    assert call(hub, "scheduled", "recall", ids[0]) == (0, f"recalled {ids[0]}\n", "")
+    code, _, error = call(hub, "scheduled", "recall", "12")
+    assert code == exits.FAILED and "12" in error and len(error.splitlines()) == 1
+
+
+def test_pages_go_on_behind_their_cursor(hub: RunningHub) -> None:
+    ask(hub, "POST", "/v1/publish", {"messages": [{"address": f"paged/{n}", "value": str(n), "delay": 9000 + n}
+                                                  for n in range(7)]})
+    found: list[str] = []
+    cursor = ""
+    while True:
+        _, page = ask(hub, "GET", f"/v1/scheduled?max=3{cursor}")
+        found += [one["value"] for one in page["scheduled"] if one["topic"] == "paged"]
+        if page["cursor"] is None:
+            break
+        cursor = f"&cursor={page['cursor']}"
+    assert found == [str(n) for n in range(7)]
+    assert ask(hub, "GET", "/v1/scheduled?cursor=xyz")[1]["code"] == "invalid_cursor"
+
+
+def test_a_killed_hub_delivers_at_its_start_what_fell_due_and_repeats_once(tmp_path: Path) -> None:
+    with running_hub(tmp_path, "http") as hub:
+        ids = [ask(hub, "POST", "/v1/publish/crash/k", value, X_Delay=delay)[1]["id"]
+               for value, delay in ((b"2", "0.9"), (b"1", "0.7"), (b"3", "1.1"))]
+        _, ticks = ask(hub, "POST", "/v1/publish/ticks/k", b"tick", X_Repeat="every 1s")
+        messages(hub, "ticks", 1)
+        hub.kill()
+        time.sleep(1.2)
+    with running_hub(tmp_path, "http") as hub:
+        found = messages(hub, "crash", 3)
+        assert [one["value"] for one in found] == ["1", "2", "3"]
+        assert [one["id"] for one in found] == [ids[1], ids[0], ids[2]]
+        count = len(messages(hub, "ticks", 2))
+        _, one = ask(hub, "GET", f"/v1/scheduled/{ticks['id']}")
+        assert one["times"] >= 2 and count <= one["times"] + 1
+        assert ask(hub, "DELETE", f"/v1/scheduled/{ticks['id']}")[0] == 200

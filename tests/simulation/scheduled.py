@@ -1,0 +1,210 @@
+"""Messages for later in the simulator: a plan's steps that schedule and recall, and whether the hub kept its word.
+
+    early      delivered before its time
+    late       due for long, the hub at rest, and not there
+    doubled    delivered twice, or more often than it repeats
+    recalled   delivered though a recall was answered
+    lost       acknowledged, not recalled, and nowhere
+    disorder   of two that waited together the later one came first
+    moved      delivered under another id than was told
+
+They go to a topic of a tenant of their own, so that `checker`, which knows what was sent when, need not know of them.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kernel.batch import records_of
+from kernel.errors import AlreadyDelivered, KeptFull, StorageFull
+from kernel.message import Fetched, Record, Stored
+from kernel.record import NO_HEADERS
+from kernel.scheduling.accepting import NOW, When
+from kernel.scheduling.queries import Scheduled as Shown
+from kernel.scheduling.records import Fate, Pending, Settled
+from tests.simulation.checker import Broken
+from tests.simulation.clients import SCHEDULED
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator import Simulation
+
+TENANT: Final = "later"
+DELAYS_MS: Final = (0, 1, 5, 300, 1_500, 4_000, 20_000, 45_000)
+REPEAT: Final = "every 7s; count=3"
+REPEATS: Final = 3
+LATE_MS: Final = 5_000
+COMPARED: Final = 30                  # messages of a queue, each with those before it
+
+
+class Later:
+    """One message for later."""
+
+    def __init__(self, number: int, due_ms: int, now_ms: int, repeats: bool) -> None:
+        self.number = number
+        self.due_ms = due_ms
+        self.repeats = repeats
+        self.sent_ms = now_ms
+        self.id: int | None = None               # told; then it must be delivered, or recalled
+        self.told_ms = 0
+        self.refused = False
+        self.recalled = False
+        self.seen: set[int] = set()              # offsets: all its deliveries are in one queue
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Recalls of it, in one life of the hub."""
+        for answer in stored:
+            if answer.error is None:
+                self.recalled = True
+            elif not isinstance(answer.error, (AlreadyDelivered, StorageFull)):
+                raise Broken(f"{self.number} cannot be recalled: {answer.error!r}")
+
+
+class Call:
+    """The owner of one call."""
+
+    def __init__(self, messages: list[Later], known: set[int], now_ms: Callable[[], int]) -> None:
+        self._messages = messages
+        self._known = known
+        self._now_ms = now_ms
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        for answer in stored:
+            if answer.error is not None:
+                for one in self._messages:
+                    one.refused = True
+                continue
+            for one, (_, _, message_id) in zip(self._messages, answer.positions, strict=True):
+                if message_id in self._known:
+                    raise Broken(f"the id {message_id} was given twice")
+                self._known.add(message_id)
+                one.id, one.told_ms = message_id, self._now_ms()
+
+
+class Scheduled:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._messages: list[Later] = []
+        self._ids: set[int] = set()
+        self._start = 0                          # of the queue: what was before it is dropped
+
+    @property
+    def _now_ms(self) -> int:
+        return self._simulation.hub.world.loop.now_ms()
+
+    # ---- steps
+
+    def schedule(self, key: int, delay: int, count: int, repeat: int) -> None:
+        kernel, now_ms = self._simulation.hub.kernel, self._now_ms
+        placement = kernel.place(f"{SCHEDULED}{key % 3}", tenant=TENANT)
+        repeats = repeat % 6 == 0
+        batch: list[Later] = []
+        whens: list[When] = []
+        for i in range(1 + count % 5):
+            delay_ms = DELAYS_MS[(delay + i * i) % len(DELAYS_MS)]
+            batch.append(Later(len(self._messages), now_ms + delay_ms, now_ms, repeats))
+            self._messages.append(batch[-1])
+            whens.append(When(now_ms + delay_ms, REPEAT if repeats else "") if delay_ms or repeats else NOW)
+        size = (10, 100, 3_000)[count % 3]
+        messages = [(placement, b"%d:" % one.number + b"x" * size, NO_HEADERS, 1, 0) for one in batch]
+        try:
+            kernel.schedule(messages, whens, Call(batch, self._ids, self._simulation.hub.world.loop.now_ms))
+        except KeptFull:
+            for one in batch:
+                one.refused = True
+
+    def recall(self, which: int, *_: int) -> None:
+        waiting = [one for one in self._messages if one.id is not None and not one.recalled
+                   and one.due_ms > one.sent_ms]
+        if waiting:
+            one = waiting[which % len(waiting)]
+            self._simulation.hub.kernel.scheduling.recall(one.id or 0, TENANT, one)
+
+    # ---- checks
+
+    def check(self, *, rests: bool) -> None:
+        """`rests`: the hub has nothing left to do, and had no trouble with its disk of late."""
+        kernel = self._simulation.hub.kernel
+        while True:                              # reading may let a flush be applied: then once more
+            before = kernel.statistics()["flushes_total"]
+            queues = self._read()
+            shown = {one.number: self._show(one.id) for one in self._messages if one.id is not None}
+            if kernel.statistics()["flushes_total"] == before:
+                break
+        for records in queues:
+            self._see(records)
+        for one in self._messages:
+            if one.id is not None:
+                self._compare(one, shown[one.number], rests)
+
+    def _see(self, records: list[Record]) -> None:
+        order: list[Later] = []
+        for offset, timestamp_ms, _, value, _, _, message_id in records:
+            one = self._messages[int((value or b"").partition(b":")[0])]
+            one.seen.add(offset)
+            if one.refused:
+                raise Broken(f"{one.number} was refused and is delivered")
+            if timestamp_ms < one.due_ms and one.due_ms > one.sent_ms:
+                raise Broken(f"early: {one.number} was due at {one.due_ms}, came at {timestamp_ms}")
+            if len(one.seen) > (REPEATS if one.repeats else 1):
+                raise Broken(f"doubled: {one.number} is at {sorted(one.seen)}")
+            if not one.repeats and one.id not in (None, message_id):
+                raise Broken(f"moved: {one.number} has id {one.id}, came as {message_id}")
+            if one.repeats or one.due_ms <= one.sent_ms:
+                continue
+            for before in order[-COMPARED:]:
+                if one.due_ms < before.due_ms and one.id is not None and one.told_ms < one.due_ms:
+                    raise Broken(f"disorder: {before.number}, due at {before.due_ms}, came before {one.number}, due at "
+                                 f"{one.due_ms}")
+            order.append(one)
+
+    def _compare(self, one: Later, what: Pending | Settled | None, rests: bool) -> None:
+        count, dropped = len(one.seen), self._start > 0
+        if one.due_ms <= one.sent_ms and not one.repeats:            # at once: nothing was scheduled
+            if not count and not dropped:
+                raise Broken(f"lost: {one.number} was appended at once and is not there")
+            return
+        if what is None:
+            raise Broken(f"lost: {one.number} is unknown")
+        if isinstance(what, Pending):
+            if one.recalled:
+                raise Broken(f"recalled: {one.number} waits still")
+            if rests and what.due_ms < self._now_ms - LATE_MS:
+                raise Broken(f"late: {one.number} has been due for {self._now_ms - what.due_ms} ms")
+        elif what.fate is Fate.RECALLED:
+            one.recalled = True                                      # the answer may not have come
+        elif one.recalled:
+            raise Broken(f"recalled: {one.number} is delivered all the same")
+        if count > what.times or count < what.times and not dropped:
+            raise Broken(f"{one.number} was delivered {what.times} times, and is there {count} times")
+
+    def _show(self, message_id: int | None) -> Any:
+        found: list[Shown | None] = []
+        self._simulation.hub.kernel.scheduling.show(message_id or 0, TENANT, found.append)
+        self._wait_for(found)
+        return None if found[0] is None else found[0].what
+
+    def _read(self) -> list[list[Record]]:
+        """Queue by queue."""
+        topic = self._simulation.hub.kernel.topic(SCHEDULED[:-1], TENANT)
+        return [self._read_queue(queue_id) for queue_id in topic.queue_ids()] if topic is not None else []
+
+    def _read_queue(self, queue_id: int) -> list[Record]:
+        kernel = self._simulation.hub.kernel
+        records: list[Record] = []
+        at, high = kernel.bounds(queue_id)
+        self._start = max(self._start, at)
+        while at < high:
+            answers: list[Fetched] = []
+            kernel.fetch([(queue_id, at, 1 << 30)], 1 << 30, answers.extend)
+            self._wait_for(answers)
+            pieces = answers[0].pieces
+            if not pieces:                                           # retention went on meanwhile
+                return self._read_queue(queue_id)
+            records += [record for piece in pieces for record in records_of(piece) if record[0] >= at]
+            at = pieces[-1].first_offset + pieces[-1].count
+        return records
+
+    def _wait_for(self, answers: list[Any]) -> None:
+        world = self._simulation.hub.world
+        while not answers and (world.reader_worker.step() or world.loop.step()):
+            pass
