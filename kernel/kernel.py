@@ -29,6 +29,7 @@ from kernel.index import Index
 from kernel.keeping import Keeping
 from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
+from kernel.leasing.needing import NeededByLines
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import decode_binding
@@ -127,7 +128,7 @@ class Kernel(GroupCalls):
         self._build(next_id, recovered.kept_end)
         self._keeping.open()
         self.leasing.open()
-        parts.owed.append(self.leasing)
+        parts.owed.append(NeededByLines(parts, self.leasing))
         self._keeping.on_superseded(recovered.superseded)
         for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
             queue_id, chosen, filter_text = decode_binding(key)
@@ -171,7 +172,7 @@ class Kernel(GroupCalls):
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
-        self._appending.refuse_full = self.leasing.limits.refuse_full
+        self._appending.refuse_full = self.leasing.light.limits.refuse_full
         self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
@@ -364,7 +365,9 @@ class Kernel(GroupCalls):
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add queues, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
-        return self._appending.change_topic(self._topics.require(name, tenant), queues, settings, owner, token)
+        changed = self._appending.change_topic(self._topics.require(name, tenant), queues, settings, owner, token)
+        self.leasing.expire_after(changed.id, changed.settings.message_ttl_ms or 0)
+        return changed
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""

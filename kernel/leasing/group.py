@@ -70,7 +70,7 @@ class LeasedGroup:
         self.queue: LightQueue | None = None               # whose own group this is
         self.limit: Limit | None = None                    # of such a queue
         self.ageing: Ageing | None = None                  # likewise
-        self.ttl_ms = 0
+        self.ttl_ms = 0                                    # of a light queue; a topic says itself
         self.supplies: dict[int, Supply] = {}              # by queue id
         self.by_priority = False                           # else lines take turns
         self.members: list[Membership] = []
@@ -133,6 +133,8 @@ class LeasedGroup:
         if not self.members and not self._pops:
             for supply in self.supplies.values():
                 supply.forget()
+                if supply.has_more:
+                    self.line_ready(supply)
         self.wake()
 
     def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]) -> Pop:
@@ -346,7 +348,8 @@ class LeasedGroup:
             self._serving = False
 
     def _serve(self) -> None:
-        rules = Rules(self.wants, self.ttl_ms, self.settings.ordered, self.settings.max_attempts)
+        ttl_ms = self._core.message_ttl_ms(self.topic_id) if self.topic_id else self.ttl_ms
+        rules = Rules(self.wants, ttl_ms, self.settings.ordered, self.settings.max_attempts)
         now_ms = self._core.now_ms()
         while self._turn:
             wanted = self._wanted()

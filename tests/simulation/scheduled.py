@@ -33,6 +33,7 @@ DELAYS_MS: Final = (0, 1, 5, 300, 1_500, 4_000, 20_000, 45_000)
 REPEAT: Final = "every 7s; count=3"
 REPEATS: Final = 3
 LATE_MS: Final = 5_000
+RETRIED_MS: Final = 2_000             # after this what the disk refused has been tried again
 COMPARED: Final = 30                  # messages of a queue, each with those before it
 
 
@@ -85,6 +86,7 @@ class Scheduled:
         self._simulation = simulation
         self._messages: list[Later] = []
         self._ids: set[int] = set()
+        self._refused = (0, 0)                   # flushes, and when that was seen
         self._start = 0                          # of the queue: what was before it is dropped
 
     @property
@@ -122,8 +124,12 @@ class Scheduled:
     # ---- checks
 
     def check(self, *, rests: bool) -> None:
-        """`rests`: the hub has nothing left to do, and had no trouble with its disk of late."""
+        """`rests`: the hub has nothing left to do, and its disk is not full."""
         kernel = self._simulation.hub.kernel
+        refused = kernel.statistics()["refused_flushes_total"]
+        if refused != self._refused[0]:
+            self._refused = refused, self._now_ms
+        rests = rests and self._now_ms > self._refused[1] + RETRIED_MS
         while True:                              # reading may let a flush be applied: then once more
             before = kernel.statistics()["flushes_total"]
             queues = self._read()

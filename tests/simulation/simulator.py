@@ -30,7 +30,6 @@ STALL_MS: Final = 3_000                     # the longest that work in progress 
 STARTS: Final = 5                           # a start that crashes or finds the disk full is tried again this often
 ADVANCES_MS: Final = (10, 600, 2_500, 11_000, 31_000)
 PLENTY_BYTES: Final = 1 << 60
-RETRY_MS: Final = 2_000                     # after this what the disk refused has been tried again
 
 _DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
                          Kind.RETAINED)
@@ -52,7 +51,6 @@ class Simulation:
         self.retaining = Retaining(self)
         self.doors = Doors(self)
         self.scheduled = Scheduled(self)
-        self._trouble_ms = 0                                # when the disk was last in trouble
         self.hub.network = self.doors.step
         self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
@@ -145,7 +143,7 @@ class Simulation:
         self.hub.settle(self._random)
         self.reading.check()
         self.doors.check()
-        self.scheduled.check(rests=self.hub.world.loop.now_ms() > self._trouble_ms + RETRY_MS)
+        self.scheduled.check(rests=self.hub.disk.space_bytes == PLENTY_BYTES)
 
     def advance(self, which: int, steps: int, *_: int) -> None:
         """Time goes on; what was under way has ended long before, as nothing takes the hub seconds."""
@@ -175,14 +173,12 @@ class Simulation:
         disk.space_bytes = disk.used_bytes() + left_bytes % 3_000
         self._publish_some(steps % 30)
         disk.space_bytes = PLENTY_BYTES
-        self._trouble_ms = self.hub.world.loop.now_ms()
 
     def break_disk(self, which: int, after: int, steps: int, _: int) -> None:
         """One operation fails, some operations from now; whatever that leads to."""
         disk = self.hub.disk
         disk.faults[disk.operations + 1 + after % 12] = (BROKEN, FULL)[which % 2]
         self._publish_some(steps % 40)
-        self._trouble_ms = self.hub.world.loop.now_ms()
 
     def _publish_some(self, steps: int) -> None:
         for _ in range(3):

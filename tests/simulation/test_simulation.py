@@ -21,8 +21,14 @@ from kernel.message import Stored
 from kernel.producers import Producers
 from kernel.retained import RetainedValues
 from kernel.retention import Kept, Retention
+from kernel.scheduling import book as book_module
+from kernel.scheduling.at_hand import AtHand
+from kernel.scheduling.book import Book
+from kernel.scheduling.plan import Plan
+from kernel.scheduling.records import decode
+from kernel.scheduling.timers import Timers
 from kernel.segments import SegmentChain
-from kernel.state import StateChanges
+from kernel.state import Kind, StateChanges
 from tests.simulation.disk import SimDisk
 from tests.simulation.plan import make_plan
 from tests.simulation.rounds import Failure, crash_at_every_write, run_rounds, simulate
@@ -162,12 +168,33 @@ def answering_kafka_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Kernel, "append_batch", append_batch)
 
 
+def without_saying_what_was_delivered(patch: pytest.MonkeyPatch) -> None:
+    def records(plan: Any, first_id: int) -> Any:
+        found = real(plan, first_id)
+        return [record for record in found if record.kind == Kind.TIMER and record.value is not None] \
+            if plan.taken else found
+
+    real = Plan.records
+    patch.setattr(Plan, "records", records)
+
+
+def without_the_timers_of_a_replay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(book_module, "_timers_in", lambda changes: [])
+
+
+def recalling_without_taking_off_the_timer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Book, "waiting", lambda book, timer, value: decode(value) if value else None)
+    patch.setattr(Timers, "discard", lambda timers, key: None)
+    patch.setattr(AtHand, "pop", lambda at_hand, key: at_hand.values.get(key, b""))
+
+
 @pytest.mark.parametrize("broken", [
     without_fdatasync, without_sync_of_folders, without_sync_of_kept_frames, answering_before_the_sync,
     with_a_frame_left_out_of_replay, without_cutting_off_what_is_torn, without_moving_state,
     without_new_starts_of_queues, without_deletions_of_copied_keys, without_producers_states,
     without_the_idempotency_window, without_retained_values_that_left_memory,
     with_positions_written_before_the_entries, acknowledging_over_mqtt_at_once, answering_kafka_before_it_is_stored,
+    without_saying_what_was_delivered, without_the_timers_of_a_replay, recalling_without_taking_off_the_timer,
 ], ids=lambda broken: broken.__name__)
 def test_a_broken_promise_is_noticed(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch)
