@@ -32,6 +32,7 @@ QUICK: Final = (
     "tail_lag --seconds 30",
     "cold_replay --rounds 3",
     "switch_interval",
+    "spark_analytics",
 )
 ALL: Final = (
     "against_mosquitto --rounds 7",
@@ -46,6 +47,7 @@ ALL: Final = (
     "tail_lag --seconds 60",
     "cold_replay --rounds 7",
     "switch_interval",
+    "spark_analytics --readings 200",
 )
 
 
