@@ -346,6 +346,8 @@ class LeasedGroup:
             self._serve()
         finally:
             self._serving = False
+        if self._turn and self._wanted():          # a member has asked for more while it was handed something
+            self._core.soon(self)
 
     def _serve(self) -> None:
         ttl_ms = self._core.message_ttl_ms(self.topic_id) if self.topic_id else self.ttl_ms
