@@ -36,6 +36,7 @@ QUICK: Final = (
     "cold_replay --rounds 3",
     "switch_interval",
     "spark_read --rows 4000000 --rounds 1",
+    "spark_analytics",
 )
 ALL: Final = (
     "against_mosquitto --rounds 7",
@@ -54,6 +55,7 @@ ALL: Final = (
     "switch_interval",
     "delays",
     "spark_read",
+    "spark_analytics --readings 200",
 )
 
 
