@@ -299,13 +299,15 @@ class LeasedGroup:
             return
         self._serving = True
         try:
-            self._serve()
+            waits = self._serve()
         finally:
             self._serving = False
-        if self._turn and self._wanted():          # a member has asked for more while it was handed something
+        if self._turn and not waits and self._wanted():    # a member has asked for more while it was handed something
             self._core.soon(self)
 
-    def _serve(self) -> None:
+    def _serve(self) -> bool:
+        """True where a read that is under way has to be waited for."""
+        waits = False
         ttl_ms = self._core.message_ttl_ms(self.topic_id) if self.topic_id else self.ttl_ms
         rules = Rules(self.wants, ttl_ms, self.settings.ordered, self.settings.max_attempts)
         now_ms = self._core.now_ms()
@@ -316,6 +318,7 @@ class LeasedGroup:
             supply = self._next_supply()
             if self.by_priority and any(one.line.queue_id > supply.line.queue_id for one in self._reading):
                 self._turn.append(supply)            # what is being read goes first
+                waits = True
                 break
             taken = supply.take(min(wanted, SHARE), now_ms, rules)
             self._take_out(supply, taken)
@@ -330,8 +333,9 @@ class LeasedGroup:
             else:
                 self._turn.append(supply)
         self._send()
-        if self._turn and self.ageing is not None:         # nobody takes any more
+        if self._turn and not waits and self.ageing is not None:         # nobody takes any more
             self.ageing.look()
+        return waits
 
     def on_read(self, supply: Supply) -> None:
         """Something of the line is in memory now; or it could not be read, and rests."""
@@ -446,14 +450,8 @@ class LeasedGroup:
         """Settle everything that is ready, and what is on its way in; how many messages that was. Raises Stopping."""
         count = 0
         for supply in self.supplies.values():
-            supply.forget()
-            line = supply.line
-            end = supply.end() + self._core.entering(line.queue_id)
-            ready = [*line.take_again(len(line.again)), *supply.being_read, *line.unsettled(line.next, end)]
-            self._core.touch(line)
-            line.next = max(line.next, end)
-            line.settle(ready)
-            count += len(ready)
+            self._core.touch(supply.line)
+            count += supply.purge(supply.end() + self._core.entering(supply.line.queue_id))
         self.settled += count
         return count
 
