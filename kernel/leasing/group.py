@@ -256,7 +256,10 @@ class LeasedGroup:
     def on_refused(self, supply: Supply) -> None:
         """The line was put back to what is stored: what pops have found of it is not theirs. It is not served before
         somebody asks again, or a while has passed."""
-        self.queue_up(supply)
+        if supply.fetching:                        # what is being read counts no more, and must not bring the line back
+            supply.failed = True
+        else:
+            self.queue_up(supply)
         self.drop_found(supply.line)
 
     def drop_found(self, line: Line) -> None:
@@ -299,15 +302,14 @@ class LeasedGroup:
             return
         self._serving = True
         try:
-            waits = self._serve()
+            self._serve()
         finally:
             self._serving = False
-        if self._turn and not waits and self._wanted():    # a member has asked for more while it was handed something
+        reads_first = self.by_priority and self._reading       # which serves again when it is done
+        if self._turn and self._wanted() and not reads_first:  # a member asked for more while it was handed some
             self._core.soon(self)
 
-    def _serve(self) -> bool:
-        """True where a read that is under way has to be waited for."""
-        waits = False
+    def _serve(self) -> None:
         ttl_ms = self._core.message_ttl_ms(self.topic_id) if self.topic_id else self.ttl_ms
         rules = Rules(self.wants, ttl_ms, self.settings.ordered, self.settings.max_attempts)
         now_ms = self._core.now_ms()
@@ -318,7 +320,6 @@ class LeasedGroup:
             supply = self._next_supply()
             if self.by_priority and any(one.line.queue_id > supply.line.queue_id for one in self._reading):
                 self._turn.append(supply)            # what is being read goes first
-                waits = True
                 break
             taken = supply.take(min(wanted, SHARE), now_ms, rules)
             self._take_out(supply, taken)
@@ -333,9 +334,8 @@ class LeasedGroup:
             else:
                 self._turn.append(supply)
         self._send()
-        if self._turn and not waits and self.ageing is not None:         # nobody takes any more
+        if self._turn and self.ageing is not None:         # nobody takes any more
             self.ageing.look()
-        return waits
 
     def on_read(self, supply: Supply) -> None:
         """Something of the line is in memory now; or it could not be read, and rests."""

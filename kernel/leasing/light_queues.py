@@ -1,14 +1,14 @@
 """Light queues by name, and the group that each is of itself.
 
 A queue is a definition in the state until somebody uses it; then its group is in memory. Queues that are limited, or in
-which something happens by itself, are in memory from the start on.
+which something is to happen by itself, are in memory from the start on.
 """
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kernel.errors import QueueExists
 from kernel.frame import StateRecord
@@ -27,6 +27,9 @@ from kernel.views import decode_offset, offset_record
 if TYPE_CHECKING:
     from kernel.leasing.leasing import Leasing
 
+REST_MS: Final = 15_000
+"""A queue's group that rests at two looks in a row leaves memory; this lies between looks."""
+
 _QUEUE = struct.Struct(">Q")
 
 
@@ -40,6 +43,8 @@ class LightQueues:
         self.limits = Limits(leasing, parts.subscriptions.limited, pending)
         self.idle = Idle(leasing)
         self._groups: dict[int, LeasedGroup] = {}      # by first queue id
+        self._pending = pending
+        self._resting: set[LeasedGroup] = set()        # as of the last look
         self._started = False
 
     def start(self) -> None:
@@ -47,12 +52,13 @@ class LightQueues:
         self._started = True
         queues = [self.definitions.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE)]
         for queue in queues:
-            if queue.settings.limited or queue.settings.timed:
+            if queue.settings.watched:
                 self.group_of(queue)
             if queue.settings.expires_ms:
                 self.idle.watch_again(queue)
         for group in self.in_memory():
             self._leasing.deadlines.act(partial(self._begin, group))
+        self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
         Sweep(self._parts, self._leasing).begin([queue for queue in queues if queue.first_queue_id not in self._groups])
 
     @staticmethod
@@ -72,6 +78,18 @@ class LightQueues:
         stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))
         return 0 if stored is None else decode_offset(stored)[0]
 
+    def _let_go(self) -> None:
+        """Groups that nobody has used for a while and of which nothing is outstanding leave memory."""
+        pending = {line for gathering in self._pending() for line in gathering.lines}
+        resting = {group for group in self._groups.values() if rests(group)
+                   and pending.isdisjoint([supply.line for supply in group.supplies.values()])}
+        for group in resting & self._resting:
+            assert group.queue is not None
+            del self._groups[group.queue.first_queue_id]
+            self._leasing.end(group)
+        self._resting = resting - self._resting
+        self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
+
     # ---- definitions
 
     def declare(self, name: str, settings: QueueSettings, tenant: str) -> LightQueue:
@@ -89,7 +107,7 @@ class LightQueues:
         queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.burst.now_ms)
         gathering.state += [self.definitions.put(tenant, name, queue),
                             StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
-        if settings.limited:
+        if settings.watched:
             self.group_of(queue)
         if settings.expires_ms:
             self.idle.watch(queue, queue.used_ms)
@@ -147,3 +165,9 @@ class LightQueues:
         if self._started:
             self._begin(group)
         return group
+
+
+def rests(group: LeasedGroup) -> bool:
+    """Whether nobody takes from a queue, nothing is outstanding, and nothing is to happen in it by itself."""
+    watched = group.queue is None or group.queue.settings.watched or group.ageing is None or group.ageing.watches
+    return not group.taken_from and not watched and all(supply.rests for supply in group.supplies.values())
