@@ -42,6 +42,9 @@ class LightQueues:
         self.definitions = queue_definitions(parts.state)
         self.limits = Limits(leasing, parts.subscriptions.limited, pending)
         self.idle = Idle(leasing)
+        self.on_gone: Callable[[LightQueue], None] = lambda queue: None
+        """Told of every queue that is not there any more, whoever deleted it."""
+
         self._groups: dict[int, LeasedGroup] = {}      # by first queue id
         self._pending = pending
         self._resting: set[LeasedGroup] = set()        # as of the last look
@@ -142,6 +145,7 @@ class LightQueues:
         group = self._groups.pop(queue.first_queue_id, None)
         if group is not None:
             self._leasing.end(group)
+        self.on_gone(queue)
 
     # ---- groups
 
