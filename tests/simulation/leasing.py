@@ -310,10 +310,10 @@ class Leasing:
         found: set[int] = set()
         if queue is None:
             return found
-        at, high = self._kernel.bounds(queue.first_queue_id)
+        at, high = 0, self._kernel.bounds(queue.first_queue_id)[1]
         while at < high:
             answers: list[Fetched] = []
-            self._kernel.fetch([(queue.first_queue_id, at, 1 << 30)], 1 << 30, answers.extend)
+            self._kernel.fetch([(queue.first_queue_id, at, 1 << 30)], 1 << 30, answers.extend, kept=True)
             world = self._simulation.hub.world
             while not answers and (world.reader_worker.step() or world.loop.step()):
                 pass
