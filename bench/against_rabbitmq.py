@@ -3,8 +3,8 @@
     python -m bench.against_rabbitmq [--rounds 3] [--n 300000] [--load PATH]
 
 Both servers run through the whole measurement; each round asks ours, then RabbitMQ with a classic, then with a quorum
-queue. Messages are persistent, the consumer acknowledges by hand; ours confirms after fdatasync. RabbitMQ's classic queue
-confirms when it has handed the message to the system, its quorum queue after fsync of its log.
+queue. Messages are persistent, the consumer acknowledges by hand. Ours confirms after fdatasync, RabbitMQ's quorum
+queue after fsync of its log, its classic queue after the sync of its store, or once a consumer has acknowledged.
 """
 from __future__ import annotations
 

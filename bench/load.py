@@ -1,4 +1,4 @@
-"""Load over raw sockets for MQTT, AMQP and Kafka servers, ours and others: what every comparison in this folder is made with.
+"""Load over raw sockets for MQTT, AMQP and Kafka servers, ours and others: what the comparisons here are made with.
 
     load.py mqtt-pipe  --port 1883 [--n 300000] [--size 100] [--qos 0|1] [--sub-qos 0|1] [--window 1000]
     load.py mqtt-many  --port 1883 [--connections 500] [--n 100000]
@@ -7,8 +7,8 @@
     load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--queue-type classic|quorum]
     load.py kafka-pipe --port 9092 [--n 1000000] [--batch 1000] [--partitions 16] [--topic load] [--acks -1]
 
-`pipe`: one writer with a window of messages (MQTT, AMQP) or requests (Kafka) in flight, one reader; `many`: one message in
-flight on each connection; `rate`: a fixed rate and how late its messages are; `idle`: memory of connections that do
+`pipe`: one writer with a window of messages (Kafka: requests) in flight, one reader; `many`: one message in flight on
+each connection; `rate`: a fixed rate and how late its messages are; `idle`: memory of connections that do
 nothing. Each prints one line, `rate` and `many` two. Loopback only; everything is bounded in messages and time. Exit
 code 1 where messages are missing or the server failed. Compare two servers in turn, in one run: absolute figures drift
 with the machine.

@@ -23,7 +23,7 @@ def groups() -> None:
 def list_groups(url: str, json_wanted: bool) -> None:
     """List every group with its settings."""
     with asking(url) as hub:
-        found = hub.request("GET", "/v1/groups")["groups"]
+        found = hub.groups()
     _print_rows(found, ["name", *SHOWN_SETTINGS], json_wanted)
 
 
@@ -110,13 +110,11 @@ def redrive_dead_letters(group: str, ids: tuple[str, ...], every: bool, url: str
     """Send dead letters back to the queue where they died: those with these IDS, or --all."""
     if every == bool(ids):
         raise click.UsageError("give either IDS or --all")
-    document = {"group": group, "all": True} if every else {"group": group, "ids": list(ids)}
     with asking(url) as hub:
-        told = hub.request("POST", "/v1/dead-letters/redrive", document)
-    show(told, f"redriven: {told['redriven']}", json_wanted)
-    if told["left"]:
-        left = told["left"][0]
-        raise Refused(f"{len(told['left'])} stayed; {left['id']}: {left['detail']}", FAILED)
+        count, left = hub.group(group).redrive(None if every else ids)
+    show({"redriven": count, "left": left}, f"redriven: {count}", json_wanted)
+    if left:
+        raise Refused(f"{len(left)} stayed; {left[0]['id']}: {left[0]['detail']}", FAILED)
 
 
 @click.command()

@@ -88,6 +88,9 @@ class KernelSection:
         "min": 0, "help": "How long the answer to an `Idempotency-Key` is remembered, in milliseconds."})
     max_idempotency_keys: int = field(default=100_000, metadata={
         "min": 0, "max": 10_000_000, "help": "How many such answers are remembered; the oldest goes first."})
+    max_idempotency_bytes: int = field(default=134_217_728, metadata={
+        "min": 0, "help": "How many bytes of them are remembered: an answer has 57, and in a request of many messages "
+                          "some 2 more for each."})
     catalogue_url: str | None = field(default=None, metadata={
         "secret": True,
         "help": "Database (an SQLAlchemy URL) that topics and committed offsets are copied to for queries, at every "

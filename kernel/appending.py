@@ -41,15 +41,19 @@ class Appending:
         self._window = parts.window
         self._deliveries = parts.deliveries
         self._now_ms = parts.loop.now_ms
+        self.refuse_full: Callable[[list[Message]], None] = lambda messages: None
+        """Raises QueueFull for messages that have no room in a light queue they would enter."""
 
     # ---- messages
 
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
         gathering = self._committer.gather()
-        check(messages, self.refresh)
+        limited = check(messages, self.refresh)
         if self._parts.kept_full:
             self._refuse_owed(messages)
+        if limited:
+            self.refuse_full(messages)
         places: MessagePlaces | None = [] if positions else None
         gathering.burst.add(messages, places)
         if owner is not None:
@@ -74,9 +78,11 @@ class Appending:
             if owner is not None:
                 gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
             return
-        check(messages, self.refresh)
+        limited = check(messages, self.refresh)
         if self._parts.kept_full:
             self._refuse_owed(messages)
+        if limited and add is None:
+            self.refuse_full(messages)
         places: MessagePlaces = []
         if add is None:
             gathering.burst.add(messages, places)
@@ -121,12 +127,16 @@ class Appending:
         if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
             return
         noted = self._look_inside(found, batch, header)
+        listened = self._deliveries.listens(found[0])
+        copies = self._copies_for_queues(found, batch, header) if listened and self._subscriptions.binds else []
+        if check(copies, self.refresh):
+            self.refuse_full(copies)
         run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
         gathering.burst.noted += [(message, run, at) for at, message in noted]
-        if self._deliveries.listens(found[0]):
+        if listened:
             gathering.burst.heard.append((None, [], run, 0))
-            if self._subscriptions.binds:
-                self._copy_to_queues(gathering, found, run)
+        if copies:
+            gathering.burst.add(copies, None)
         if header.producer_id >= 0:
             self._note_sequence(gathering, queue_id, header, run)
         if owner is not None:
@@ -154,18 +164,18 @@ class Appending:
             self._refuse_owed([message for _, message in found])
         return found
 
-    def _copy_to_queues(self, gathering: Gathering, of: tuple[Topic, int], run: Run) -> None:
+    def _copies_for_queues(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[Message]:
         """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
         topic, queue = of
         copies: list[Message] = []
-        for _, timestamp_ms, key, value, headers, attributes, _ in self._deliveries.open(run):
+        piece = Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)
+        for _, timestamp_ms, key, value, headers, attributes, _ in self._deliveries.open_piece(piece):
             placement = self._places.for_record(topic, queue, key, headers)
             self._subscriptions.refresh(placement)
             if placement.also:
-                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers), attributes,
-                               timestamp_ms))
-        if copies:
-            gathering.burst.add(copies, None)
+                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
+                               attributes & ~RETAIN, timestamp_ms))
+        return copies
 
     def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
                  token: object) -> bool:

@@ -41,11 +41,13 @@ class Run:
         self.first_id: int = -1
 
 
-def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None:
+def check(messages: list[Message], refresh: Callable[[Placement], None]) -> bool:
     """Bring placements up to date that have changed; refuse the whole list with MessageTooLarge if one is, with
-    InvalidAddress if one is to be retained under an address that is too long for it."""
+    InvalidAddress if one is to be retained under an address that is too long for it. True where one enters a light
+    queue that may be full."""
     last: Placement | None = None
     limit = 0
+    limited = False
     for message in messages:
         placement = message[0]
         if placement is not last:
@@ -53,12 +55,14 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> None
             if placement.version != placement.first_level.version:
                 refresh(placement)
             limit = placement.max_message_bytes
+            limited = limited or placement.limited
         if message[3] & RETAIN:
             retained_key(placement.tenant, placement.address)
         value = message[1]
         size = len(message[2]) + (0 if value is None else len(value))
         if size > limit:
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
+    return limited
 
 
 class Stretch:
@@ -214,6 +218,17 @@ class Burst:
             self._refer()
             found += [reference.queue_id for reference in self.references]
         return found
+
+    def entering(self, queue_id: int) -> int:
+        """How many messages of this burst enter a queue, themselves or by reference."""
+        count = 0
+        for run in self.runs:
+            if run.queue_id == queue_id:
+                count += run.count
+        for stretch in self.stretches:
+            if queue_id in stretch.queue_ids:
+                count += stretch.stop - stretch.start
+        return count
 
     def _refer(self) -> None:
         """Stretches as references, queue by queue; what follows on each other in a run is one."""

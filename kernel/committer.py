@@ -89,6 +89,10 @@ class Committer:
                 self._loop.call_soon(self._flush)
         return gathering
 
+    def pending(self) -> list[Gathering]:
+        """What is not applied yet: the frame on its way, and the one being gathered."""
+        return [one for one in (self.flight, self._gathering) if one is not None]
+
     def note_size(self) -> None:
         """Call after adding to the gathering: too much of it, and publishers are to be left unread."""
         if not self.congested and self._gathering is not None \

@@ -88,8 +88,12 @@ class Deliveries:
 
     def open(self, run: Run) -> list[Record]:
         """A producer's records."""
+        return self.open_piece(Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id))
+
+    def open_piece(self, piece: Piece) -> list[Record]:
+        """The same for what is not a run yet."""
         try:
-            return records_of(Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id))
+            return records_of(piece)
         except CorruptBatch as error:        # its CRC is right: the producer wrote records that make no sense
             self._on_error(error)
             return []

@@ -181,6 +181,10 @@ class QueueFull(KernelError):
 
     code = "queue_full"
 
+    def __init__(self, text: str, index: int = 0) -> None:
+        super().__init__(text)
+        self.index = index              # of the first message of a list that has no room; those before it have
+
 
 class ExpiredReceipt(KernelError):
     """The lease has ended: its time ran out, it was released, or its message is settled."""

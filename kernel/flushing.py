@@ -74,8 +74,8 @@ class Flushing:
     def _remember(self, gathering: Gathering) -> None:
         for key, (fingerprint, places) in gathering.repeatable.items():
             positions = [(run.queue_id, run.first_offset + i, run.first_id + i) for run, i in places]
-            answer = Answer(fingerprint, gathering.burst.now_ms, positions)
-            gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), encode_answer(answer)))
+            answer = encode_answer(Answer(fingerprint, gathering.burst.now_ms, positions))
+            gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), answer))
             gathering.answered[key] = answer
 
     # ---- after the log

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol
 from kernel.batch import BatchHeader
 from kernel.burst import Burst, Run
 from kernel.frame import StateRecord
-from kernel.idempotency import Answer
 from kernel.leasing.line import Line
 from kernel.message import Owner, Stored
 
@@ -61,10 +60,11 @@ class Gathering:
         self.lines: dict[Line, None] = {}                    # of groups, that have changed: sealed into state records
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id
         self.repeatable: dict[str, Repeatable] = {}
-        self.answered: dict[str, Answer] = {}
+        self.answered: dict[str, bytes] = {}                 # encoded, by idempotency key
         self.expired: list[str] = []                         # idempotency keys that leave the window with this frame
         self.deleted: tuple[tuple[int, int], ...] = ()       # queues of deleted topics, as (first queue id, count)
         self.topic_changes = 0
+        self.entering_bytes: dict[int, int] = {}             # into light queues that refuse what exceeds their bytes
 
     def produced_run(self, queue_id: int, header: BatchHeader) -> Run | None:
         """The run of this very batch, if it is in here."""

@@ -24,7 +24,7 @@ from kernel.expiry import ProducerExpiry
 from kernel.flushing import Flushing
 from kernel.frame import Entries, StateRecord, encode_head
 from kernel.heads import Heads
-from kernel.idempotency import Window, decode_answer
+from kernel.idempotency import Window
 from kernel.index import Index
 from kernel.keeping import Keeping
 from kernel.leasing.calls import GroupCalls
@@ -85,7 +85,8 @@ class Kernel(GroupCalls):
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
             heads=heads, state=state, topics=topics,
             producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
-            window=Window(settings.idempotency_ms, settings.max_idempotency_keys), views=Views(topics, heads),
+            window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
+            views=Views(topics, heads),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
             hub=new_hub, secret=new_secret)
@@ -122,7 +123,7 @@ class Kernel(GroupCalls):
         next_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
         self._begin_epoch(next_id, recovered.deleted)
         answered = parts.state.scan(Kind.IDEMPOTENCY)
-        parts.window.load((key.decode(), decode_answer(value)) for key, value in answered)
+        parts.window.load((key.decode(), value) for key, value in answered)
         self._build(next_id, recovered.kept_end)
         self._keeping.open()
         self.leasing.open()
@@ -132,6 +133,7 @@ class Kernel(GroupCalls):
             queue_id, chosen, filter_text = decode_binding(key)
             parts.subscriptions.bind(filter_text, queue_id, chosen)
         self._checkpoints.note()
+        self.leasing.start()
         self._retention.start()
         self._expiry.start()
         self.scheduling.start()
@@ -162,12 +164,14 @@ class Kernel(GroupCalls):
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self.leasing = Leasing(parts, lambda: self._committer.gather(), self._selector_names)
+        self.leasing = Leasing(parts, lambda: self._committer.gather(), lambda: self._committer.pending(),
+                               self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
         self._appending = Appending(parts, self._committer)
+        self._appending.refuse_full = self.leasing.limits.refuse_full
         self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)

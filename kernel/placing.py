@@ -73,6 +73,7 @@ class Places:
                          placement.key, placement.key_part, encode_header(ADDRESS_HEADER, placement.address.encode()),
                          1 << 62, placement.first_level)
         copy.also = tuple(others)
+        copy.limited = placement.limited
         copy.fixed_queue = True
         copy.version, copy.topics_version = placement.first_level.version, self._topics.version
         return copy

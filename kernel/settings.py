@@ -46,4 +46,5 @@ class KernelSettings:
 
     idempotency_ms: int = 3_600_000
     max_idempotency_keys: int = 100_000
+    max_idempotency_bytes: int = 128 << 20
     """How long, and how many, answers for idempotency keys are remembered."""

@@ -36,6 +36,7 @@ class Subscriptions:
         self._light_targets: dict[tuple[int, bool], LightTarget] = {}
         self._wild = 0                               # filters that begin with a wildcard
         self._by_first: dict[str, int] = {}          # other filters, by first level
+        self.limited: set[int] = set()               # light queues that refuse messages when they are full
         self.version = 0
 
     def __len__(self) -> int:
@@ -96,6 +97,8 @@ class Subscriptions:
                     best[subscriber] = options
         placement.targets = tuple(best.items())
         placement.also = tuple(also)
+        placement.limited = bool(self.limited) and (placement.queue_id in self.limited
+                                                    or not self.limited.isdisjoint(also))
         if also and not placement.address_header:      # a light queue knows no topic: the record says its address
             placement.address_header = encode_header(ADDRESS_HEADER, placement.address.encode())
         placement.version = placement.first_level.version

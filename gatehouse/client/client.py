@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, Self, Unpack
 from uuid import uuid4
 
@@ -37,15 +37,16 @@ OnStored = Callable[[asyncio.Future[Stored]], object]
 class Client:
     """A hub at `url` (its HTTP door). Use it as `async with Client(url) as client`, on one loop.
 
-    `timeout_s` is for one attempt of one request; `retry` says how many there are.
+    `timeout_s` is for one attempt of one request, `retry` says how many there are; at most `connections` are open,
+    beside those of long polls.
     """
 
     def __init__(self, url: str = "http://127.0.0.1:8080", *, user: str | None = None, password: str | None = None,
-                 retry: Retry = Retry(), batching: Batching = Batching(), timeout_s: float = 15.0,  # noqa: B008
+                 retry: Retry | None = None, batching: Batching | None = None, timeout_s: float = 15.0,
                  connections: int = 100) -> None:
-        self.door = HttpDoor(url, user=user, password=password, retry=retry, timeout_s=timeout_s,
+        self.door = HttpDoor(url, user=user, password=password, retry=retry or Retry(), timeout_s=timeout_s,
                              connections=connections)
-        self._batcher = Batcher(self._publish_batch, batching)
+        self._batcher = Batcher(self._publish_batch, batching or Batching())
 
     async def __aenter__(self) -> Self:
         return self
@@ -134,7 +135,7 @@ class Client:
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def read(self, topic: str, start: str = "earliest", *, queue: int | None = None, filter: str | None = None,
-                   follow: bool = False) -> AsyncIterator[Message]:
+                   follow: bool = False) -> AsyncGenerator[Message, None]:
         """Messages of a topic from `start`: `earliest`, `latest`, an RFC 3339 time, or with `queue` an offset.
 
         Ends where the topic ends now, or with `follow` never. Nothing is kept in the hub about this reader.
@@ -144,7 +145,8 @@ class Client:
             for document in page:
                 yield decode(document)
 
-    async def pages(self, topic: str, start: Mapping[str, str], follow: bool) -> AsyncIterator[list[dict[str, Any]]]:
+    async def pages(self, topic: str, start: Mapping[str, str], follow: bool
+                    ) -> AsyncGenerator[list[dict[str, Any]], None]:
         """The hub's JSON messages page by page, from `start` (the query's `from`, `queue`, `cursor`, ...).
 
         Ends at the first page that is empty and skipped nothing, or never where `follow`: then an empty page has
@@ -168,6 +170,10 @@ class Client:
             query.pop("queue", None)
 
     # --- groups --------------------------------------------------------------------------------------------------
+
+    async def groups(self) -> list[dict[str, Any]]:
+        """Every group by name, with its settings."""
+        return await self._listed("groups")
 
     def group(self, name: str, topic: str = "") -> Group:
         """The leased group `name`, reading `topic`."""

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Self
 
@@ -196,11 +196,13 @@ class Consumer:
             return None
         return ACK
 
-    def _call(self, given: Any) -> Awaitable[Any]:
+    async def _call(self, given: Any) -> None:
         if self._threads is not None:
-            return asyncio.get_running_loop().run_in_executor(self._threads, self._handler, given)
-        call: Awaitable[Any] = self._handler(given)
-        return call
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, given)
+        else:
+            result = self._handler(given)
+        if inspect.isawaitable(result):              # of a coroutine function, however it is wrapped
+            await result
 
 
 def _named(given: Message | Sequence[Message]) -> str:

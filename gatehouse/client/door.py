@@ -4,7 +4,8 @@ A request may be repeated when it never left (nobody listens), when the hub says
 it is *repeatable*: it reads, it comes with an `Idempotency-Key`, or doing it twice is doing it once (an ack). After the
 last attempt `OutcomeUnknown` says that one of them may have taken effect.
 
-Connections are kept and made anew as needed: a hub that comes back is found by the next attempt.
+Connections are kept and made anew as needed: a hub that comes back is found by the next attempt. Long polls have
+connections of their own, so that however many wait, an ack finds one.
 """
 from __future__ import annotations
 
@@ -60,12 +61,12 @@ class HttpDoor:
         self._retry = retry
         self._timeout_s = timeout_s
         self._connections = connections
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}       # by whether it is for long polls
 
     async def close(self) -> None:
         """Close every connection. A request after this opens new ones."""
-        session, self._session = self._session, None
-        if session is not None:
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
             await session.close()
 
     async def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: bytes | None = None,
@@ -78,7 +79,7 @@ class HttpDoor:
         for attempt in range(retry.retries + 1):
             error, again, asked_s = None, True, 0.0
             try:
-                answer, asked_s = await self._once(method, url, body, headers, self._timeout_s + wait_s)
+                answer, asked_s = await self._once(method, url, body, headers, wait_s)
                 if answer.status < 400:
                     return answer
                 error = _refusal(answer)
@@ -98,11 +99,12 @@ class HttpDoor:
         raise unknown if unknown is not None and isinstance(error, (Unavailable, OverQuota)) else error
 
     async def _once(self, method: str, url: URL, body: bytes | None, headers: Mapping[str, str] | None,
-                    timeout_s: float) -> tuple[Answer, float]:
+                    wait_s: float) -> tuple[Answer, float]:
         """(answer, seconds that the hub asks to wait). Raises _Failed."""
+        timeout_s = self._timeout_s + wait_s
+        session = self._sessions.get(wait_s > 0) or self._open(wait_s > 0)
         try:
-            async with asyncio.timeout(timeout_s), self._open().request(method, url, data=body,
-                                                                         headers=headers) as response:
+            async with asyncio.timeout(timeout_s), session.request(method, url, data=body, headers=headers) as response:
                 if (response.content_length or 0) > MAX_ANSWER_BYTES:
                     raise _Failed(f"the answer is larger than {MAX_ANSWER_BYTES} bytes", sent=True)
                 return Answer(response.status, await response.read()), _retry_after(response.headers)
@@ -114,13 +116,12 @@ class HttpDoor:
         except (aiohttp.ClientError, OSError) as error:
             raise _Failed(str(error) or type(error).__name__, sent=True) from None
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            headers = {} if self._login is None else {"Authorization": self._login}
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections), headers=headers, auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar())
-        return self._session
+    def _open(self, waiting: bool) -> aiohttp.ClientSession:
+        session = self._sessions[waiting] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0 if waiting else self._connections), auto_decompress=False,
+            headers={} if self._login is None else {"Authorization": self._login},
+            timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar())
+        return session
 
 
 def path_of(*levels: str) -> str:

@@ -6,7 +6,7 @@ A message that was taken is invisible to the other members for a time; unless it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.client.door import path_of
 from gatehouse.client.errors import HubError, error_of
@@ -20,6 +20,13 @@ MAX_HANDLES: Final = 1_000          # of one request
 
 Leases = Iterable[Message | str]
 """Messages that were popped, or their receipt handles."""
+
+
+class Redrive(NamedTuple):
+    """How many dead letters went back, and up to 1,000 of those that did not, each with `id`, `code` and `detail`."""
+
+    redriven: int
+    left: list[dict[str, Any]]
 
 
 class Group:
@@ -114,8 +121,12 @@ class Group:
         found: list[dict[str, Any]] = page["messages"]
         return found
 
-    async def redrive(self, ids: Sequence[str] | None = None) -> int:
-        """Send dead letters back to where they came from: these, or all; how many went."""
+    async def redrive(self, ids: Sequence[str] | None = None) -> Redrive:
+        """Send dead letters back to where they came from: these, or all."""
         document = {"group": self.name, **({"all": True} if ids is None else {"ids": list(ids)})}
-        answer = await self.client.request("POST", "/v1/dead-letters/redrive", document)
-        return int(answer["redriven"])
+        count = 0
+        while True:
+            answer = await self.client.request("POST", "/v1/dead-letters/redrive", document)
+            count += answer["redriven"]
+            if not answer["more"]:
+                return Redrive(count, answer["left"])

@@ -7,14 +7,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
 from gatehouse.client.batching import Result
 from gatehouse.client.client import Client
 from gatehouse.client.consumer import STOP_TIMEOUT_S, Consumer, Handler
 from gatehouse.client.errors import HubError
-from gatehouse.client.groups import POP_MAX, Group, Leases
+from gatehouse.client.groups import POP_MAX, Group, Leases, Redrive
 from gatehouse.client.message import Headers, Message, Properties, Stored, Value
 
 T = TypeVar("T")
@@ -38,13 +38,16 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Wait for what was submitted, close the connections, end the thread. Nothing may be called afterwards."""
+        """Wait for what was submitted, close the connections, end the thread. Stop consumers before; nothing may be
+        called afterwards."""
         if self._loop.is_closed():
             return
-        self.wait(self.client.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            self.wait(self.client.close())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         """Run a call of `self.client` on the loop and wait for its result. An interrupted wait cancels it."""
@@ -102,6 +105,10 @@ class SyncClient:
         """See `Client.pages`."""
         return self._iterate(self.client.pages(topic, start, follow))
 
+    def groups(self) -> list[dict[str, Any]]:
+        """See `Client.groups`."""
+        return self.wait(self.client.groups())
+
     def group(self, name: str, topic: str = "") -> SyncGroup:
         """See `Client.group`."""
         return SyncGroup(self, self.client.group(name, topic))
@@ -158,12 +165,20 @@ class SyncClient:
         """See `Client.request`."""
         return self.wait(self.client.request(method, path, document, **options))
 
-    def _iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
-        async def following() -> list[T]:
-            return [one async for one in _first(source)]
+    def _iterate(self, source: AsyncGenerator[T, None]) -> Iterator[T]:
+        try:
+            while found := self.wait(_next(source)):
+                yield found[0]
+        finally:
+            if not self._loop.is_closed():
+                self.wait(source.aclose())
 
-        while found := self.wait(following()):
-            yield found[0]
+
+async def _next(source: AsyncGenerator[T, None]) -> list[T]:
+    """The next of `source` alone, or nothing where it has ended."""
+    async for one in source:
+        return [one]
+    return []
 
 
 class SyncGroup:
@@ -222,7 +237,7 @@ class SyncGroup:
         """See `Group.dead_letters`."""
         return self._wait(self.group.dead_letters(max))
 
-    def redrive(self, ids: Sequence[str] | None = None) -> int:
+    def redrive(self, ids: Sequence[str] | None = None) -> Redrive:
         """See `Group.redrive`."""
         return self._wait(self.group.redrive(ids))
 
@@ -257,11 +272,3 @@ class SyncConsumer:
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """See `Consumer.stop`."""
         self._wait(self.consumer.stop(timeout_s))
-
-
-async def _first(source: AsyncIterator[T]) -> AsyncIterator[T]:
-    """The next of `source`, or nothing where it has ended."""
-    try:
-        yield await anext(source)
-    except StopAsyncIteration:
-        return

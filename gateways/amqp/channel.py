@@ -18,6 +18,7 @@ from gateways.amqp.methods import Arguments, encode_method
 from gateways.amqp.publishing import Publishing
 from gateways.amqp.unacked import Unacked
 from kernel.leasing.members import Budget
+from kernel.leasing.sharing import SHARE
 
 if TYPE_CHECKING:
     from gateways.amqp.session import AmqpSession
@@ -178,7 +179,7 @@ class Channel:
         self.reply(encode_method("basic.qos-ok"))
 
     def _consume(self, arguments: Arguments) -> None:
-        queue = self.queue(arguments["queue"])
+        queue = self.source(arguments["queue"])
         tag = arguments["consumer_tag"] or self.connection.broker.new_name("amq.ctag-")
         if tag in self.consumers:
             raise ConnectionFault(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
@@ -203,7 +204,7 @@ class Channel:
             self.connection.broker.remove_consumer(consumer)
 
     def _get(self, arguments: Arguments) -> None:
-        queue = self.queue(arguments["queue"])
+        queue = self.source(arguments["queue"])
         no_ack = arguments["no_ack"]
         queues = self.connection.broker.queues
         waiting: Any = self.reply_when_stored(b"")
@@ -248,6 +249,13 @@ class Channel:
         self.connection.on_settled()
 
     # ---- queues by name
+
+    def source(self, name: str) -> AmqpQueue:
+        """What to consume from: a queue, or the leased group `$share/GROUP/FILTER` of all doors. Raises
+        ChannelFault."""
+        if name.startswith(SHARE):
+            return self.connection.broker.queues.share(self.connection.vhost, name)
+        return self.queue(name)
 
     def queue(self, name: str) -> AmqpQueue:
         """The queue of that name, or the last one declared here. Raises ChannelFault."""

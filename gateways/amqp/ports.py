@@ -31,6 +31,9 @@ class Queues(Protocol):
     def purge(self, queue: AmqpQueue) -> int:
         """Settle what is ready; how many messages that was."""
 
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
+        """The leased group `$share/GROUP/FILTER` of all doors, to consume from. Raises ChannelFault."""
+
     def ready(self, queue: AmqpQueue) -> int:
         """Messages that nobody holds."""
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding
 from gateways.amqp.dead_letters import encode_target
+from gateways.amqp.errors import ChannelFault, refused
 from gateways.amqp.exchanges import Binding
-from gateways.amqp.tables import decode_table, encode_table
+from gateways.amqp.tables import Table, decode_table, encode_table
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
 from kernel.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
-from kernel.errors import InvalidFilter
+from kernel.errors import InvalidFilter, KernelError, UnknownTopic
 from kernel.filters import MANY
+from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
 from kernel.message import Handle, Leased, Message, Owner, Placement
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from gateways.amqp.consuming import Consumer
     from gateways.amqp.ports import Bury
     from kernel.kernel import Kernel
-    from kernel.leasing.group import LeasedGroup
 
 SPACE: Final = "amqp"                  # of this door's definitions
 OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "reject-publish-dlx": "dead-letter"}
@@ -79,8 +80,19 @@ class KernelQueues:
     def ready(self, queue: AmqpQueue) -> int:
         return self._group(queue).counts().ready
 
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
+        """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""
+        queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
+        try:
+            queue.light = self._kernel.shared_group(name, vhost.name)
+        except (InvalidFilter, UnknownTopic) as error:
+            raise ChannelFault(404, f"no {queue.where}: {error}") from None
+        except KernelError as error:
+            raise refused(f"{queue.where}: {error}") from None
+        return queue
+
     def _group(self, queue: AmqpQueue) -> LeasedGroup:
-        return self._kernel.queue_group(queue.light)
+        return queue.light if isinstance(queue.light, LeasedGroup) else self._kernel.queue_group(queue.light)
 
     # ---- what other doors send
 
@@ -111,6 +123,8 @@ class KernelQueues:
             self._kernel.unbind(text, light, chosen=True)
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
+        if isinstance(queue.light, LeasedGroup):
+            return self._kernel.address_of_leased(leased)
         for _, value in named_headers(leased[7], (ADDRESS_HEADER,)):
             if value is not None:
                 return value.decode(errors="replace")
@@ -121,7 +135,8 @@ class KernelQueues:
     def attach(self, consumer: Consumer) -> None:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
-        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget)
+        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget,
+                                         lazily=True)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:

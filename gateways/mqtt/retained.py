@@ -57,7 +57,8 @@ class RetainedFeed:
             self._start = ""
         if self._outbox.may_send(self._granted > 0):
             self._asking = True
-            self._outbox.kernel.retained(self._filter, self._tenant, self._on_page, max_values=PAGE_VALUES,
+            count = min(PAGE_VALUES, self._outbox.window.room()) if self._granted else PAGE_VALUES
+            self._outbox.kernel.retained(self._filter, self._tenant, self._on_page, max_values=count,
                                          start=self._start)
 
     def _on_page(self, values: list[Retained], after: str | None, error: Exception | None) -> None:

@@ -2,7 +2,8 @@
 
 The copy keeps the message's id, key, value and headers, and has one header more, `dead-letter`: why, from where, after
 how many attempts, when, and what has happened to it before. A group over a topic has a light queue for them,
-`$dead-letters/GROUP`; a light queue says itself where they go, in the words of the door that declared it.
+`$dead-letters/GROUP`; a light queue says itself where they go: `queue:NAME`, `address:ADDRESS`, or in words of the door
+that declared it.
 """
 from __future__ import annotations
 
@@ -10,20 +11,27 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from kernel.address import ADDRESS_HEADER
+from kernel.errors import KernelError, Stopping
 from kernel.gathering import Gathering
+from kernel.leasing.group import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, LeasedGroup
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.message import Headers, Leased, Message, Placement
+from kernel.message import RETAIN, Headers, Leased, Message, Placement
+from kernel.message_expiry import EXPIRES_HEADER
 from kernel.parts import Parts
-from kernel.record import encode_headers, read_headers
+from kernel.placing import LIGHT
+from kernel.record import encode_headers, encode_key, read_headers
 
 if TYPE_CHECKING:
-    from kernel.leasing.group import LeasedGroup
     from kernel.leasing.leasing import Leasing
     from kernel.leasing.supply import Supply
 
 PREFIX: Final = "$dead-letters/"
 HEADER: Final = b"dead-letter"
-MAX_HISTORY: Final = 20                 # deaths that a message remembers; the oldest go first
+MAX_HISTORY: Final = 20                 # deaths that a message remembers: the first, and the newest
+TO_QUEUE: Final = "queue:"
+TO_ADDRESS: Final = "address:"
+REFUSED: Final = (REJECTED, ATTEMPTS)   # reasons that a consumer had a part in
 
 _DEATH: Final = {"reason": str, "topic": str, "queue": int, "offset": int, "attempts": int, "at_ms": int,
                  "address": str}
@@ -33,6 +41,8 @@ Route = Callable[["LightQueue", Leased, str], "list[Message]"]
 
 
 class Burial:
+    """`route` is a door's own: what it says of queues whose dead letters go where only it can tell."""
+
     def __init__(self, parts: Parts, leasing: Leasing, gather: Callable[[], Gathering]) -> None:
         self._parts = parts
         self._leasing = leasing
@@ -46,28 +56,74 @@ class Burial:
             copies = self._copies(group, message, reason)
             if copies:
                 gathering.burst.add_copies(copies, [message[3]] * len(copies), None)
-        group.dead += len(messages)
+        group.count_ended(reason, len(messages))
         offsets = [message[1] for message in messages]
         group.settle_unleased(supply, offsets)
 
     def _copies(self, group: LeasedGroup, message: Leased, reason: str) -> list[Message]:
-        if group.queue is not None:
-            return self.route(group.queue, message, reason) if self.route is not None else []
-        if not group.settings.dead_letters:
+        if group.queue is not None and group.queue.settings.dead_letter and self.route is not None \
+                and not group.queue.settings.dead_letter.startswith((TO_QUEUE, TO_ADDRESS)):
+            return self.route(group.queue, message, reason)
+        placement = self._of_queue(group.queue, message, reason) if group.queue is not None \
+            else self._of_topic(group, message)
+        if placement is None:
             return []
+        encoded = with_death(message, self.describe(group, message, reason), keeps_address=placement.light is not None)
+        return [(placement, message[6], encoded, message[8] & ~RETAIN, message[4])]
+
+    def _of_topic(self, group: LeasedGroup, message: Leased) -> Placement | None:
+        if not group.settings.dead_letters:
+            return None
         queue = self._leasing.declare(PREFIX + group.name, QueueSettings(), group.tenant)
-        placement = self._parts.places.place_light(queue, 0, message[5])
-        return [(placement, message[6], with_death(message, self.describe(group, message, reason)), message[8],
-                 message[4])]
+        return self._parts.places.place_light(queue, 0, message[5])
+
+    def _of_queue(self, queue: LightQueue, message: Leased, reason: str) -> Placement | None:
+        """Where a light queue's settings say; None to drop it: nowhere, a place that is not there, or in a circle."""
+        to, places = queue.settings.dead_letter, self._parts.places
+        try:
+            if to.startswith(TO_QUEUE):
+                placement = places.place(LIGHT + to.removeprefix(TO_QUEUE), queue.tenant, False)
+            elif to.startswith(TO_ADDRESS):
+                placement = places.place(to.removeprefix(TO_ADDRESS), queue.tenant, True)
+            elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
+                placement = places.place_light(self._leasing.declare(PREFIX + queue.name, QueueSettings(),
+                                                                     queue.tenant), 0, message[5])
+            else:
+                return None
+        except Stopping:
+            raise
+        except KernelError:
+            return None
+        circles = placement.address in _passed(message, LIGHT + queue.name, reason)
+        return None if circles else with_key(placement, message[5])
 
     def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
         """What a dead letter says about its death."""
         found = self._parts.topics.of_queue(message[0].queue_id)
         topic = found[0].name if found is not None else ""
         headers, _ = read_headers(message[7], 0)
+        address = LIGHT + group.queue.name if group.queue is not None \
+            else self._parts.places.routes.address_of(topic, message[5], headers)
         return {"reason": reason, "group": group.name, "topic": topic, "queue": found[1] if found else 0,
-                "offset": message[1], "attempts": message[2], "at_ms": self._leasing.now_ms(),
-                "address": self._parts.places.routes.address_of(topic, message[5], headers) if topic else ""}
+                "offset": message[1], "attempts": message[2], "at_ms": self._leasing.now_ms(), "address": address}
+
+
+def with_key(placement: Placement, key: bytes | None) -> Placement:
+    """A light queue keeps the key that the message has."""
+    if placement.light is not None:
+        placement.key, placement.key_part = key, encode_key(key)
+    return placement
+
+
+def _passed(message: Leased, address: str, reason: str) -> set[str]:
+    """Where a message has died since a consumer refused it last, this death included: it does not go there again by
+    itself, or it would go in circles for ever."""
+    passed = {address} if reason not in REFUSED else set()
+    for death in reversed(deaths_of(message[7])) if passed else ():
+        if death["reason"] in REFUSED:
+            break
+        passed.add(death["address"])
+    return passed
 
 
 def deaths_of(headers_encoded: bytes) -> list[dict[str, Any]]:
@@ -92,21 +148,16 @@ def _is_death(read: Any) -> bool:
     return isinstance(read, dict) and all(type(read.get(name)) is kind for name, kind in _DEATH.items())
 
 
-def with_death(message: Leased, death: dict[str, Any]) -> bytes:
-    """The message's encoded headers, with one more death."""
+def with_death(message: Leased, death: dict[str, Any], *, keeps_address: bool = True) -> bytes:
+    """The message's encoded headers, with one more death. What made it expire has done so: it goes, or the copy would
+    expire where it is kept. `keeps_address`: it goes where nothing else says its address."""
     headers, _ = read_headers(message[7], 0)
-    history = [*deaths_of(message[7]), death][-MAX_HISTORY:]
-    others = [header for header in headers if header[0] != HEADER]
+    history = [*deaths_of(message[7]), death]
+    history = [*history[:1], *history[1:][1 - MAX_HISTORY:]]
+    gone = {HEADER}
+    if death["reason"] == EXPIRED:
+        gone.add(EXPIRES_HEADER)
+    if not keeps_address:
+        gone.add(ADDRESS_HEADER)
+    others = [header for header in headers if header[0] not in gone]
     return encode_headers([*others, (HEADER, json.dumps(history).encode())])
-
-
-def without_deaths(headers_encoded: bytes) -> bytes:
-    """The headers a message had before it died."""
-    if HEADER not in headers_encoded:
-        return headers_encoded
-    return encode_headers([one for one in read_headers(headers_encoded, 0)[0] if one[0] != HEADER])
-
-
-def is_dead(placement: Placement) -> bool:
-    """Whether this is a dead-letter queue."""
-    return isinstance(placement.light, LightQueue) and placement.light.name.startswith(PREFIX)

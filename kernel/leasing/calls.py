@@ -95,6 +95,11 @@ class GroupCalls:
         """
         return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant)
 
+    def shared_group(self, text: str, tenant: str = "/") -> LeasedGroup:
+        """The group of `$share/GROUP/FILTER`. Raises UnknownTopic where its topic does not exist yet, InvalidFilter,
+        InvalidGroup, AssignedGroup, Stopping."""
+        return self._sharing.group(text, tenant)
+
     def address_of_leased(self, message: Leased) -> str:
         """The address that a leased message was published to."""
         found = self._topics.of_queue(message[0].queue_id)

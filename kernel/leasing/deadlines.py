@@ -63,11 +63,15 @@ class Deadlines:
         if self._waits:
             self._loop.call_at(self._waits[0][0], self._on_wait)
 
+    def at(self, when_ms: int, action: Callable[[], None]) -> None:
+        """Do this then."""
+        self._loop.call_at(max(when_ms, self._not_before_ms), partial(self.act, action))
+
     def pause(self, for_ms: int) -> None:
         """What is asked for from now on happens after this time, even if it is due."""
         self._not_before_ms = self._loop.now_ms() + for_ms
 
-    def act(self, action: Callable[[], None]) -> None:
+    def act(self, action: Callable[[], object]) -> None:
         """Do what is due, unless the hub is stopping."""
         if not self.stopped:
             try:

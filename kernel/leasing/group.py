@@ -12,14 +12,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
+from kernel.frame import StateRecord
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.members import Budget, Core, Counts, Member, Membership, Pop
 from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
 from kernel.leasing.supply import Rules, Supply, Taken
 from kernel.message import Handle, Leased, Owner
+
+if TYPE_CHECKING:
+    from kernel.leasing.ageing import Ageing
+    from kernel.leasing.limits import Limit
 
 SHARE: Final = 1_000                 # taken from one line before the next has its turn
 MAX_POP: Final = 10_000              # messages of one pop
@@ -28,6 +33,29 @@ EXPIRED: Final = "expired"
 ATTEMPTS: Final = "attempts"
 REJECTED: Final = "rejected"
 OVERFLOW: Final = "overflow"
+
+
+class KeysFreed:
+    """Keys of messages that are being settled: the next ones of them come once that is durable, so that no crash
+    brings back a message behind those that came after it."""
+
+    count = 0
+
+    def __init__(self, group: LeasedGroup, supply: Supply, offsets: list[int]) -> None:
+        self._group = group
+        self._supply = supply
+        self._offsets = offsets
+        self._moved = supply.line.moved
+
+    def records(self, first_id: int) -> list[StateRecord]:
+        return []
+
+    def applied(self) -> None:
+        if self._moved == self._supply.line.moved and self._supply.free_keys(self._offsets):
+            self._group.line_ready(self._supply)
+
+    def failed(self) -> None:
+        """The line has been put back to what is stored."""
 
 
 class LeasedGroup:
@@ -40,6 +68,8 @@ class LeasedGroup:
         self.topic_id = topic_id
         self.settings = settings
         self.queue: LightQueue | None = None               # whose own group this is
+        self.limit: Limit | None = None                    # of such a queue
+        self.ageing: Ageing | None = None                  # likewise
         self.ttl_ms = 0
         self.supplies: dict[int, Supply] = {}              # by queue id
         self.by_priority = False                           # else lines take turns
@@ -55,12 +85,23 @@ class LeasedGroup:
 
     # ---- members and pops
 
-    def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None) -> Membership:
-        """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack."""
+    def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
+             lazily: bool = False) -> Membership:
+        """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack.
+
+        `lazily`: what it is handed is noted in the log with whatever is stored next, and soon in any case. A crash
+        before hands that out again as if for the first time.
+        """
         membership = Membership(self, member, credit, keeps, budget)
+        membership.lazily = lazily
         self.members.append(membership)
+        self._note_use()
         self.wake()
         return membership
+
+    def _note_use(self) -> None:
+        if self.queue is not None:
+            self._core.used(self.queue)
 
     def leave(self, membership: Membership) -> None:
         """See `Membership.leave`."""
@@ -75,7 +116,7 @@ class LeasedGroup:
         """One message for `member`, at once or when it has been read; an empty list where there is none. It holds it
         without being among those who are pushed more."""
         membership = Membership(self, member, 1, True, None)
-        membership.once = True
+        membership.once = membership.lazily = True
         self.members.insert(0, membership)
         if self._serving:
             self._core.soon(self)
@@ -88,6 +129,7 @@ class LeasedGroup:
         if membership not in self.members:
             return
         self.members.remove(membership)
+        self._note_use()
         if not self.members and not self._pops:
             for supply in self.supplies.values():
                 supply.forget()
@@ -104,6 +146,7 @@ class LeasedGroup:
             raise InvalidGroup(f"an invisible time is 1 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}")
         pop = Pop(self, count, invisible_ms, on_popped)
         self._pops.append(pop)
+        self._note_use()
         self.wake()
         return pop
 
@@ -111,6 +154,7 @@ class LeasedGroup:
         """See `Pop.cancel`."""
         if pop in self._pops:
             self._pops.remove(pop)
+            self.wake()
 
     # ---- ending leases
 
@@ -201,15 +245,15 @@ class LeasedGroup:
             self._core.touch(supply.line)
         supply.line.settle(offsets)
         self.settled += len(offsets)
-        if supply.key_of and supply.free_keys(offsets):
-            self.line_ready(supply)
+        if supply.key_of:
+            self._core.when_stored(KeysFreed(self, supply, offsets))
 
     def settle_unleased(self, supply: Supply, offsets: list[int]) -> None:
         """These were in hand and are done with."""
         self._core.touch(supply.line)
         supply.line.settle(offsets)
-        if supply.key_of and supply.free_keys(offsets):
-            self.line_ready(supply)
+        if supply.key_of:
+            self._core.when_stored(KeysFreed(self, supply, offsets))
 
     def _end_leases(self, supply: Supply, offsets: list[int], delay_ms: int | None) -> None:
         """These are not leased any more: ready again, waiting for their retry, or dead."""
@@ -255,12 +299,26 @@ class LeasedGroup:
             self._core.touch(supply.line)
             self.line_ready(supply)
 
+    def on_refused(self, supply: Supply) -> None:
+        """The line was put back to what is stored: what pops have found of it is not theirs. It is not served before
+        somebody asks again, or a while has passed."""
+        self.queue_up(supply)
+        for pop in self._pops:
+            pop.found = [one for one in pop.found if one[0] is not supply.line]
+
     # ---- serving
 
     def line_ready(self, supply: Supply) -> None:
         """There may be something to take from this line."""
         self.queue_up(supply)
+        if self.limit is not None:
+            self.limit.enforce()
         self.wake()
+
+    @property
+    def taken_from(self) -> bool:
+        """Whether anybody is there to take."""
+        return bool(self._pops or self.members)
 
     def queue_up(self, supply: Supply) -> None:
         """The same, for whoever asks next."""
@@ -271,8 +329,11 @@ class LeasedGroup:
 
     def wake(self) -> None:
         """Serve in this turn, if there is anything to give and anybody to take it."""
-        if not self._serving and self._turn and (self._pops or self.members):
-            self._core.soon(self)
+        if not self._serving and self._turn:
+            if self.taken_from:
+                self._core.soon(self)
+            elif self.ageing is not None:
+                self.ageing.look()
 
     def serve(self) -> None:
         """Hand out what there is to whoever wants it."""
@@ -292,26 +353,33 @@ class LeasedGroup:
             if not wanted:
                 break
             supply = self._next_supply()
+            if self.by_priority and any(one.line.queue_id > supply.line.queue_id for one in self._reading):
+                self._turn.append(supply)            # what is being read goes first
+                break
             taken = supply.take(min(wanted, SHARE), now_ms, rules)
             self._take_out(supply, taken)
             if taken.leased:
                 self._hand_out(supply, taken.leased, now_ms)
             elif supply.has_more and not supply.fetching:
-                supply.read(partial(self._read, supply))
+                supply.read(partial(self.on_read, supply))
                 if supply.fetching:
                     self._reading.add(supply)
             if supply.fetching or not supply.has_more:
                 supply.queued = False                # a read brings it back, or something new
-                if supply.failed:
-                    self._core.wait_until(self, supply, -1, now_ms + READ_AGAIN_MS)
             else:
                 self._turn.append(supply)
         self._send()
+        if self._turn and self.ageing is not None:         # nobody takes any more
+            self.ageing.look()
 
-    def _read(self, supply: Supply) -> None:
-        """Something of the line is in memory now."""
+    def on_read(self, supply: Supply) -> None:
+        """Something of the line is in memory now; or it could not be read, and rests."""
         self._reading.discard(supply)
-        self.line_ready(supply)
+        if supply.failed:
+            self._core.wait_until(self, supply, -1, self._core.now_ms() + READ_AGAIN_MS)
+            self._core.soon(self)
+        else:
+            self.line_ready(supply)
 
     def _next_supply(self) -> Supply:
         """The line whose turn it is: the highest priority, or the one that waits longest."""
@@ -332,10 +400,13 @@ class LeasedGroup:
         if taken.unwanted:
             self.settle_unleased(supply, taken.unwanted)
         if taken.expired:
-            self.expired += len(taken.expired)
-            self._core.bury(self, supply, taken.expired, EXPIRED)
+            self.expire(supply, taken.expired)
         if taken.doomed:
             self._core.bury(self, supply, taken.doomed, ATTEMPTS)
+
+    def expire(self, supply: Supply, messages: list[Leased]) -> None:
+        """These were in hand, and it is too late for them."""
+        self._core.bury(self, supply, messages, EXPIRED)
 
     def _hand_out(self, supply: Supply, messages: list[Leased], now_ms: int) -> None:
         at = 0
@@ -372,26 +443,26 @@ class LeasedGroup:
             if member.keeps:
                 self._lease(supply, mine, member, 0)
             else:
-                self._settle(supply, [one[1] for one in mine], lazily=True)
+                self._settle(supply, [one[1] for one in mine], lazily=member.lazily)
 
     def _lease(self, supply: Supply, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
         at = 0
         while at < len(messages):
             attempt = messages[at][2]
-            stop = at + 1
-            if messages[-1][2] == attempt and attempt == 1:
-                stop = len(messages)
+            stop = at + 1 if supply.line.tries else len(messages)      # those handed out before are among its tries
             while stop < len(messages) and messages[stop][2] == attempt:
                 stop += 1
             lease = Lease(member, until_ms, attempt)
             lease.offsets = [one[1] for one in messages[at:stop]]
             supply.line.lease(lease.offsets, lease)
-            if member is not None:
+            if member is not None and member.lazily:
                 self._core.touch_lazily(supply.line)
-                member.note(supply, lease)
             else:
                 self._core.touch(supply.line)
+            if member is not None:
+                member.note(supply, lease)
+            else:
                 self._core.lease_until(self, supply, lease)
             at = stop
 
@@ -411,21 +482,30 @@ class LeasedGroup:
             member.member.on_leased(messages)
 
     def purge(self) -> int:
-        """Settle everything that is ready; how many messages that was. Raises Stopping."""
+        """Settle everything that is ready, and what is on its way in; how many messages that was. Raises Stopping."""
         count = 0
         for supply in self.supplies.values():
             supply.forget()
             line = supply.line
-            ready = [*line.take_again(line.ready(supply.end())), *supply.being_read, *range(line.next, supply.end())]
+            end = supply.end() + self._core.entering(line.queue_id)
+            ready = [*line.take_again(len(line.again)), *supply.being_read, *line.unsettled(line.next, end)]
             self._core.touch(line)
-            line.next = max(line.next, supply.end())
-            line.moved += 1                                # what is being read just now counts no more
+            line.next = max(line.next, end)
             line.settle(ready)
             count += len(ready)
         self.settled += count
         return count
 
     # ---- looking
+
+    def count_ended(self, reason: str, count: int) -> None:
+        """So many came to an end without an ack."""
+        if reason == EXPIRED:
+            self.expired += count
+        elif reason == OVERFLOW:
+            self.dropped += count
+        else:
+            self.dead += count
 
     @property
     def ready(self) -> int:

@@ -17,12 +17,15 @@ from crc32c import crc32c
 
 from kernel.errors import AssignedGroup, GroupIsLeased, KernelError, QueueExists, Stopping
 from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Submission
+from kernel.gathering import Gathering, Reserved, Submission
+from kernel.leasing.ageing import Ageing, Sweep
 from kernel.leasing.burial import Burial
 from kernel.leasing.deadlines import Deadlines
 from kernel.leasing.definitions import group_definitions, queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.handles import Handles
+from kernel.leasing.idle import Idle
+from kernel.leasing.limits import Limits
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
 from kernel.leasing.restoring import Pages, Restoring
@@ -45,12 +48,15 @@ _QUEUE = struct.Struct(">Q")
 
 
 class Leasing:
-    """`gather` gives the frame being gathered, and raises Stopping; `names` are those of `Selecting`."""
+    """`gather` gives the frame being gathered, and raises Stopping; `pending` is what is not applied yet; `names` are
+    those of `Selecting`."""
 
-    def __init__(self, parts: Parts, gather: Callable[[], Gathering], names: Mapping[str, str]) -> None:
+    def __init__(self, parts: Parts, gather: Callable[[], Gathering], pending: Callable[[], list[Gathering]],
+                 names: Mapping[str, str]) -> None:
         self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._gather = gather
+        self._pending = pending
         self._loop = parts.loop
         self.queues = queue_definitions(parts.state)
         self.groups = group_definitions(parts.state)
@@ -69,6 +75,9 @@ class Leasing:
         self.loaded_pages: Pages = {}                  # of lines that are being loaded
         self.undefined: set[LeasedGroup] = set()       # whose definitions the disk refused: for the next frame
         self._restoring = Restoring(parts, self)
+        self.limits = Limits(self, parts.subscriptions.limited, pending)
+        self.idle = Idle(self)
+        self._started = False
         self._stopped = False
 
     # ---- opening and closing
@@ -76,6 +85,27 @@ class Leasing:
     def open(self) -> None:
         """After recovery: load every line of which something is outstanding."""
         self._restoring.open()
+
+    def start(self) -> None:
+        """Once everything is open: what happens to queues without anybody's doing begins."""
+        self._started = True
+        queues = [self.queues.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE)]
+        for queue in queues:
+            if queue.settings.limited or queue.settings.timed:
+                self.of_queue(queue)
+            if queue.settings.expires_ms:
+                self.idle.watch_again(queue)
+        for group in list(self._of_queue.values()):
+            self.deadlines.act(partial(self._begin, group))
+        Sweep(self._parts, self).begin([queue for queue in queues if queue.first_queue_id not in self._of_queue])
+
+    @staticmethod
+    def _begin(group: LeasedGroup) -> None:
+        if group.limit is not None:
+            group.limit.room()                     # begins to learn what its messages weigh
+            group.limit.enforce()
+        if group.ageing is not None:
+            group.ageing.look()
 
     def stop(self) -> None:
         """Hand out nothing more."""
@@ -90,15 +120,24 @@ class Leasing:
         if known is not None:
             if known.settings != settings:
                 raise QueueExists(f"queue {name!r} exists with other settings")
+            self.idle.use(known)
             return known
         check_name(name, "queue")
         settings.check()
         gathering = self._gather()
         first = self._parts.topics.new_queue_ids(settings.priorities)
-        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms)
+        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.burst.now_ms)
         gathering.state += [self.queues.put(tenant, name, queue),
                             StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
+        if settings.limited:
+            self.of_queue(queue)
+        if settings.expires_ms:
+            self.idle.watch(queue, queue.used_ms)
         return queue
+
+    def redefine(self, queue: LightQueue) -> None:
+        """Write down what has changed of a queue. Raises Stopping."""
+        self._gather().state.append(self.queues.put(queue.tenant, queue.name, queue))
 
     def delete(self, queue: LightQueue) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
@@ -132,7 +171,12 @@ class Leasing:
             group.ttl_ms = queue.settings.ttl_ms
             self._of_queue[queue.first_queue_id] = group
             for queue_id in queue.queue_ids():
-                self.add_line(group, queue_id, self._floor(queue_id))
+                self.add_line(group, queue_id, self._floor(queue_id)).dated = queue.settings.ttl_ms > 0
+            group.ageing = Ageing(self, group)
+            if queue.settings.limited:
+                group.limit = self.limits.add(group, queue)
+            if self._started:
+                self._begin(group)
         return group
 
     def of_topic(self, name: str, topic: Topic, start: str = "earliest") -> LeasedGroup:
@@ -241,6 +285,8 @@ class Leasing:
 
     def forget_queue(self, queue: LightQueue) -> None:
         """A light queue is deleted."""
+        self.limits.forget(queue)
+        self.idle.forget(queue)
         group = self._of_queue.pop(queue.first_queue_id, None)
         if group is not None:
             self._end(group)
@@ -347,8 +393,17 @@ class Leasing:
             gathering = self._gather()
             gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))
 
+    def entering(self, queue_id: int) -> int:
+        return sum([gathering.burst.entering(queue_id) for gathering in self._pending()])
+
+    def used(self, queue: LightQueue) -> None:
+        self.idle.use(queue)
+
     def append_ms(self, queue_id: int, offset: int) -> int:
         return self._parts.reader.append_ms_of(queue_id, offset)
+
+    def when_stored(self, waiting: Reserved) -> None:
+        self._gather().reserved.append(waiting)
 
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         self.burial.bury(group, supply, messages, reason)

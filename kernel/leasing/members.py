@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kernel.errors import KernelError
 from kernel.leasing.line import Lease, Line
+from kernel.leasing.settings import LightQueue
 from kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
+    from kernel.gathering import Reserved
     from kernel.leasing.group import LeasedGroup
     from kernel.leasing.supply import Supply
 
@@ -56,6 +58,9 @@ class Core(Protocol):
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the frame being gathered is durable."""
 
+    def when_stored(self, waiting: Reserved) -> None:
+        """Tell it once the frame being gathered is durable or refused."""
+
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
         """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
 
@@ -64,6 +69,12 @@ class Core(Protocol):
 
     def soon(self, group: LeasedGroup) -> None:
         """Call `group.serve` in this turn, once."""
+
+    def entering(self, queue_id: int) -> int:
+        """How many messages are on their way into a queue: behind its end, and not durable yet."""
+
+    def used(self, queue: LightQueue) -> None:
+        """Somebody comes to a light queue, or goes."""
 
     def append_ms(self, queue_id: int, offset: int) -> int:
         """When a message, or the first behind it, was appended; 0 where there is none."""
@@ -88,6 +99,7 @@ class Membership:
         self.credit = credit
         self.budget = budget
         self.once = False                    # told, with nothing, when there is nothing to be had just now
+        self.lazily = False                  # what it is handed is noted with the next frame, whoever's that is
         self.keeps = keeps                   # False: what it gets counts as acked at once
         self.leases: dict[Lease, Supply] = {}
         self._prune_at = PRUNE_LEASES

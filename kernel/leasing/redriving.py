@@ -1,7 +1,8 @@
 """Dead letters go back to where they came from: settled in their queue and stored there again in one frame.
 
-The copy has the message's id, key, value and headers as they were before it died. It enters the queue of the topic that
-it died in, behind what is there; every reader of the topic sees it again.
+The copy has the message's id, key, value and headers, with its history: should it die again, it is a dead letter with
+one death more. Its attempts begin anew. It enters the queue that it died in first, behind what is there; every reader
+of a topic sees it again.
 """
 from __future__ import annotations
 
@@ -9,16 +10,18 @@ from collections.abc import Callable
 from heapq import heapify
 from typing import Any
 
+from kernel.address import ADDRESS_HEADER
 from kernel.burst import check
 from kernel.errors import ExpiredReceipt, KernelError, UnknownQueue, UnknownTopic
 from kernel.gathering import Gathering
-from kernel.leasing.burial import HEADER, read_deaths
+from kernel.leasing.burial import read_deaths, with_key
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.settings import LightQueue
 from kernel.leasing.supply import Supply
 from kernel.message import Message, Placement, Record
 from kernel.parts import Parts
+from kernel.placing import LIGHT
 from kernel.record import encode_headers
 
 
@@ -43,7 +46,8 @@ class Redriving:
             try:
                 self._check_free(supply, letter[0])
                 message = self._message(queue.tenant, letter)
-                check([message], self._refresh)
+                if check([message], self._refresh):
+                    self._leasing.limits.refuse_full([message])
             except KernelError as error:
                 results.append(error)
                 continue
@@ -64,13 +68,17 @@ class Redriving:
     def _message(self, tenant: str, letter: Record) -> Message:
         offset, timestamp_ms, key, value, headers, attributes, _ = letter
         deaths = read_deaths(headers)
-        if not deaths or not deaths[-1].get("topic"):
+        if not deaths or not deaths[0]["address"]:
             raise UnknownTopic(f"the dead letter at {offset} does not say where it came from")
-        encoded = encode_headers([header for header in headers if header[0] != HEADER])
-        return self._place(tenant, deaths[-1], key), value, encoded, attributes, timestamp_ms
+        placement = self._place(tenant, deaths[0], key)
+        if placement.address_header:                 # it is added anew
+            headers = tuple(header for header in headers if header[0] != ADDRESS_HEADER)
+        return placement, value, encode_headers(headers), attributes, timestamp_ms
 
     def _place(self, tenant: str, death: dict[str, Any], key: bytes | None) -> Placement:
         places = self._parts.places
+        if death["address"].startswith(LIGHT):
+            return with_key(places.place(death["address"], tenant, False), key)
         try:
             return places.place_in(death["topic"], key, death["queue"], tenant, False)
         except UnknownQueue:                # the topic was made anew, with fewer queues

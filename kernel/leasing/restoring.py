@@ -119,5 +119,5 @@ class Restoring:
         line.hold({offset: lease for offset, lease in held.items() if not line.is_settled(offset)})
         if group.settings.ordered:
             supply.want_keys([*line.out, *line.waiting])
-        group.queue_up(supply)
+        group.on_refused(supply)
         self._leasing.wait_until(group, supply, -1, self._leasing.now_ms() + PAUSE_MS)

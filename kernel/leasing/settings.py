@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, TypeVar
 
 from kernel.errors import InvalidGroup, InvalidQueue
@@ -128,6 +128,11 @@ class QueueSettings:
     def limited(self) -> bool:
         return bool(self.max_length or self.max_bytes)
 
+    @property
+    def timed(self) -> bool:
+        """Something happens to the queue or in it without anybody's doing, but for what messages say themselves."""
+        return bool(self.ttl_ms or self.expires_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class LightQueue:
@@ -138,6 +143,8 @@ class LightQueue:
     first_queue_id: int
     settings: QueueSettings
     created_ms: int
+    used_ms: int = field(default=0, compare=False)
+    """When it was last used, as far as that was written down; of queues that expire."""
 
     def queue_id(self, priority: int = 0) -> int:
         """The sub-queue of a priority; one above the highest counts as the highest."""
@@ -201,13 +208,13 @@ def decode_group(value: bytes) -> GroupSettings:
 
 def encode_queue(queue: LightQueue) -> bytes:
     return json.dumps({"first_queue_id": queue.first_queue_id, "created_ms": queue.created_ms,
-                       "settings": asdict(queue.settings)}).encode()
+                       "used_ms": queue.used_ms, "settings": asdict(queue.settings)}).encode()
 
 
 def decode_queue(key: bytes, value: bytes) -> LightQueue:
     read = json.loads(value)
     return LightQueue(*split_key(key), read["first_queue_id"], QueueSettings(**_known(QueueSettings, read["settings"])),
-                      read["created_ms"])
+                      read["created_ms"], read.get("used_ms", 0))
 
 
 def _known(of: type[Any], read: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kernel.address import is_topic_name
-from kernel.errors import InvalidFilter
+from kernel.errors import InvalidFilter, UnknownTopic
 from kernel.filters import parse_filter
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Member, Membership
@@ -45,19 +45,24 @@ class Sharing:
 
         A group that nobody has used before begins with what comes from now on.
         """
-        group, filter_text = parse_share(text)
-        shared = Shared(self, tenant, group, member, credit, keeps)
+        shared = Shared(self, tenant, parse_share(text)[0], member, credit, keeps)
+        try:
+            shared.take_place(self.group(text, tenant))
+        except UnknownTopic:
+            shared.awaited = text.rpartition("/")[0].rpartition("/")[2]
+            self._waiting.setdefault((tenant, shared.awaited), []).append(shared)
+        return shared
+
+    def group(self, text: str, tenant: str) -> LeasedGroup:
+        """The group of `$share/GROUP/FILTER`. Raises UnknownTopic where its topic does not exist yet, and as `join`."""
+        name, filter_text = parse_share(text)
         topic = self.topic_of(filter_text)
         if topic is None:
-            shared.take_place(self._kernel.queue_group(self._bound_queue(text, filter_text, tenant)))
-            return shared
+            return self._kernel.queue_group(self._bound_queue(text, filter_text, tenant))
         found = self._kernel.topic(topic, tenant)
         if found is None:
-            shared.awaited = topic
-            self._waiting.setdefault((tenant, topic), []).append(shared)
-        else:
-            shared.take_place(self._kernel.leasing.of_topic(group, found, "latest"))
-        return shared
+            raise UnknownTopic(f"there is no topic {topic!r}")
+        return self._kernel.leasing.of_topic(name, found, "latest")
 
     def topic_of(self, filter_text: str) -> str | None:
         """The topic that is exactly what the filter matches; None where there is no such one."""

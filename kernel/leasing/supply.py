@@ -8,6 +8,7 @@ At most one fetch of a line is under way. What is in `front` is in hand: below t
 """
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
@@ -22,6 +23,7 @@ from kernel.record import read_headers
 FETCH_BYTES: Final = 256 << 10
 AGAIN_AT_ONCE: Final = 1_000           # offsets that are read again by one fetch, at most
 EXPIRES: Final = b"expires-at"         # the envelope's header: milliseconds since 1970, as text
+ENTERED_KEPT: Final = 1_000            # before those of settled messages are forgotten
 MAX_PARKED: Final = 10_000             # messages of a line that wait for their key
 
 Fetch = Callable[[list[tuple[int, int, int]], int, Callable[[list[Fetched]], None]], None]
@@ -68,7 +70,7 @@ class Supply:
         self.line = line
         self.end = end
         self.start = start
-        self._fetch = fetch
+        self.fetch = fetch
         self.front: list[Leased] = []
         self.ahead: list[Leased] = []
         self._at = 0                                    # index of the next one in `ahead`
@@ -77,11 +79,14 @@ class Supply:
         self.queued = False                             # among those its group will look at
         self.failed = False                             # the last read failed: not tried again before something comes
         self.lost = 0
+        self.dated = False                              # what the line holds expires so long after it entered it
+        self._entered: list[tuple[int, int]] = []       # first offset of what was read, and when it entered
         self.oldest = (-1, 0)                           # an offset, and when it was appended
         self.busy: dict[bytes, int] = {}                # key: the offset that has it
         self.key_of: dict[int, bytes] = {}
         self.parked: dict[bytes, list[Leased]] = {}
         self._parked_count = 0
+        self._coming = -1                               # the lowest offset that is being read again; -1: none
         self._doomed = 0                                # being read to be buried
         self.being_read: list[int] = []                 # ready again, and in hand until the read is done
         self._keys_wanted: list[int] = []               # outstanding at a start: their keys are read first
@@ -91,7 +96,7 @@ class Supply:
     def take(self, count: int, now_ms: int, rules: Rules) -> Taken:
         """Up to `count` messages that are in memory and may be leased now."""
         taken = Taken([], [], [], [])
-        if self._keys_wanted:
+        if self._keys_wanted or self._is_overtaken():
             return taken
         while self.front and len(taken.leased) < count:
             messages = self.front[:count - len(taken.leased)]
@@ -100,6 +105,13 @@ class Supply:
         if not self.line.again and not self.fetching:
             self._take_ahead(count, now_ms, rules, taken)
         return taken
+
+    def _is_overtaken(self) -> bool:
+        """Something came back meanwhile that lies before what is in hand: it is read first."""
+        if not self.front:
+            return False
+        again, last = self.line.again, self.front[-1][1]
+        return bool(again) and again[0] < last or 0 <= self._coming < last
 
     def _take_ahead(self, count: int, now_ms: int, rules: Rules, taken: Taken) -> None:
         line = self.line
@@ -116,10 +128,7 @@ class Supply:
 
     def _screen(self, messages: list[Leased], now_ms: int, rules: Rules, taken: Taken) -> None:
         for message in messages:
-            expires_ms = expires_at(message[7])
-            if rules.ttl_ms:
-                by_queue = message[4] + rules.ttl_ms
-                expires_ms = min(expires_ms, by_queue) if expires_ms else by_queue
+            expires_ms = self.due_ms(message, rules.ttl_ms)
             if expires_ms and expires_ms <= now_ms:
                 taken.expired.append(message)
             elif 0 < rules.max_attempts < message[2]:
@@ -128,6 +137,25 @@ class Supply:
                 taken.unwanted.append(message[1])
             elif not rules.ordered or message[5] is None or self._claim_key(message[5], message):
                 taken.leased.append(message)
+
+    def due_ms(self, message: Leased, ttl_ms: int) -> int:
+        """When a message expires, 0 for never: by its own word, and so long after its timestamp, or after it entered
+        a line that is `dated`."""
+        expires_ms = expires_at(message[7])
+        if not ttl_ms:
+            return expires_ms
+        at = bisect_right(self._entered, message[1], key=itemgetter(0)) - 1 if self.dated else -1
+        by_line = (message[4] if at < 0 else self._entered[at][1]) + ttl_ms
+        return min(expires_ms, by_line) if expires_ms else by_line
+
+    def _note_entered(self, piece: Piece) -> None:
+        entered = self._entered
+        at = bisect_right(entered, piece.first_offset, key=itemgetter(0))
+        if not at or entered[at - 1][0] != piece.first_offset:
+            entered.insert(at, (piece.first_offset, piece.append_ms))
+        if len(entered) > ENTERED_KEPT:                 # of what is settled nobody asks
+            first = bisect_right(entered, self.line.floor, key=itemgetter(0)) - 1
+            del entered[:max(0, first)]
 
     def _claim_key(self, key: bytes, message: Leased) -> bool:
         """Whether the message has its key to itself now; else it is parked behind the one that has it."""
@@ -148,8 +176,10 @@ class Supply:
                 continue
             del self.busy[key]
             waiting = self.parked.get(key)
-            if waiting:
+            if waiting:                    # the key is its own at once: it may be settled without ever being leased
                 self.front.append(waiting.pop(0))
+                self.busy[key] = self.front[-1][1]
+                self.key_of[self.front[-1][1]] = key
                 self._parked_count -= 1
                 woken = True
                 if not waiting:
@@ -169,6 +199,25 @@ class Supply:
         return (self._at < len(self.ahead) or line.next < self.end()) and self._parked_count < MAX_PARKED
 
     @property
+    def head(self) -> int:
+        """The oldest offset that is ready; -1 where none is."""
+        line = self.line
+        if self._at < len(self.ahead):
+            fresh = self.ahead[self._at][1]
+        else:
+            fresh = line.next if line.next < self.end() else -1
+        ready = [self.front[0][1]] if self.front else []
+        ready += line.again[:1]
+        return min(ready, default=fresh)
+
+    def peek(self, offset: int) -> Leased | None:
+        """The message at the head, where it is in memory."""
+        for message in self.front[:1] + self.ahead[self._at:self._at + 1]:
+            if message[1] == offset:
+                return message
+        return None
+
+    @property
     def in_hand(self) -> int:
         """Messages below the line's `next` that are neither leased nor settled, and may be."""
         return len(self.front) + self._parked_count + self._doomed
@@ -181,15 +230,16 @@ class Supply:
         if self._keys_wanted:
             self._read_offsets(self._keys_wanted, self._keys_read, on_done)
         elif line.again:
-            offsets = sorted(line.take_again(AGAIN_AT_ONCE))
+            offsets = line.take_again(AGAIN_AT_ONCE)
             self.being_read = offsets
+            self._coming = offsets[0]
             self._read_offsets(offsets, self._again_read, on_done)
         elif self._at >= len(self.ahead) and line.next < self.end():
             if line.group:
                 self._skip_lost()
             wanted, moved = line.next, line.moved
             self.fetching = True
-            self._fetch([(line.queue_id, wanted, FETCH_BYTES)], FETCH_BYTES,
+            self.fetch([(line.queue_id, wanted, FETCH_BYTES)], FETCH_BYTES,
                         lambda found: self._fresh_read(found[0], wanted, moved, on_done))
 
     def _skip_lost(self) -> None:
@@ -202,10 +252,11 @@ class Supply:
     def _fresh_read(self, found: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
         self.fetching = False
         if moved == self.line.moved:
+            wanted = max(wanted, self.line.next)           # settled without being read, meanwhile
             if not found.pieces:
                 self._nothing_read(found)
             for piece in found.pieces:
-                self.ahead += self._open(piece)
+                self.ahead += self.open(piece)
             if self.ahead and self.ahead[0][1] < wanted:
                 self.ahead = [one for one in self.ahead if one[1] >= wanted]
             self._settle_gaps(wanted, found)
@@ -221,7 +272,10 @@ class Supply:
         else:
             self.failed = True
 
-    def _open(self, piece: Piece) -> list[Leased]:
+    def open(self, piece: Piece) -> list[Leased]:
+        """Its messages, as nobody has had them before."""
+        if self.dated:
+            self._note_entered(piece)
         try:
             return leased_of(piece, self.line)
         except CorruptBatch:               # its CRC is right: the producer wrote records that make no sense
@@ -256,7 +310,7 @@ class Supply:
             on_done(found)
             return
         wants = [(self.line.queue_id, stretch[0], FETCH_BYTES) for stretch in stretches]
-        self._fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, found, answers,
+        self.fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, found, answers,
                                                                                           on_done))
 
     def _stretches_read(self, stretches: list[list[int]], found: list[Leased], answers: list[Fetched],
@@ -266,7 +320,7 @@ class Supply:
             wanted = set(stretch)
             reached = stretch[0]
             for piece in answer.pieces:
-                found += [one for one in self._open(piece) if one[1] in wanted]
+                found += [one for one in self.open(piece) if one[1] in wanted]
                 reached = max(reached, piece.first_offset + piece.count)
             rest = [offset for offset in stretch if offset >= reached]
             if rest and answer.pieces and answer.error is None:
@@ -282,6 +336,7 @@ class Supply:
         on_done()
 
     def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
+        self._coming = -1
         tries = self.line.tries
         self.front += [(one[0], one[1], tries.get(one[1], 0) + 1, *one[3:]) for one in found
                        if not self.line.is_settled(one[1])]
@@ -335,6 +390,7 @@ class Supply:
     def reset(self) -> None:
         """The line was reset: nothing of what was read counts."""
         self.front, self.ahead, self._at = [], [], 0
+        self._coming = -1
         self.parked.clear()
         self._parked_count = 0
         self.busy.clear()

@@ -128,7 +128,8 @@ def test_delayed_messages_are_listed_recalled_and_come(hub: RunningHub) -> None:
             soon = await client.publish("later/a", "soon", delay=0.1)
             assert (late.offset, soon.offset) == (None, None)
             assert [waiting["id"] for waiting in await client.scheduled() if waiting["id"] == late.id]
-            assert (await client.recall(late.id or ""))["state"] == "recalled"
+            await client.recall(late.id or "")
+            assert (await client.show_scheduled(late.id or ""))["state"] == "recalled"
             group = client.group("g", "later")
             (message,) = await group.pop(wait_s=20)
             assert (message.text, message.id) == ("soon", soon.id)

@@ -113,4 +113,4 @@ def test_refusals(call):
     assert call("consume", "nothing") == (
         exits.FAILED, "", "gatehouse: the hub refused: there is no topic 'nothing' (unknown_topic)\n")
     code, out, err = call("publish", "plant/a", "x", "--retain")
-    assert (code, out, err.count("\n")) == (exits.NOT_BUILT, "", 1)
+    assert (code, err) == (exits.OK, "")

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,6 +85,7 @@ def test_messages_are_leased_acked_and_gone(hub: RunningHub) -> None:
     assert settle(hub, "workers", "ack", first) == (200, [None, None])
     assert settle(hub, "workers", "ack", first) == (207, ["receipt_expired"] * 2)
     described = ask(hub, "GET", "/v1/groups/workers")[1]
+    assert abs(described["topics"][0]["oldest"] - time.time() * 1000) < 60_000
     counted = {name: described["topics"][0][name] for name in ("topic", "ready", "leased", "waiting", "settled")}
     assert counted == {"topic": "jobs", "ready": 0, "leased": 3, "waiting": 0, "settled": 2}
 
@@ -118,7 +120,7 @@ def test_bad_handles_are_refused_one_by_one_and_nothing_changes(hub: RunningHub)
     held = pop(hub, "g", "bad")
     handle = held[0]["receipt_handle"]
     other = pop(hub, "other", "bad")[0]["receipt_handle"]
-    without_secret = Handles(bytes(32), "/", "g").encode(1, 0, 1)
+    without_secret = Handles(bytes(32), "/", "g").encode((SimpleNamespace(queue_id=1, epoch=0), 0, 1))
     forged = handle[:-4] + ("AAAA" if handle[-4:] != "AAAA" else "BBBB")
     bad = ["", "garbage", without_secret, forged, other, "x" * 5000, held[1]["receipt_handle"].swapcase()]
     for call, more in (("ack", {}), ("extend", {"invisible": 5}), ("release", {"delay": 0}),
@@ -157,6 +159,7 @@ def test_bad_handles_are_refused_one_by_one_and_nothing_changes(hub: RunningHub)
     ("PUT", "/v1/groups/g", {"ordered": "yes"}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"max_attempts": True}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"max_attempts": 70000}, "invalid_group"),
+    ("PUT", "/v1/groups/g", {"kind": "assigned"}, "invalid_group"),
     ("PUT", "/v1/groups/g", {"retry": 5}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"retry": [-1]}, "invalid_group"),
     ("PUT", "/v1/groups/g", {"retry": {"fctor": 2}}, "invalid_body"),
@@ -179,6 +182,7 @@ def test_what_cannot_be_is_refused_with_its_code(hub: RunningHub, method: str, p
                                                  code: str) -> None:
     if ask(hub, "GET", "/v1/topics/jobs")[0] == 404:
         publish(hub, "jobs", "a")
+    pop(hub, "g", "jobs")
     status, answer = ask(hub, method, path, body)
     assert (status >= 400, answer["code"], answer["status"]) == (True, code, status)
 
@@ -197,6 +201,33 @@ def test_a_waiting_pop_is_woken_and_one_that_hangs_up_takes_nothing(hub: Running
     waiter.join(WAIT_S)
     assert len(taken) == 1
     assert len(pop(hub, "left", "waits")) == 1
+
+
+def test_a_pop_waits_for_queues_that_its_topic_gets_meanwhile(hub: RunningHub) -> None:
+    ask(hub, "PUT", "/v1/topics/grows", {"queues": 1})
+    taken: list[Any] = []
+    waiter = threading.Thread(target=lambda: taken.extend(pop(hub, "growing", "grows", wait=WAIT_S)))
+    waiter.start()
+    wait_for_group(hub, "growing")
+    assert ask(hub, "PATCH", "/v1/topics/grows", {"queues": 50})[0] == 200
+    placed = [ask(hub, "POST", "/v1/publish/grows/key5", "x")[1]]
+    waiter.join(WAIT_S)
+    assert [message["queue"] for message in taken] == [placed[0]["queue"]]
+    assert placed[0]["queue"] > 0
+
+
+def test_a_pop_of_a_topic_that_is_deleted_is_answered(hub: RunningHub) -> None:
+    ask(hub, "PUT", "/v1/topics/goes", {"queues": 1})
+    answers: list[Any] = []
+    waiter = threading.Thread(target=lambda: answers.append(
+        ask(hub, "POST", f"/v1/groups/leaving/pop?topic=goes&wait={WAIT_S}")))
+    waiter.start()
+    wait_for_group(hub, "leaving")
+    started = time.monotonic()
+    ask(hub, "DELETE", "/v1/topics/goes")
+    waiter.join(WAIT_S)
+    assert [(status, answer["code"]) for status, answer in answers] == [(404, "unknown_group")]
+    assert time.monotonic() - started < 10
 
 
 def test_ordered_groups_give_one_message_of_a_key_at_a_time(hub: RunningHub) -> None:
@@ -232,6 +263,8 @@ def test_a_group_is_rewound(hub: RunningHub) -> None:
     publish(hub, "again", *map(str, range(6)))
     settle(hub, "g", "ack", pop(hub, "g", "again"))
     assert [row["offset"] for row in ask(hub, "GET", "/v1/groups/g/offsets?topic=again")[1]["offsets"]] == [6]
+    topics = {row["topic"]: row for row in ask(hub, "GET", "/v1/groups/g")[1]["topics"]}
+    assert topics["again"]["oldest"] is None
     for to, queue, left in (("4", 0, ["4", "5"]), ("earliest", None, list("012345")), ("latest", None, []),
                             ("2000-01-01T00:00:00Z", None, list("012345")), ("2100-01-01T00:00:00Z", None, [])):
         document = {"topic": "again", "to": to} | ({} if queue is None else {"queue": queue})
@@ -273,7 +306,7 @@ def test_dead_letters_are_browsed_and_redriven(hub: RunningHub) -> None:
     assert values(page["messages"]) == ["0", "2", "1"]
     assert page["messages"][-1]["dead_letter"]["reason"] == "rejected"
     assert ask(hub, "POST", "/v1/dead-letters/redrive", {"group": "dying", "all": True}) == (
-        200, {"redriven": 3, "left": []})
+        200, {"redriven": 3, "left": [], "more": False})
     assert ask(hub, "GET", "/v1/dead-letters?group=dying")[1]["messages"] == []
 
 
@@ -307,8 +340,8 @@ def test_the_python_client_says_all_of_it(hub: RunningHub) -> None:
         assert group.reject(held[1:2]) == [None]
         assert group.release(held[2:], 0) == [None]
         assert sorted(letter["value"] for letter in group.dead_letters()) == ["1", "2"]
-        assert group.redrive([]) == 0
-        assert group.redrive() == 2
+        assert group.redrive([]) == (0, [])
+        assert group.redrive() == (2, [])
         assert group.offsets()[0]["high_watermark"] == 6
         assert group.rewind("latest")[0]["lag"] == 0
         assert group.describe()["topics"][0]["topic"] == "pytopic"

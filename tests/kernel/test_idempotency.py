@@ -1,9 +1,14 @@
 """The deduplication window: what leaves it, and when."""
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernel.errors import StorageFull
+from kernel.idempotency import Answer, Window, decode_answer, encode_answer
 from kernel.settings import KernelSettings
 from kernel.state import Kind
 from tests.kernel.full_log import FullLog
@@ -20,6 +25,47 @@ def test_more_keys_than_are_remembered_push_out_the_oldest() -> None:
         rig.publish("t/k", b"v", idempotency_key=f"key-{n}")
     rig.publish("t/k", b"after")
     assert remembered(rig) == ["key-3", "key-4", "key-5"]
+
+
+def test_more_bytes_than_are_remembered_push_out_the_oldest() -> None:
+    rig = Rig(settings=KernelSettings(max_idempotency_bytes=3 * 57))
+    for n in range(6):
+        rig.publish("t/k", b"v", idempotency_key=f"key-{n}")
+    rig.publish("t/k", b"after")
+    assert remembered(rig) == ["key-3", "key-4", "key-5"]
+    rig.restart()
+    rig.publish("t/k", b"large", *[b"v"] * 99, idempotency_key="large")
+    assert rig.publish("t/k", b"large", *[b"v"] * 99, idempotency_key="large")[99][1] == 106
+    rig.publish("t/k", b"after")
+    assert remembered(rig) == ["key-4", "key-5", "large"]
+
+
+POSITIONS = st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 5), st.integers(0, 5)), max_size=30)
+
+
+@given(POSITIONS)
+def test_positions_are_what_they_were(positions: list[tuple[int, int, int]]) -> None:
+    answer = Answer(bytes(range(16)), 1_700_000_000_000, positions)
+    assert decode_answer(encode_answer(answer)) == answer
+
+
+def test_a_large_answer_is_small() -> None:
+    queues = [(1 << 63) + number % 4 for number in range(1000)]
+    positions = [(queue, number // 4, (1 << 62) + 1000 * (queue & 3) + number // 4)
+                 for number, queue in enumerate(queues)]
+    answer = Answer(bytes(16), 7, positions)
+    assert len(encode_answer(answer)) < 2200
+    assert decode_answer(encode_answer(answer)) == answer
+    many = Answer(bytes(16), 7, [(number, 5, number) for number in range(70_000)])
+    assert decode_answer(encode_answer(many)) == many
+
+
+def test_answers_recorded_as_json_are_understood() -> None:
+    window = Window(1000, 10, 10_000)
+    window.load([("new", encode_answer(Answer(bytes(16), 200, [(1, 2, 3)]))),
+                 ("old", json.dumps([bytes(16).hex(), 100, [[1, 2, 3], [1, 3, 4]]]).encode())])
+    assert window.get("old", 150) == Answer(bytes(16), 100, [(1, 2, 3), (1, 3, 4)])
+    assert window.expired(1150) == ["old"]
 
 
 def test_a_key_whose_deletion_could_not_be_stored_is_deleted_later() -> None:

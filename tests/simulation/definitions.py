@@ -44,11 +44,15 @@ class History(Generic[T]):
     def acknowledged(self, mark: int) -> None:
         self._durable = max(self._durable, mark)
 
-    def found(self, state: T) -> None:
-        """After a crash or a refusal: it must be one of the states, and is known for sure now."""
+    def seen(self, state: T) -> None:
+        """It must be one of the states since the last that was acknowledged."""
         possible = self._states[max(0, self._durable - self._settled):]
         if state not in possible:
             raise Broken(f"{self._what}: found {state!r}, possible were {possible!r}")
+
+    def found(self, state: T) -> None:
+        """After a crash or a refusal: it must be one of the states, and is known for sure now."""
+        self.seen(state)
         self._settled = self.mark + 1
         self._durable = self._settled
         self._states = [state]

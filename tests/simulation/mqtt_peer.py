@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from gateways.mqtt import GATEWAY
-from tests.simulation.checker import Attempt, Broken, Ledger
+from kernel.message import RETAIN
+from tests.simulation.checker import Attempt, Broken, Ledger, Sent
 from tests.simulation.clients import FILTERS, SCHEDULED
 from tests.simulation.wire import Wire
 
@@ -38,6 +39,7 @@ class MqttPeer:
         self._unanswered: dict[int, Attempt] = {}
         self._matches = FILTERS[0][1]
         self._heard: set[tuple[int, int]] = set()
+        self._newest: dict[str, tuple[int, int]] = {}       # by address, the last marked to be retained that came live
         self.listening = False
         self.owed: list[Attempt] = []                       # sent to the hub while this one listens
         wire.client = self
@@ -109,10 +111,20 @@ class MqttPeer:
         sent = self._ledger.attempts[found[0]].messages[found[1]]
         if sent.address != address or not self._matches(address):
             raise Broken(f"{found} was sent to {sent.address} and delivered as {address}")
+        if first & 1:
+            self._check_retained(found, sent)
+            return
+        if sent.attributes & RETAIN:
+            self._newest[address] = max(found, self._newest.get(address, found))
         if found in self._heard:
             raise Broken(f"doubled: {found} was delivered twice over MQTT")
         self._heard.add(found)
         self._ledger.promise(*found)
+
+    def _check_retained(self, found: tuple[int, int], sent: Sent) -> None:
+        """What a subscription is given first: it may have been heard live as well, and is never older than that."""
+        if not sent.attributes & RETAIN or found < self._newest.get(sent.address, found):
+            raise Broken(f"{found} was given as the value of {sent.address}, which is {self._newest.get(sent.address)}")
 
     def check(self, queue_ids: set[int]) -> None:
         """At rest: as for `clients.Listener`."""

@@ -32,6 +32,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "change_topic": 2,       # topic, queues, setting
     "delete_topic": 1,       # topic
     "commit": 6,             # group, topic, queue
+    "retain": 6,             # client, address, size
     "subscribe": 2,          # listener, filter
     "unsubscribe": 1,        # listener
     "fetch": 6,              # topic, queue, offset, bytes

@@ -22,6 +22,7 @@ from tests.simulation.doors import Doors
 from tests.simulation.hub import SimHub
 from tests.simulation.plan import Plan, Step
 from tests.simulation.reading import Reading
+from tests.simulation.retaining import Retaining
 from tests.simulation.scheduled import Scheduled
 from tests.simulation.traffic import Traffic
 
@@ -30,7 +31,8 @@ STARTS: Final = 5                           # a start that crashes or finds the 
 ADVANCES_MS: Final = (10, 600, 2_500, 11_000, 31_000)
 PLENTY_BYTES: Final = 1 << 60
 
-_DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY)
+_DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
+                         Kind.RETAINED)
 
 
 class Simulation:
@@ -46,6 +48,7 @@ class Simulation:
         self.traffic = Traffic(self)
         self.reading = Reading(self)
         self.definitions = Definitions(self)
+        self.retaining = Retaining(self)
         self.doors = Doors(self)
         self.scheduled = Scheduled(self)
         self.hub.network = self.doors.step
@@ -53,7 +56,7 @@ class Simulation:
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._random = Random(f"start {plan.seed}")
-        self._parts = (self, self.definitions, self.reading, self.traffic, self.doors, self.scheduled)
+        self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled)
 
     # ---- the run
 
@@ -204,6 +207,7 @@ class Simulation:
         """Read everything."""
         self.ledger.log_end = self.hub.log.end()
         self.ledger.check(self.reading.read_all(), self.hub.world.loop.now_ms())
+        self.retaining.check()
         self.scheduled.check(rests=False)
 
     def dump(self) -> dict[str, object]:

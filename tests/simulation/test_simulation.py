@@ -19,6 +19,7 @@ from kernel.kernel import Kernel
 from kernel.log import Frame
 from kernel.message import Stored
 from kernel.producers import Producers
+from kernel.retained import RetainedValues
 from kernel.retention import Kept, Retention
 from kernel.scheduling import book as book_module
 from kernel.scheduling.at_hand import AtHand
@@ -129,6 +130,10 @@ def without_the_idempotency_window(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Window, "get", lambda window, key, now_ms: None)
 
 
+def without_retained_values_that_left_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RetainedValues, "_scan_store", lambda values, lookup: ({}, None))
+
+
 def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None:
     real = Index.write
 
@@ -187,9 +192,9 @@ def recalling_without_taking_off_the_timer(patch: pytest.MonkeyPatch) -> None:
     without_fdatasync, without_sync_of_folders, without_sync_of_kept_frames, answering_before_the_sync,
     with_a_frame_left_out_of_replay, without_cutting_off_what_is_torn, without_moving_state,
     without_new_starts_of_queues, without_deletions_of_copied_keys, without_producers_states,
-    without_the_idempotency_window, with_positions_written_before_the_entries, acknowledging_over_mqtt_at_once,
-    answering_kafka_before_it_is_stored, without_saying_what_was_delivered,
-    without_the_timers_of_a_replay, recalling_without_taking_off_the_timer,
+    without_the_idempotency_window, without_retained_values_that_left_memory,
+    with_positions_written_before_the_entries, acknowledging_over_mqtt_at_once, answering_kafka_before_it_is_stored,
+    without_saying_what_was_delivered, without_the_timers_of_a_replay, recalling_without_taking_off_the_timer,
 ], ids=lambda broken: broken.__name__)
 def test_a_broken_promise_is_noticed(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch)

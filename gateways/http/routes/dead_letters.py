@@ -6,10 +6,11 @@
 A dead letter is the message as it was, at the place where it died, with `dead_letter`: `reason` (`attempts`,
 `rejected`, `expired`), `attempts`, `at`, and in `history` the deaths before that, oldest first. Redriven, it is behind
 what its queue holds now, under the same id, and every reader of the topic sees it again. The answer counts what went
-(`redriven`) and names what did not (`left`); then it is 207.
+(`redriven`), names up to 1,000 that did not (`left`; then it is 207), and says whether there is `more`: then ask again.
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 REDRIVEN_AT_ONCE: Final = 500
 """Dead letters that go back in one frame: a hub with a million of them goes on doing other things."""
 
+REDRIVEN_AT_MOST: Final = 10_000
+"""In one call, or a few more: it is answered in time."""
+
+MAX_LEFT: Final = 1_000
+
 UNKNOWN_DEATH: Final[dict[str, Any]] = {
     "reason": "unknown", "topic": "", "queue": 0, "offset": 0, "attempts": 0, "at_ms": 0, "address": ""}
 """Of a message that somebody put among the dead letters."""
@@ -51,12 +57,14 @@ async def get_dead_letters(door: Door, call: Call) -> web.StreamResponse:
     count = decode_number(query, "max", DEFAULT_MAX, 1, door.config.max_page_messages)
     start = decode_number(query, "cursor", 0, 0, MAX_OFFSET)
     messages: list[dict[str, Any]] = []
+    left_bytes = door.config.max_page_bytes
     if queue is not None:
         async for records in _browse(door, queue, start):
             for record in records:
-                if len(messages) == count:
+                if len(messages) == count or left_bytes < 0:
                     return json_answer({"messages": messages, "cursor": str(record[0])})
                 messages.append(_describe(door, record))
+                left_bytes -= len(record[3] or b"")
     return json_answer({"messages": messages, "cursor": None})
 
 
@@ -67,27 +75,30 @@ async def redrive(door: Door, call: Call) -> web.StreamResponse:
     group, ids = _read_redrive(await read_object(door, call.request, "a redrive"), door.config.max_request_messages)
     queue = _queue_of(door, principal, group, Operation.ALTER)
     wanted = None if ids is None else set(ids)
-    redriven, left = 0, []
-    if queue is not None and wanted != set():
+    redriven, left, more = 0, [], False
+    if queue is not None:
         async for records in _browse(door, queue, 0, door.kernel.bounds(queue.first_queue_id)[1]):
             chosen = [record for record in records if wanted is None or str(record[6]) in wanted]
+            more = redriven >= REDRIVEN_AT_MOST and bool(chosen)
+            if more or wanted == set():
+                break
             if wanted is not None:
                 wanted.difference_update(str(record[6]) for record in chosen)
-            for begin in range(0, len(chosen), REDRIVEN_AT_ONCE):
-                some = chosen[begin:begin + REDRIVEN_AT_ONCE]
-                results = await _send_back(door, queue, some)
-                redriven += results.count(None)
-                left += [_left(str(record[6]), error) for record, error in zip(some, results, strict=True)
-                         if error is not None]
-            if wanted == set():
-                break
-    left += [_left(one, ExpiredReceipt("the group has no such dead letter")) for one in sorted(wanted or ())]
-    return json_answer({"redriven": redriven, "left": left}, 207 if left else 200)
+            results = await _send_back(door, queue, chosen)
+            redriven += results.count(None)
+            left += [_left(str(record[6]), error) for record, error in zip(chosen, results, strict=True)
+                     if error is not None]
+    if not more:
+        left += [_left(one, ExpiredReceipt("the group has no such dead letter")) for one in sorted(wanted or ())]
+    return json_answer({"redriven": redriven, "left": left[:MAX_LEFT], "more": more}, 207 if left else 200)
 
 
 async def _send_back(door: Door, queue: LightQueue, letters: list[Record]) -> list[KernelError | None]:
-    results: list[KernelError | None] = await door.durable(
-        lambda owner, token: door.kernel.redrive(queue, letters, owner, token))
+    """Durable when it returns; for each why it stays."""
+    results: list[KernelError | None] = []
+    for begin in range(0, len(letters), REDRIVEN_AT_ONCE):
+        some = letters[begin:begin + REDRIVEN_AT_ONCE]
+        results += await door.durable(partial(door.kernel.redrive, queue, some))
     return results
 
 

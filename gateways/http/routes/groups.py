@@ -1,7 +1,9 @@
 """`/v1/groups`: groups, their settings, how far they are, and moving them.
 
     {"name": "billing", "kind": "leased", "ordered": false, "invisible_ms": 30000, "max_attempts": 16, "retry": {...},
-     "topics": [{"topic": "orders", "ready": 7, "leased": 2, "waiting": 1, "settled": 90, ...}]}
+     "topics": [{"topic": "orders", "ready": 7, "leased": 2, "waiting": 1, "settled": 90, ..., "oldest": 17000...}]}
+
+`oldest` is when the oldest message was stored that is not settled, in ms.
 
 `PUT` makes a group (201) or makes one read as the document says (200); what it leaves out goes back to the default. A
 group also exists from its first use on. `settled`, `dead`, `expired` and `lost` count since the hub's start.
@@ -12,32 +14,43 @@ group also exists from its first use on. `settled`, `dead`, `expired` and `lost`
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.cursor import decode_name, encode_name
 from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
 from gateways.http.leases import describe_settings, read_settings
 from gateways.http.problems import Refusal
-from gateways.http.routes.reading import named_offsets
-from kernel.errors import UnknownGroup, UnknownQueue
-from kernel.leasing.settings import ASSIGNED
+from gateways.http.routes.reading import fetch, named_offsets
+from kernel.errors import InvalidGroup, UnknownGroup, UnknownQueue
+from kernel.leasing.settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
+    from kernel.leasing.group import LeasedGroup
     from kernel.leasing.settings import GroupSettings
     from kernel.topics import Topic
 
+MAX_LISTED: Final = 1_000
+"""Groups in one answer."""
+
+QUEUES_LOOKED_AT: Final = 256
+"""For the oldest message of a group."""
+
 
 async def list_groups(door: Door, call: Call) -> web.StreamResponse:
-    """Every group with its settings, by name."""
+    """Groups with their settings, by name; `cursor` goes on behind the last name, null at the end."""
     principal = door.principal(call.request)
-    call.query()
-    return json_answer({"groups": [{"name": name, **describe_settings(settings)}
-                                   for name, settings in door.kernel.groups(tenant=principal.tenant)]})
+    query = call.query("cursor")
+    after = decode_name(query["cursor"]) if "cursor" in query else ""
+    found = [pair for pair in door.kernel.groups(tenant=principal.tenant) if pair[0] > after]
+    listed = found[:MAX_LISTED]
+    return json_answer({"groups": [{"name": name, **describe_settings(settings)} for name, settings in listed],
+                        "cursor": encode_name(listed[-1][0]) if len(found) > MAX_LISTED else None})
 
 
 async def get_group(door: Door, call: Call) -> web.StreamResponse:
@@ -45,15 +58,18 @@ async def get_group(door: Door, call: Call) -> web.StreamResponse:
     principal = door.principal(call.request)
     call.query()
     name, settings = _existing(door, principal, call)
-    topics = [_progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
+    topics = [await _progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
     return json_answer({"name": name, **describe_settings(settings), "topics": topics})
 
 
 async def put_group(door: Door, call: Call) -> web.StreamResponse:
     """Make a group, or make an existing one read as the document says."""
     principal, name = _altering(door, call)
-    settings = read_settings(await read_object(door, call.request, "a document of a group's settings"))
+    document = await read_object(door, call.request, "a document of a group's settings")
     existing = door.kernel.group_settings(name, tenant=principal.tenant)
+    settings = read_settings({"kind": LEASED if existing is None else existing.kind, **document})
+    if existing is not None and settings.kind != existing.kind:
+        raise InvalidGroup(f"{name!r} is a group of the kind {existing.kind!r}; that does not change")
     define = partial(door.kernel.define_group, name, settings, tenant=principal.tenant)
     await door.durable(lambda owner, token: define(owner=owner, token=token))
     return json_answer({"name": name, **describe_settings(settings)}, 201 if existing is None else 200)
@@ -127,10 +143,20 @@ def _topics(door: Door, principal: Principal, name: str) -> list[Topic]:
             if door.admission.may(principal, Operation.CONSUME, f"{topic.name}/#")]
 
 
-def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic) -> dict[str, Any]:
+async def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic) -> dict[str, Any]:
     if settings.kind == ASSIGNED:
         return {"topic": topic.name, "lag": sum(row["lag"] for row in _offsets(door, name, topic))}
-    return {"topic": topic.name, **door.kernel.group(name, topic.name, tenant=topic.tenant).counts()._asdict()}
+    group = door.kernel.group(name, topic.name, tenant=topic.tenant)
+    return {"topic": topic.name, **group.counts()._asdict(), "oldest": await _oldest(door, group)}
+
+
+async def _oldest(door: Door, group: LeasedGroup) -> int | None:
+    """When the first message was stored that is not settled, of the first `QUEUES_LOOKED_AT` queues that have one."""
+    floors = [(queue_id, supply.line.floor) for queue_id, supply in group.supplies.items()
+              if supply.line.floor < supply.end()]
+    wants = [(queue_id, max(floor, door.kernel.bounds(queue_id)[0]), 1) for queue_id, floor in floors]
+    fetched = await fetch(door, wants[:QUEUES_LOOKED_AT], door.config.max_page_bytes) if wants else []
+    return min((one.pieces[0].append_ms for one in fetched if one.pieces), default=None)
 
 
 def _offsets(door: Door, name: str, topic: Topic) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from gateways.http.leases import queue_number, read_delay_ms, read_handles, read
 from gateways.http.mapping import door_of, record_to_json
 from gateways.http.problems import Refusal
 from gateways.http.target import decode_number, decode_seconds
-from kernel.errors import ExpiredReceipt, KernelError
+from kernel.errors import ExpiredReceipt, KernelError, Stopping
 from kernel.leasing.settings import MAX_INVISIBLE_MS
 from kernel.record import read_headers
 
@@ -57,6 +57,7 @@ async def pop(door: Door, call: Call) -> web.StreamResponse:
     group = door.kernel.group(name, topic.name, tenant=principal.tenant)
     found = await take(door, group, count, invisible_ms or group.settings.invisible_ms, wait_s)
     handles = door.kernel.leasing.handles(principal.tenant, name)
+    topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got queues while this waited
     messages = []
     for leased in found:
         line, offset, attempt, message_id, timestamp_ms, key, value, encoded, attributes = leased
@@ -78,7 +79,10 @@ async def take(door: Door, group: LeasedGroup, count: int, invisible_ms: int, wa
         if not future.done():
             future.set_result(found)
         elif found:
-            group.release([leased[:3] for leased in found], 0)
+            try:
+                group.release([leased[:3] for leased in found], 0)
+            except Stopping:
+                pass            # their time runs out by itself
 
     popping = group.pop(count, invisible_ms, on_popped)
     timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.ready else 0, popping.on_time)

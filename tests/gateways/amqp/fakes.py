@@ -8,10 +8,11 @@ from gateways.amqp import GATEWAY, codec
 from gateways.amqp.broker import Broker
 from gateways.amqp.config import AmqpConfig
 from gateways.amqp.consuming import Consumer
+from gateways.amqp.errors import ChannelFault
 from gateways.amqp.methods import decode_method, encode_method
 from gateways.amqp.properties import NO_PROPERTIES
 from gateways.amqp.tables import typed
-from gateways.amqp.vhost import AmqpQueue
+from gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gateways.kit import FakeHub, FakeKernel
 from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 
@@ -46,6 +47,9 @@ class FakeQueues:
         count = len(queue.light.ready)
         queue.light.ready.clear()
         return count
+
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
+        raise ChannelFault(404, f"no queue '{name}' in vhost '{vhost.name}'")
 
     def ready(self, queue: AmqpQueue) -> int:
         return len(queue.light.ready)

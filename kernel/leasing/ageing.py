@@ -1,0 +1,134 @@
+"""Messages of a light queue that expire at its head while nobody takes them: settled, and dead letters, in time.
+
+The oldest ready message is looked at once when it gets to the head of its sub-queue; one timer wakes for the earliest
+time at which it expires. Whoever takes finds out about all others. A topic's messages stay where they are, so its
+groups settle what has expired when somebody takes.
+
+After a start every queue that holds something is looked at, in the background: what expires at its head is watched from
+then on. A message that expires by its own word, in a queue that nobody has used since the start and that was empty
+then, is noticed when somebody does.
+"""
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.settings import LightQueue
+from kernel.leasing.supply import EXPIRES, Rules, Supply
+from kernel.message import Fetched, Leased
+from kernel.parts import Parts
+
+if TYPE_CHECKING:
+    from kernel.leasing.leasing import Leasing
+
+EXPIRED_AT_ONCE: Final = 100
+LOOKED_AT_ONCE: Final = 200              # queues, after a start
+LOOKED_BYTES: Final = 4 << 20
+
+
+class Ageing:
+    """One light queue's."""
+
+    def __init__(self, leasing: Leasing, group: LeasedGroup) -> None:
+        self._leasing = leasing
+        self._group = group
+        self._known: dict[Supply, int] = {}        # offset at the head that was looked at
+        self._alarms: dict[Supply, int] = {}       # when a timer wakes for it
+
+    def look(self) -> None:
+        """What is at the head may be another message, and nobody takes it."""
+        for supply in self._group.supplies.values():
+            self._leasing.deadlines.act(partial(self._look, supply))
+
+    def _look(self, supply: Supply) -> None:
+        head = supply.head
+        if head < 0 or self._known.get(supply) == head:
+            return
+        self._known[supply] = head
+        message = supply.peek(head)
+        if message is not None:
+            self._judge(supply, message)
+        else:
+            moved = supply.line.moved
+            supply.fetch([(supply.line.queue_id, head, 1)], 1, lambda found: self._read(supply, head, moved, found[0]))
+
+    def _read(self, supply: Supply, head: int, moved: int, found: Fetched) -> None:
+        if self._group.gone or moved != supply.line.moved or self._known.get(supply) != head:
+            return
+        message = next((one for piece in found.pieces for one in supply.open(piece) if one[1] == head), None)
+        if message is None:
+            self._known.pop(supply)                # looked at again when something happens
+        else:
+            self._leasing.deadlines.act(partial(self._judge, supply, message))
+
+    def _judge(self, supply: Supply, message: Leased) -> None:
+        due_ms = supply.due_ms(message, self._group.ttl_ms)
+        if not due_ms:
+            return
+        if due_ms <= self._leasing.now_ms():
+            self._expire(supply)
+        elif self._alarms.get(supply, due_ms + 1) > due_ms:
+            self._alarms[supply] = due_ms
+            self._leasing.deadlines.at(due_ms, partial(self._ring, supply, due_ms))
+
+    def _ring(self, supply: Supply, due_ms: int) -> None:
+        if self._alarms.get(supply) == due_ms:
+            del self._alarms[supply]
+        if not self._group.gone:
+            self._known.pop(supply, None)
+            self._look(supply)
+
+    def _expire(self, supply: Supply) -> None:
+        """Everything that has, from the head on."""
+        group = self._group
+        rules = Rules(None, group.ttl_ms, False, 0)
+        while True:
+            taken = supply.take(EXPIRED_AT_ONCE, self._leasing.now_ms(), rules)
+            supply.front[:0] = taken.leased                     # these have not
+            if taken.expired:
+                group.expire(supply, taken.expired)
+            elif not taken.leased and not supply.fetching and supply.has_more:
+                supply.read(partial(self._go_on, supply))
+            if taken.leased or supply.fetching or not supply.has_more:
+                break
+        if not group.taken_from and not supply.fetching:
+            supply.forget()
+        self._known.pop(supply, None)
+        if not supply.fetching:
+            self._look(supply)
+
+    def _go_on(self, supply: Supply) -> None:
+        self._group.on_read(supply)
+        if not self._group.gone:
+            self._leasing.deadlines.act(partial(self._expire, supply))
+
+
+class Sweep:
+    """After a start: looks at the head of every queue that holds something, some at a time."""
+
+    def __init__(self, parts: Parts, leasing: Leasing) -> None:
+        self._parts = parts
+        self._leasing = leasing
+        self._left: list[tuple[int, LightQueue]] = []          # sub-queue, and of which queue
+
+    def begin(self, queues: list[LightQueue]) -> None:
+        heads = self._parts.heads
+        self._left = [(queue_id, queue) for queue in queues for queue_id in queue.queue_ids()
+                      if heads.log_start(queue_id) < heads.next_offset(queue_id)]
+        self._next()
+
+    def _next(self) -> None:
+        some, self._left = self._left[-LOOKED_AT_ONCE:], self._left[:-LOOKED_AT_ONCE]
+        if some and not self._leasing.deadlines.stopped:
+            wants = [(queue_id, self._parts.heads.log_start(queue_id), 1) for queue_id, _ in some]
+            self._parts.reader.fetch_kept(wants, LOOKED_BYTES, partial(self._looked, some))
+
+    def _looked(self, some: list[tuple[int, LightQueue]], found: list[Fetched]) -> None:
+        for (queue_id, queue), answer in zip(some, found, strict=True):
+            if any(EXPIRES in piece.data for piece in answer.pieces) \
+                    and self._leasing.queues.get(queue.tenant, queue.name) == queue:
+                self._leasing.deadlines.act(partial(self._leasing.of_queue, queue))
+            elif not answer.pieces and answer.error is None and len(some) > 1:
+                self._left.append((queue_id, queue))           # too much at once
+        self._parts.loop.call_soon(self._next)

@@ -1,0 +1,69 @@
+"""Light queues that nobody uses for so long (`QueueSettings.expires_ms`) are deleted.
+
+Use is a member, a pop, or a declaration. When a queue was last used is kept with its definition, coarsely: a quarter of
+the time may pass before it is written down again. A start gives whoever uses a queue the time to come back.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.settings import LightQueue
+
+if TYPE_CHECKING:
+    from kernel.leasing.leasing import Leasing
+
+PARTS: Final = 4                       # of the time, before a use is written down again
+COME_BACK_MS: Final = 60_000           # after a start, or the whole time where that is less
+TRY_AGAIN_MS: Final = 1_000            # where the disk did not take the deletion
+
+
+class Idle:
+    def __init__(self, leasing: Leasing) -> None:
+        self._leasing = leasing
+        self._used: dict[int, int] = {}                # by first queue id
+
+    def watch(self, queue: LightQueue, used_ms: int) -> None:
+        """From now on; it was used last at this time."""
+        if queue.first_queue_id not in self._used:
+            self._used[queue.first_queue_id] = used_ms
+            self._wake(queue, self._leasing.now_ms() + max(1, queue.settings.expires_ms // PARTS))
+
+    def watch_again(self, queue: LightQueue) -> None:
+        """The same after a start."""
+        expires_ms = queue.settings.expires_ms
+        grace_ms = min(expires_ms, COME_BACK_MS)
+        self.watch(queue, max(queue.used_ms, self._leasing.now_ms() + grace_ms - expires_ms))
+
+    def use(self, queue: LightQueue) -> None:
+        """Somebody does."""
+        if queue.first_queue_id in self._used:
+            self._used[queue.first_queue_id] = self._leasing.now_ms()
+
+    def forget(self, queue: LightQueue) -> None:
+        """It is deleted."""
+        self._used.pop(queue.first_queue_id, None)
+
+    def _wake(self, queue: LightQueue, when_ms: int) -> None:
+        self._leasing.deadlines.at(when_ms, partial(self._look, queue.tenant, queue.name, queue.first_queue_id))
+
+    def _look(self, tenant: str, name: str, first_queue_id: int) -> None:
+        queue = self._leasing.queues.get(tenant, name)
+        if queue is None or queue.first_queue_id != first_queue_id:
+            self._used.pop(first_queue_id, None)
+            return
+        group: LeasedGroup = self._leasing.of_queue(queue)
+        now_ms, expires_ms = self._leasing.now_ms(), queue.settings.expires_ms
+        step_ms = max(1, expires_ms // PARTS)
+        if group.taken_from:
+            self._used[first_queue_id] = now_ms
+        used_ms = self._used.setdefault(first_queue_id, queue.used_ms)
+        if now_ms - used_ms >= expires_ms:
+            self._leasing.delete(queue)
+            self._wake(queue, now_ms + TRY_AGAIN_MS)
+            return
+        if used_ms - queue.used_ms >= step_ms:
+            self._leasing.redefine(replace(queue, used_ms=used_ms))
+        self._wake(queue, min(used_ms + expires_ms, now_ms + step_ms))

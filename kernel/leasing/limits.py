@@ -1,0 +1,145 @@
+"""How much a light queue holds at most, in messages and in bytes of their values, and what gives way.
+
+What nobody has leased counts: ready, waiting, gathered for the next frame, and on its way to the disk. A queue that
+drops its head does so when messages have entered it, before anybody is served; one that refuses does so before anything
+of a call is taken. What the hub itself moves (dead letters, deliveries that fall due) enters a queue that refuses all
+the same: it has nowhere else to be.
+
+After a start a queue is held to its bytes once its messages have been looked at, see `kernel.leasing.weight`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kernel.errors import QueueFull
+from kernel.leasing.group import OVERFLOW, LeasedGroup
+from kernel.leasing.settings import LightQueue
+from kernel.leasing.supply import Rules, Supply
+from kernel.leasing.weight import Weight
+from kernel.message import Message
+
+if TYPE_CHECKING:
+    from kernel.gathering import Gathering
+    from kernel.leasing.leasing import Leasing
+
+UNLIMITED: Final = 1 << 62
+ANYTHING: Final = Rules(None, 0, False, 0)
+DROPPED_AT_ONCE: Final = 1_000
+REJECT: Final = "reject"
+
+Room = list[int]
+"""How many messages, and how many bytes of values, have room still."""
+
+
+class Limit:
+    """One queue's."""
+
+    def __init__(self, leasing: Leasing, group: LeasedGroup, queue: LightQueue) -> None:
+        self._leasing = leasing
+        self._group = group
+        self.queue = queue
+        self._max_length = queue.settings.max_length or UNLIMITED
+        self._max_bytes = queue.settings.max_bytes or UNLIMITED
+        weighs = queue.settings.max_bytes > 0
+        self._weights = [Weight(supply) for supply in group.supplies.values()] if weighs else []
+        self._enforcing = False
+
+    @property
+    def rejects(self) -> bool:
+        return self.queue.settings.overflow == REJECT
+
+    def room(self) -> Room:
+        """What has room now; less than nothing where there is too much already."""
+        waiting = sum([len(supply.line.waiting) for supply in self._group.supplies.values()])
+        held = sum([weight.free_bytes(self.enforce) for weight in self._weights])
+        return [self._max_length - self._group.ready - waiting, self._max_bytes - held]
+
+    def room_behind(self, pending: list[Gathering]) -> Room:
+        """What has room behind what is on its way into the queue."""
+        messages, size = self.room()
+        for gathering in pending:
+            for queue_id in self.queue.queue_ids():
+                messages -= gathering.burst.entering(queue_id)
+            size -= gathering.entering_bytes.get(self.queue.first_queue_id, 0)
+        return [messages, size]
+
+    def enforce(self) -> None:
+        """Let the oldest go that are too much."""
+        if self._enforcing or self._group.gone or self.rejects:
+            return
+        self._enforcing = True
+        try:
+            self._leasing.deadlines.act(self._drop)
+        finally:
+            self._enforcing = False
+
+    def _drop(self) -> None:
+        messages, size = self.room()
+        while messages < 0 or size < 0:
+            supply = next((one for one in self._group.supplies.values() if one.has_more), None)    # lowest priority
+            if supply is None:
+                return
+            count = min(-messages, DROPPED_AT_ONCE) if messages < 0 else 1
+            taken = supply.take(count, self._leasing.now_ms(), ANYTHING)
+            if taken.expired:
+                self._group.expire(supply, taken.expired)
+            if taken.leased:
+                self._leasing.bury(self._group, supply, taken.leased, OVERFLOW)
+            for message in taken.leased + taken.expired:
+                messages += 1
+                size += len(message[6] or b"")
+            if not taken.leased and not taken.expired and not self._read(supply):
+                return
+
+    def _read(self, supply: Supply) -> bool:
+        """True where there is something to take now. A read that takes its time comes back to `enforce`."""
+        if not supply.fetching and supply.has_more:
+            supply.read(partial(self._group.on_read, supply))
+        return not supply.fetching and supply.has_more
+
+
+class Limits:
+    """Of all queues that have any. They are in memory for as long as they are there."""
+
+    def __init__(self, leasing: Leasing, refusing: set[int], pending: Callable[[], list[Gathering]]) -> None:
+        self._leasing = leasing
+        self._refusing = refusing
+        self._pending = pending
+        self._by_queue: dict[int, Limit] = {}          # those that refuse, by each of their queue ids
+
+    def add(self, group: LeasedGroup, queue: LightQueue) -> Limit:
+        limit = Limit(self._leasing, group, queue)
+        if limit.rejects:
+            self._by_queue.update(dict.fromkeys(queue.queue_ids(), limit))
+            self._refusing.update(queue.queue_ids())
+        return limit
+
+    def forget(self, queue: LightQueue) -> None:
+        for queue_id in queue.queue_ids():
+            self._by_queue.pop(queue_id, None)
+            self._refusing.discard(queue_id)
+
+    def refuse_full(self, messages: list[Message]) -> None:
+        """Raises QueueFull where one of these has no room in a queue that it would enter; else they are counted."""
+        pending = self._pending()
+        rooms: dict[Limit, Room] = {}
+        entering: dict[int, int] = {}
+        for index, (placement, value, _, _, _) in enumerate(messages):
+            if not placement.limited:
+                continue
+            for queue_id in (placement.queue_id, *placement.also):
+                limit = self._by_queue.get(queue_id)
+                if limit is None:
+                    continue
+                room = rooms.get(limit) or rooms.setdefault(limit, limit.room_behind(pending))
+                size = len(value or b"")
+                if room[0] < 1 or room[1] < size:
+                    raise QueueFull(f"queue {limit.queue.name!r} is full", index)
+                room[0] -= 1
+                room[1] -= size
+                first = limit.queue.first_queue_id
+                entering[first] = entering.get(first, 0) + size
+        for first, size in entering.items():
+            pending[-1].entering_bytes[first] = pending[-1].entering_bytes.get(first, 0) + size
