@@ -1,6 +1,6 @@
 """What falls due is appended to where it goes, in due order, with the id it was given when it was accepted.
 
-    timers before the horizon → their messages, read a second ahead on the reading thread → into the frame being
+    timers before the horizon → their messages, read ahead on the reading thread → into the frame being
     gathered, which also says that they are delivered; no more than a batch into one frame
 
 A batch that the disk refuses stays due and is tried again. Where a message goes is decided now: topics may have come
