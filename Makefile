@@ -8,11 +8,12 @@
 #            bench-all: everything, about an hour
 #   sim      simulate crashes from one seed on (SEED=, ROUNDS=, ARGS=--every-write)
 #   soak     2,000 rounds of the simulator, then 1,000 hubs killed under load (some hours)
+#   demo     this machine as a device, Spark behind the hub, and a page that shows it (needs Java 17 or later)
 #   docs     write the generated pages again
 #   setup    everything above needs, Spark too
 #   clean    take away what was built; keeps .venv and data
 #
-# Not built yet: fuzz, interop, demo.
+# Not built yet: fuzz, interop.
 
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
@@ -25,7 +26,8 @@ ROUNDS ?= 100
 ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian.
-TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients
+TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients java:default-jre-headless
+DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
 
 # What runs on the hot modules is tested twice: compiled where there is a compiler, and plain.
@@ -34,6 +36,9 @@ PLAIN_TESTS := tests/kernel tests/gateways tests/properties
 RUN_STAMP   := $(VENV)/.stamp-run
 TEST_STAMP  := $(VENV)/.stamp-test
 SPARK_STAMP := $(VENV)/.stamp-spark
+DEMO_STAMP  := $(VENV)/.stamp-demo
+
+DEMO_NEEDS  := java:default-jre-headless
 
 .PHONY: run test lint compile bench bench-all docs setup clean demo fuzz interop sim soak
 
@@ -73,8 +78,13 @@ soak: $(TEST_STAMP)
 	$(PYTHON) -m tests.faults --rounds 1000 --seed $(SEED)
 
 # Named in the documents, so that nobody looks for them in vain.
-demo fuzz interop:
+fuzz interop:
 	@echo "make $@ is not built yet" >&2; exit 3
+
+demo: $(DEMO_STAMP)
+	@sh scripts/need.sh "the demo" $(DEMO_NEEDS)
+	@$(COMPILE) --quiet
+	@exec $(PYTHON) -m gatehouse.demo $(ARGS)
 
 docs: $(RUN_STAMP)
 	$(PYTHON) -m gatehouse.reference
@@ -98,10 +108,15 @@ $(RUN_STAMP): pyproject.toml | $(PYTHON)
 
 $(TEST_STAMP): $(RUN_STAMP)
 	@echo "installing what the tests need into $(VENV) (first use, or its list has changed)"
-	@$(PIP) install --editable '.[dev]'
+	@$(PIP) install --editable '.[dev,spark]'
 	@touch $@
 
 $(SPARK_STAMP): $(RUN_STAMP)
 	@echo "installing what the Spark part needs into $(VENV) (first use, or its list has changed)"
 	@$(PIP) install --editable '.[spark]'
+	@touch $@
+
+$(DEMO_STAMP): $(RUN_STAMP)
+	@echo "installing what the demo needs into $(VENV) (first use, or its list has changed)"
+	@$(PIP) install --editable '.[demo,spark]'
 	@touch $@

@@ -4,6 +4,7 @@
     cli_state      status, topics
     cli_groups     groups, dead-letters, queues
     cli_scheduled  scheduled list, show, recall
+    cli_spark      spark archive, spark analytics
     cli_planned    what is named in the documents and not built yet
 
 An error is one line on standard error that says what to do; exit codes are in `exits.py`. The server's parts are
@@ -23,6 +24,7 @@ from gatehouse.cli_groups import dead_letters, groups, queues
 from gatehouse.cli_messages import consume, publish, tail
 from gatehouse.cli_planned import planned_commands
 from gatehouse.cli_scheduled import scheduled
+from gatehouse.cli_spark import spark
 from gatehouse.cli_state import status, topics
 from gatehouse.exits import Refused
 from gatehouse.tables import show
@@ -123,7 +125,8 @@ def reload(config_file: Path, data: Path | None) -> None:
     click.echo(f"told process {process} to read its configuration again")
 
 
-for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, *planned_commands()):
+for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, spark,
+                *planned_commands()):
     cli.add_command(command)
 
 

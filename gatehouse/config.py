@@ -2,6 +2,7 @@
 
     [hub] [kernel] [auth]      one dataclass each, below
     [gateways.NAME]            a door: `listen`, and the settings that the door itself declares (GatewaySpec.config)
+    [spark.NAME]               a job of `gatehouse spark`: the hub only checks it
     [[routes]]                 handed to `kernel.routes`, which says what is wrong with one
 
 Every value can be overridden from the environment: GATEHOUSE__KERNEL__FSYNC=never, lists as JSON or separated by
@@ -23,6 +24,7 @@ from gatehouse.settings import Place, Problems, Text, read_section
 from gateways.contract import GatewaySpec
 from kernel.routes import InvalidRoutes, RouteEntry, Routes
 from kernel.settings import LIVE, KernelSettings
+from spark.jobs.settings import AnalyticsSettings, ArchiveSettings
 
 ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
 GIB: Final = 1 << 30
@@ -160,6 +162,13 @@ class ConfigError(Exception):
 
 
 SECTIONS: Final[dict[str, type]] = {"hub": HubSettings, "kernel": KernelSection, "auth": AuthSettings}
+JOBS: Final[dict[str, type]] = {"archive": ArchiveSettings, "analytics": AnalyticsSettings}
+WHAT_TO_READ: Final = {"topics", "pattern", "filter"}
+"""Settings of a job of which one is given: one that is given as an option replaces the file's."""
+
+NESTED: Final = ("gateways", "spark")
+"""Tables of tables."""
+
 LISTEN_HELP: Final = "Addresses to listen on, `HOST:PORT`; port 0 takes a free one."
 
 
@@ -173,6 +182,7 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
                 for name, kind in SECTIONS.items()}
     doors = _read_doors(_table(tables, "gateways", place, problems), specs, place, problems)
     entries, routes = _read_routes(tables.get("routes", []), place, problems)
+    _check_jobs(_table(tables, "spark", place, problems), place, problems)
     auth = sections["auth"]
     find_conflicts([(door.spec.name, door.listen, getattr(door.settings, "advertise", None)) for door in doors],
                    auth is not None and auth.allow_anonymous, place.source, problems)
@@ -217,15 +227,15 @@ def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mappi
                 problems.add(source, "routes", "must be a JSON list of objects with filter and topic")
             continue
         folders = names[:-1]
-        if not all(names) or len(folders) != (2 if names[0] == "gateways" else 1):
+        if not all(names) or len(folders) != (2 if names[0] in NESTED else 1):
             problems.add(source, ".".join(names), f"a setting is {ENVIRONMENT_PREFIX}SECTION__NAME or "
                                                   f"{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME")
             continue
         if folders[0] == "gateways" and folders[1] not in specs:
             problems.unknown(source, ".".join(folders), folders[1], specs, "door")
             continue
-        if folders[0] not in SECTIONS and folders[0] != "gateways":
-            problems.unknown(source, folders[0], folders[0], [*SECTIONS, "gateways"], "section")
+        if folders[0] not in SECTIONS and folders[0] not in NESTED:
+            problems.unknown(source, folders[0], folders[0], [*SECTIONS, *NESTED], "section")
             continue
         table = tables
         for name in folders:
@@ -234,7 +244,7 @@ def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mappi
                 break    # wrong in the file too, and reported there
             table = inner
         else:
-            table[names[-1]] = Text(variable, text)
+            table[names[-1]] = Text(source, text)
     return tables
 
 
@@ -242,8 +252,8 @@ def _refuse_unknown_sections(tables: Mapping[str, Any], place: Place, problems: 
     for name in tables:
         if name in PLANNED_SECTIONS:
             problems.add(place.source, name, "is not built yet; take it out")
-        elif name not in SECTIONS and name not in ("gateways", "routes"):
-            problems.unknown(place.source, name, name, [*SECTIONS, "gateways", "routes"], "section")
+        elif name not in SECTIONS and name not in (*NESTED, "routes"):
+            problems.unknown(place.source, name, name, [*SECTIONS, *NESTED, "routes"], "section")
 
 
 def _table(tables: Mapping[str, Any], name: str, place: Place, problems: Problems) -> dict[str, Any]:
@@ -280,6 +290,35 @@ def _read_door(spec: GatewaySpec, table: dict[str, Any], place: Place, problems:
     listen = parse_listen(own.pop("listen", list(spec.default_listen)), key, place, problems)
     settings = read_section(spec.config, own, key, place, problems, also=("listen",))
     return Door(spec, listen, settings)
+
+
+def _check_jobs(tables: dict[str, Any], place: Place, problems: Problems) -> None:
+    for name, table in tables.items():
+        if name not in JOBS:
+            problems.unknown(place.source, f"spark.{name}", name, JOBS, "job")
+        elif not isinstance(table, dict):
+            problems.add(place.source, f"spark.{name}", f"must be a table: [spark.{name}]")
+        else:
+            read_section(JOBS[name], table, f"spark.{name}", place, problems)
+
+
+def load_job(path: Path, environ: Mapping[str, str], name: str, given: Mapping[str, Any]) -> Any:
+    """The settings of one job: the file's table `[spark.NAME]` where there is a file, and over it what was given.
+
+    Raises ConfigError with every problem of this table. The rest of the file is not looked at: the job may run far from
+    the hub.
+    """
+    place = Place(str(path), path.parent, environ)
+    problems = Problems()
+    tables = _overridden(_read_toml(path) if path.exists() else {}, environ, {}, problems)
+    problems.lines.clear()      # of other tables; those of this one are found below
+    table = _table(_table(tables, "spark", place, problems), name, place, problems)
+    if not WHAT_TO_READ.isdisjoint(given):
+        table = {key: value for key, value in table.items() if key not in WHAT_TO_READ}
+    settings = read_section(JOBS[name], {**table, **given}, f"spark.{name}", place, problems)
+    if problems.lines:
+        raise ConfigError(problems.lines)
+    return settings
 
 
 def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[tuple[RouteEntry, ...], Routes]:
@@ -322,5 +361,6 @@ def _flat(config: Config) -> dict[str, Any]:
 def documented_sections(specs: Mapping[str, GatewaySpec]) -> dict[str, type]:
     """Every section that a file may hold and the dataclass behind it, for the reference page."""
     doors = {f"gateways.{name}": spec.config for name, spec in sorted(specs.items())}
-    return {**SECTIONS, **doors, "routes": RouteSettings}
+    jobs = {f"spark.{name}": section for name, section in JOBS.items()}
+    return {**SECTIONS, **doors, **jobs, "routes": RouteSettings}
 

@@ -50,7 +50,7 @@ def parse_address(text: str) -> Listen:
 def parse_listen(value: Any, door: str, place: Place, problems: Problems) -> tuple[Listen, ...]:
     """The `listen` list of a door."""
     listeners = []
-    source = f"environment {value.variable}" if isinstance(value, Text) else place.source
+    source = value.source if isinstance(value, Text) else place.source
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         problems.add(source, f"{door}.listen", "settings per listener (TLS) are not built yet; give texts HOST:PORT")
         return ()

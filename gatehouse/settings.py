@@ -47,9 +47,9 @@ class Problems:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Text:
-    """A value from the environment, to be read as the setting's type."""
+    """A value from outside the file, to be read as the setting's type; `source` says from where."""
 
-    variable: str
+    source: str
     text: str
 
 
@@ -100,14 +100,14 @@ def read_section(section: type, table: Mapping[str, Any], path: str, place: Plac
 
 
 def _unknown(value: Any, path: str, name: str, valid: Collection[str], place: Place, problems: Problems) -> None:
-    source = place.source if not isinstance(value, Text) else f"environment {value.variable}"
+    source = place.source if not isinstance(value, Text) else value.source
     problems.unknown(source, f"{path}.{name}", name, valid)
 
 
 def _read_value(value: Any, hint: Any, metadata: Mapping[str, Any], key: str, place: Place, problems: Problems) -> Any:
     source = place.source
     if isinstance(value, Text):
-        source = f"environment {value.variable}"
+        source = value.source
         value = _from_text(value.text, hint)
     if metadata.get("secret") and isinstance(value, Mapping):
         value = _read_secret(value, key, source, place, problems)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kernel.batch import TRANSACTIONAL, BatchHeader, check_batch, records_of
 from kernel.burst import Run, check
@@ -10,7 +11,7 @@ from kernel.errors import IdempotencyConflict, KeptFull, MessageTooLarge, Stoppi
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, Repeatable, Submission
 from kernel.gathering import Places as MessagePlaces
-from kernel.idempotency import fingerprint
+from kernel.idempotency import fingerprint, fingerprint_batches
 from kernel.message import RETAIN, Message, Owner, Piece, Placement
 from kernel.owed import retained_key
 from kernel.parts import Parts
@@ -28,6 +29,14 @@ KEPT_FULL = "what is kept beyond retention has reached kept_bytes: nothing that 
 
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
+
+
+class Inside(NamedTuple):
+    """What a producer's batch means beyond the queue that it enters whole."""
+
+    noted: list[tuple[int, Message]]       # records that change state, with their index
+    listened: bool                         # somebody may hear of its records
+    copies: list[Message]                  # for light queues that are bound to addresses of its topic
 
 
 class Appending:
@@ -65,18 +74,7 @@ class Appending:
         """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in queues."""
         gathering = self._committer.gather()
         mine = fingerprint(messages)
-        for pending in (self._committer.flight, gathering):
-            first = pending.repeatable.get(key) if pending is not None else None
-            if pending is not None and first is not None:
-                self._same(first.fingerprint, mine)
-                if owner is not None:
-                    pending.submissions.append(Submission(owner, token, first.places, None))
-                return
-        answer = self._window.get(key, self._now_ms())
-        if answer is not None:
-            self._same(answer.fingerprint, mine)
-            if owner is not None:
-                gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
+        if self._answered(gathering, mine, owner, token, key):
             return
         limited = check(messages, self.refresh)
         if self._parts.kept_full:
@@ -88,6 +86,27 @@ class Appending:
             gathering.burst.add(messages, places)
         else:
             add(gathering, messages, places)
+        self._remember(gathering, mine, places, owner, token, key)
+
+    def _answered(self, gathering: Gathering, mine: bytes, owner: Owner | None, token: object, key: str) -> bool:
+        """Answer what is known by its key, stored or pending."""
+        for pending in (self._committer.flight, gathering):
+            first = pending.repeatable.get(key) if pending is not None else None
+            if pending is not None and first is not None:
+                self._same(first.fingerprint, mine)
+                if owner is not None:
+                    pending.submissions.append(Submission(owner, token, first.places, None))
+                return True
+        answer = self._window.get(key, self._now_ms())
+        if answer is None:
+            return False
+        self._same(answer.fingerprint, mine)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
+        return True
+
+    def _remember(self, gathering: Gathering, mine: bytes, places: MessagePlaces, owner: Owner | None, token: object,
+                  key: str) -> None:
         gathering.repeatable[key] = Repeatable(mine, places)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, places, None))
@@ -114,6 +133,39 @@ class Appending:
 
     def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object) -> None:
         """See `Kernel.append_batch`."""
+        found, header = self._checked(queue_id, batch)
+        gathering = self._committer.gather()
+        if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
+            return
+        run = self._add_batch(gathering, queue_id, batch, header, self._inside(found, batch, header))
+        if header.producer_id >= 0:
+            self._note_sequence(gathering, queue_id, header, run)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
+        self._committer.note_size()
+
+    def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object,
+                       key: str | None) -> None:
+        """See `Kernel.append_batches`."""
+        checked = [(queue_id, batch, *self._checked(queue_id, batch)) for queue_id, batch in batches]
+        if any(header.producer_id >= 0 for _, _, _, header in checked):
+            raise UnsupportedBatch("batches of an idempotent producer come one by one, each with its sequence")
+        gathering = self._committer.gather()
+        mine = fingerprint_batches(batches)
+        if key is not None and self._answered(gathering, mine, owner, token, key):
+            return
+        insides = [self._inside(found, batch, header) for _, batch, found, header in checked]
+        places: MessagePlaces = [(self._add_batch(gathering, queue_id, batch, header, inside), 0)
+                                 for (queue_id, batch, _, header), inside in zip(checked, insides, strict=True)]
+        if key is not None:
+            self._remember(gathering, mine, places, owner, token, key)
+            return
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, places, None))
+        self._committer.note_size()
+
+    def _checked(self, queue_id: int, batch: bytes) -> tuple[tuple[Topic, int], BatchHeader]:
+        """Topic and queue of a producer's batch, and its header. Raises what `Kernel.append_batch` says."""
         found = self._topics.of_queue(queue_id)
         if found is None:
             raise UnknownQueue(f"there is no queue {queue_id}")
@@ -123,25 +175,26 @@ class Appending:
         header = check_batch(batch)
         if header.attributes & TRANSACTIONAL:
             raise UnsupportedBatch("Kafka transactions are not built yet")
-        gathering = self._committer.gather()
-        if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
-            return
-        noted = self._look_inside(found, batch, header)
-        listened = self._deliveries.listens(found[0])
-        copies = self._copies_for_queues(found, batch, header) if listened and self._subscriptions.binds else []
+        return found, header
+
+    def _add_batch(self, gathering: Gathering, queue_id: int, batch: bytes, header: BatchHeader, inside: Inside
+                   ) -> Run:
+        run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
+        gathering.burst.noted += [(message, run, at) for at, message in inside.noted]
+        if inside.listened:
+            gathering.burst.heard.append((None, [], run, 0))
+        if inside.copies:
+            gathering.burst.add(inside.copies, None)
+        return run
+
+    def _inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> Inside:
+        """Open a batch as far as anybody needs it. Raises CorruptBatch, InvalidAddress, KeptFull, QueueFull."""
+        noted = self._look_inside(of, batch, header)
+        listened = self._deliveries.listens(of[0])
+        copies = self._copies_for_queues(of, batch, header) if listened and self._subscriptions.binds else []
         if check(copies, self.refresh):
             self.refuse_full(copies)
-        run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
-        gathering.burst.noted += [(message, run, at) for at, message in noted]
-        if listened:
-            gathering.burst.heard.append((None, [], run, 0))
-        if copies:
-            gathering.burst.add(copies, None)
-        if header.producer_id >= 0:
-            self._note_sequence(gathering, queue_id, header, run)
-        if owner is not None:
-            gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
-        self._committer.note_size()
+        return Inside(noted, listened, copies)
 
     def _look_inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[tuple[int, Message]]:
         """The records of a batch that change state, with their index: where its topic is compacted, or says that

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from kernel.batch import HEADER_BYTES
 from kernel.message import Message
 
 _VERSION: Final = 2
@@ -43,6 +44,15 @@ def fingerprint(messages: list[Message]) -> bytes:
     for placement, value, headers, _, timestamp_ms in messages:
         for part in (placement.address.encode(), value, headers, timestamp_ms.to_bytes(8, "big", signed=True)):
             digest.update(b"\0" if part is None else len(part).to_bytes(8, "big") + b"\1" + part)
+    return digest.digest()
+
+
+def fingerprint_batches(batches: list[tuple[int, bytes]]) -> bytes:
+    """The same for record batches by queue: their records, and not when the sender put them together."""
+    digest = blake2b(digest_size=16)
+    for queue_id, batch in batches:
+        digest.update(queue_id.to_bytes(8, "big") + len(batch).to_bytes(8, "big"))
+        digest.update(memoryview(batch)[HEADER_BYTES:])
     return digest.digest()
 
 

@@ -29,6 +29,7 @@ from kernel.index import Index
 from kernel.keeping import Keeping
 from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
+from kernel.leasing.needing import NeededByLines
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import decode_binding
@@ -47,7 +48,7 @@ from kernel.reader import Reader
 from kernel.recovery import Recovery
 from kernel.retained import RetainedValues
 from kernel.retention import Retention
-from kernel.routes import Routes
+from kernel.routes import RouteEntry, Routes
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state import Kind, StateTable
@@ -127,7 +128,7 @@ class Kernel(GroupCalls):
         self._build(next_id, recovered.kept_end)
         self._keeping.open()
         self.leasing.open()
-        parts.owed.append(self.leasing)
+        parts.owed.append(NeededByLines(parts, self.leasing))
         self._keeping.on_superseded(recovered.superseded)
         for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
             queue_id, chosen, filter_text = decode_binding(key)
@@ -173,7 +174,7 @@ class Kernel(GroupCalls):
         self._committer.is_behind = self._checkpoints.is_behind
         self._checkpoints.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
-        self._appending.refuse_full = self.leasing.limits.refuse_full
+        self._appending.refuse_full = self.leasing.light.limits.refuse_full
         self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
@@ -225,6 +226,11 @@ class Kernel(GroupCalls):
         """The address of a stored record."""
         return self._places.routes.address_of(topic, key, headers)
 
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]:
+        """The routes as configured: with them a reader of stored records finds their addresses itself."""
+        return self._places.routes.entries
+
     # ---- append
 
     @property
@@ -255,6 +261,15 @@ class Kernel(GroupCalls):
         FencedProducer, Stopping. A batch that is remembered is answered with its first position.
         """
         self._appending.append_batch(queue_id, batch, owner, token)
+
+    def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object = None, *,
+                       idempotency_key: str | None = None) -> None:
+        """Store record batches v2 as they are, (queue id, batch) each, in order, all or none of them.
+
+        Answered with (queue id, base offset, first message id) of each. A repeated `idempotency_key` gets the first
+        answer and stores nothing. Raises what `append_batch` does, but for sequences; IdempotencyConflict.
+        """
+        self._appending.append_batches(batches, owner, token, idempotency_key)
 
     # ---- for later
 
@@ -352,7 +367,9 @@ class Kernel(GroupCalls):
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add queues, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
-        return self._appending.change_topic(self._topics.require(name, tenant), queues, settings, owner, token)
+        changed = self._appending.change_topic(self._topics.require(name, tenant), queues, settings, owner, token)
+        self.leasing.expire_after(changed.id, changed.settings.message_ttl_ms or 0)
+        return changed
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""

@@ -168,6 +168,32 @@ def decode_records(data: bytes, at: int, count: int, base_offset: int, base_ms: 
     return records
 
 
+def record_starts(data: bytes, firsts: list[int], counts: list[int]) -> list[int]:
+    """Where the records of several runs begin: `counts` of them from each of `firsts` on, one behind the other.
+
+    Nothing but lengths is looked at. Where they lie, indexes run beyond the run or the bytes; the caller checks.
+    """
+    starts: list[int] = []
+    end = len(data)
+    for i in range(len(firsts)):
+        at = firsts[i]
+        for _ in range(counts[i]):
+            starts.append(at)
+            if at >= end:
+                continue
+            byte = data[at]
+            at += 1
+            raw = byte & 0x7F
+            shift = 7
+            while byte >= 0x80 and at < end and shift < 35:
+                byte = data[at]
+                at += 1
+                raw |= (byte & 0x7F) << shift
+                shift += 7
+            at += raw >> 1
+    return starts
+
+
 def first_delta(data: bytes, at: int) -> int:
     """The offset delta of the record that begins at index `at`: not 0 for one from the middle of a run."""
     _, at = read_varint(data, at)

@@ -35,7 +35,7 @@ TRUE: Final = (b"true", b"1")
 
 MAX_PAGE: Final = 1_000
 PAGE_BYTES: Final = 1 << 20                    # of values; a page holds at least one
-PAGE_STEPS: Final = 20_000                     # of the scan in one job, some 20 ms: fetches wait behind it
+PAGE_STEPS: Final = 5_000                      # of the scan in one job, some 20 ms: fetches wait behind it
 
 _PLACE = struct.Struct(">QIqH")
 

@@ -158,6 +158,11 @@ class Routes:
         self._routes: list[Route] = [route for route in compiled if route is not None]
 
     @property
+    def entries(self) -> tuple[RouteEntry, ...]:
+        """As they were given."""
+        return tuple(route.entry for route in self._routes)
+
+    @property
     def any(self) -> bool:
         """Whether there is more than the default rule."""
         return bool(self._routes)

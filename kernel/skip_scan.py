@@ -86,7 +86,7 @@ class SkipScan:
         return self._after(levels, len(pattern))
 
     def _below_many(self, levels: list[bytes], i: int) -> bytes:
-        if i == len(self._pattern) - 1 or matches(self._text, tuple(level.decode() for level in levels)):
+        if i == len(self._pattern) - 1 or matches(self._text, tuple(NUL.join(levels).decode().split("\0"))):
             return b""
         return NUL.join(levels) + NUL
 

@@ -12,9 +12,11 @@ often an answer is lost.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, Self, Unpack
+from urllib.parse import quote
 from uuid import uuid4
 
 import orjson
@@ -22,7 +24,7 @@ import orjson
 from gatehouse.client.batching import Batcher, Batching, Result, in_requests
 from gatehouse.client.consumer import Consumer, Handler
 from gatehouse.client.door import HttpDoor, path_of
-from gatehouse.client.errors import HubError, OutcomeUnknown, Unavailable, error_of
+from gatehouse.client.errors import HubError, NotFound, OutcomeUnknown, Unavailable, error_of
 from gatehouse.client.groups import Group
 from gatehouse.client.message import Headers, Message, Properties, Stored, Value, decode, decode_stored, encode
 from gatehouse.client.retry import NO_RETRY, Retry
@@ -30,6 +32,8 @@ from gatehouse.client.retry import NO_RETRY, Retry
 MAX_REQUEST_MESSAGES: Final = 10_000      # what a hub takes in one request unless told otherwise
 LONG_POLL_S: Final = 20.0                 # the `wait` of a read that waits for more; a hub allows 30 unless told
 JSON: Final = {"Content-Type": "application/json"}
+
+_LONE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 OnStored = Callable[[asyncio.Future[Stored]], object]
 
@@ -205,6 +209,24 @@ class Client:
         """Take back what waits. Raises HubError: already_delivered, unknown_scheduled."""
         await self.request("DELETE", path_of("v1", "scheduled", message_id))
 
+    # --- last values ---------------------------------------------------------------------------------------------
+
+    async def retained(self, filter: str) -> list[Message]:
+        """The last values that the matching addresses were told to keep (`retain=True`), by address."""
+        query: dict[str, str] = {}
+        found: list[Message] = []
+        while True:
+            try:
+                answer = await self.request("GET", "/v1/retained/" + _path_of_address(filter), query=query)
+            except NotFound:
+                return []
+            if "messages" not in answer:
+                return [decode(answer)]
+            found += [decode(document) for document in answer["messages"]]
+            if not answer["cursor"]:
+                return found
+            query["cursor"] = answer["cursor"]
+
     # --- topics, and the hub itself ------------------------------------------------------------------------------
 
     async def topics(self) -> list[dict[str, Any]]:
@@ -275,6 +297,11 @@ class Client:
 def new_key() -> str:
     """An `Idempotency-Key` that nobody else makes."""
     return uuid4().hex
+
+
+def _path_of_address(address: str) -> str:
+    """An address as a path: what is escaped in it already (`%2F` inside a level) stays so."""
+    return quote(_LONE_PERCENT.sub("%25", address), safe="/%")
 
 
 def _now_ms() -> int:

@@ -129,6 +129,10 @@ class SyncClient:
         """See `Client.recall`."""
         self.wait(self.client.recall(message_id))
 
+    def retained(self, filter: str) -> list[Message]:
+        """See `Client.retained`."""
+        return self.wait(self.client.retained(filter))
+
     def topics(self) -> list[dict[str, Any]]:
         """See `Client.topics`."""
         return self.wait(self.client.topics())

@@ -127,7 +127,7 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
             if pos + 7 > end:
                 return pos, NEED_MORE, 0
             at = pos + 7 + (data[pos + 3] << 24 | data[pos + 4] << 16 | data[pos + 5] << 8 | data[pos + 6])
-            if data[pos + 7:pos + 11] != PUBLISH and pos + 11 <= end:
+            if at < pos + 11 or pos + 11 <= end and data[pos + 7:pos + 11] != PUBLISH:
                 return pos, OTHER_FRAME, 0
             if at + 8 + 12 > end:
                 return pos, NEED_MORE if at - pos <= body_max else OTHER_FRAME, 0

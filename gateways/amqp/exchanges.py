@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from gateways.amqp.errors import precondition
-from gateways.amqp.tables import Field, Table, described, encode_table
+from gateways.amqp.tables import TYPE_NAMES, Field, Table, encode_table, plain
 from kernel.filters import MANY, ONE, FilterTrie
 
 QUEUE: Final = "queue"
@@ -138,10 +138,11 @@ def x_match(arguments: Table) -> str:
     if field is None:
         return X_MATCHES[0]
     if field.type != "S":
-        raise precondition(f"Invalid x-match field type, expected longstr: {described(field)}")
+        raise precondition(f"Invalid x-match field type {TYPE_NAMES[field.type]} (value {plain(field)}); expected "
+                           "longstr")
     value: str = field.value.decode(errors="replace")
     if value not in X_MATCHES:
-        raise precondition(f"Invalid x-match field value \"{value}\"; expected all, any, all-with-x, or any-with-x")
+        raise precondition(f'Invalid x-match field value <<"{value}">>; expected all, any, all-with-x, or any-with-x')
     return value
 
 

@@ -31,6 +31,7 @@ CONNECTION_FORCED: Final = 320
 CHANNEL_ERROR: Final = 504
 ACCESS_REFUSED: Final = 403
 NOT_ALLOWED: Final = 530
+FRAME_ERROR: Final = 501
 
 
 class State(Enum):
@@ -140,7 +141,10 @@ class AmqpSession:
             if slow_steps > SLOW_STEPS_PER_TURN:
                 self._pause_until(self._heard_ms)
                 break
-            self._take_frame(data, pos, size)
+            try:
+                self._take_frame(data, pos, size)
+            except AmqpError as error:
+                self.fail(error)                           # what follows may be the client's goodbye
             pos += size
         if self._state is not State.ENDED:
             self._keep_rest(data, pos, needed)
@@ -280,9 +284,12 @@ class AmqpSession:
 
     def _open_channel(self, kind: int, number: int, payload: bytes) -> None:
         if kind != codec.METHOD or payload[:4] != CHANNEL_OPEN:
-            if payload[:4] != CHANNEL_CLOSE_OK:
-                raise ConnectionFault(CHANNEL_ERROR, "expected 'channel.open'")
-            return
+            if payload[:4] == CHANNEL_CLOSE_OK:
+                return
+            fault = ConnectionFault(CHANNEL_ERROR, "expected 'channel.open'")
+            if kind == codec.METHOD:
+                fault.method = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
+            raise fault
         if number > self._channel_max or len(self._channels) >= self._channel_max:
             raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({len(self._channels)}) has reached the "
                                                f"negotiated channel_max ({self._channel_max})")
@@ -428,6 +435,8 @@ class AmqpSession:
             self._end(str(error))
             return
         self._close(error, str(error))
+        if error.code == FRAME_ERROR:                      # where the next frame begins is anybody's guess
+            self._end(str(error))
 
     def _close(self, error: AmqpError, reason: str) -> None:
         class_id, method_id = error.method

@@ -43,6 +43,10 @@ class HttpConfig:
         "min": 1024, "max": 67_108_864,
         "help": "Bytes that one page of messages, or one answer of `batches`, reads from the log; a larger message is "
                 "still given."})
+    max_bulk_bytes: int = field(default=2_097_152, metadata={
+        "min": 1024, "max": 67_108_864,
+        "help": "Bytes that one answer of `batches/fetch` reads from the log, for readers in bulk; a larger batch is "
+                "still given."})
     max_request_messages: int = field(default=10_000, metadata={
         "min": 1, "max": 1_000_000,
         "help": "Most messages in one JSON body."})

@@ -124,6 +124,19 @@ class Door:
         self._charge(principal, messages)
         return _succeeded(await future)
 
+    async def append_batches(self, principal: Principal, batches: list[tuple[int, bytes]], records: int,
+                             idempotency_key: str | None) -> Stored:
+        """The same for record batches by queue id, which hold so many records."""
+        future = self.receipts.open()
+        try:
+            self.kernel.append_batches(batches, self.receipts, future,
+                                       idempotency_key=self._scoped(principal, idempotency_key))
+        except BaseException:
+            self.receipts.drop(future)
+            raise
+        self._charge_for(principal, records, sum([len(batch) for _, batch in batches]))
+        return _succeeded(await future)
+
     def append_unconfirmed(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
                            whens: list[When] | None = None) -> None:
         """Append, or schedule, without asking for the outcome (202). Raises what the kernel refuses at once."""
@@ -154,7 +167,10 @@ class Door:
         size_bytes = 0
         for message in messages:
             size_bytes += len(message[2]) + len(message[1] or b"")
-        slow_ms = self.admission.charge(principal, len(messages), size_bytes)
+        self._charge_for(principal, len(messages), size_bytes)
+
+    def _charge_for(self, principal: Principal, count: int, size_bytes: int) -> None:
+        slow_ms = self.admission.charge(principal, count, size_bytes)
         if slow_ms:
             self._slow_until_ms[principal] = self.services.now_ms() + slow_ms
 

@@ -38,6 +38,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "invalid_schedule": Problem(400, "Invalid schedule", "No interval and no cron expression, or one that never is."),
     "invalid_selector": Problem(400, "Invalid selector", "The `filter` cannot be read; `position` says where."),
     "invalid_topic": Problem(400, "Invalid topic", "No legal topic name, or settings that cannot be."),
+    "corrupt_batch": Problem(400, "Corrupt batch", "A record batch whose CRC, lengths or counts lie."),
+    "unsupported_batch": Problem(400, "Unsupported batch", "A record batch of a kind that is not taken here."),
     "not_found": Problem(404, "Not found", "No call has this path."),
     "unknown_topic": Problem(404, "Unknown topic", "The topic does not exist and is not created by this call."),
     "unknown_scheduled": Problem(404, "Unknown scheduled message",

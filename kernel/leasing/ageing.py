@@ -35,6 +35,7 @@ class Ageing:
         self._group = group
         self._known: dict[Supply, int] = {}        # offset at the head that was looked at
         self._alarms: dict[Supply, int] = {}       # when a timer wakes for it
+        self._expiring: set[Supply] = set()
 
     def look(self) -> None:
         """What is at the head may be another message, and nobody takes it."""
@@ -81,24 +82,31 @@ class Ageing:
 
     def _expire(self, supply: Supply) -> None:
         """Everything that has, from the head on."""
-        group = self._group
-        rules = Rules(None, group.ttl_ms, False, 0)
-        while True:
+        if supply in self._expiring:
+            return
+        self._expiring.add(supply)
+        self._let_go(supply)
+        self._expiring.discard(supply)
+        self._known.pop(supply, None)
+        if not supply.fetching:
+            if not self._group.taken_from:
+                supply.forget()
+            self._look(supply)
+
+    def _let_go(self, supply: Supply) -> None:
+        rules = Rules(None, self._group.ttl_ms, False, 0)
+        while supply.has_more and not supply.fetching:
             taken = supply.take(EXPIRED_AT_ONCE, self._leasing.now_ms(), rules)
             supply.front[:0] = taken.leased                     # these have not
             if taken.expired:
-                group.expire(supply, taken.expired)
-            elif not taken.leased and not supply.fetching and supply.has_more:
+                self._group.expire(supply, taken.expired)
+            if taken.leased:
+                return
+            if not taken.expired:
                 supply.read(partial(self._go_on, supply))
-            if taken.leased or supply.fetching or not supply.has_more:
-                break
-        if not group.taken_from and not supply.fetching:
-            supply.forget()
-        self._known.pop(supply, None)
-        if not supply.fetching:
-            self._look(supply)
 
     def _go_on(self, supply: Supply) -> None:
+        """A read is done; one that took its time comes back for the rest."""
         self._group.on_read(supply)
         if not self._group.gone:
             self._leasing.deadlines.act(partial(self._expire, supply))
@@ -127,8 +135,8 @@ class Sweep:
     def _looked(self, some: list[tuple[int, LightQueue]], found: list[Fetched]) -> None:
         for (queue_id, queue), answer in zip(some, found, strict=True):
             if any(EXPIRES in piece.data for piece in answer.pieces) \
-                    and self._leasing.queues.get(queue.tenant, queue.name) == queue:
-                self._leasing.deadlines.act(partial(self._leasing.of_queue, queue))
+                    and self._leasing.light.definitions.get(queue.tenant, queue.name) == queue:
+                self._leasing.deadlines.act(partial(self._leasing.light.group_of, queue))
             elif not answer.pieces and answer.error is None and len(some) > 1:
                 self._left.append((queue_id, queue))           # too much at once
         self._parts.loop.call_soon(self._next)

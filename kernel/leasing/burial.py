@@ -74,7 +74,7 @@ class Burial:
     def _of_topic(self, group: LeasedGroup, message: Leased) -> Placement | None:
         if not group.settings.dead_letters:
             return None
-        queue = self._leasing.declare(PREFIX + group.name, QueueSettings(), group.tenant)
+        queue = self._leasing.light.declare(PREFIX + group.name, QueueSettings(), group.tenant)
         return self._parts.places.place_light(queue, 0, message[5])
 
     def _of_queue(self, queue: LightQueue, message: Leased, reason: str) -> Placement | None:
@@ -86,7 +86,7 @@ class Burial:
             elif to.startswith(TO_ADDRESS):
                 placement = places.place(to.removeprefix(TO_ADDRESS), queue.tenant, True)
             elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
-                placement = places.place_light(self._leasing.declare(PREFIX + queue.name, QueueSettings(),
+                placement = places.place_light(self._leasing.light.declare(PREFIX + queue.name, QueueSettings(),
                                                                      queue.tenant), 0, message[5])
             else:
                 return None

@@ -122,25 +122,25 @@ class GroupCalls:
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
                       owner: Owner | None = None, token: object = None) -> LightQueue:
         """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
-        queue = self.leasing.declare(name, settings or QueueSettings(), tenant)
+        queue = self.leasing.light.declare(name, settings or QueueSettings(), tenant)
         self.leasing.answer(owner, token)
         return queue
 
     def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
-        self.leasing.delete(queue)
+        self.leasing.light.delete(queue)
         self.leasing.answer(owner, token)
 
     def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
-        return self.leasing.queues.get(tenant, name)
+        return self.leasing.light.definitions.get(tenant, name)
 
     def queues(self, tenant: str = "/") -> list[LightQueue]:
         """Sorted by name."""
-        return [queue for _, queue in self.leasing.queues.all(tenant)]
+        return [queue for _, queue in self.leasing.light.definitions.all(tenant)]
 
     def queue_group(self, queue: LightQueue) -> LeasedGroup:
         """The group that a light queue is of itself: who takes from the queue takes from it."""
-        return self.leasing.of_queue(queue)
+        return self.leasing.light.group_of(queue)
 
     def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None
                 ) -> list[KernelError | None]:

@@ -50,20 +50,20 @@ class Idle:
         self._leasing.deadlines.at(when_ms, partial(self._look, queue.tenant, queue.name, queue.first_queue_id))
 
     def _look(self, tenant: str, name: str, first_queue_id: int) -> None:
-        queue = self._leasing.queues.get(tenant, name)
+        queue = self._leasing.light.definitions.get(tenant, name)
         if queue is None or queue.first_queue_id != first_queue_id:
             self._used.pop(first_queue_id, None)
             return
-        group: LeasedGroup = self._leasing.of_queue(queue)
+        group: LeasedGroup = self._leasing.light.group_of(queue)
         now_ms, expires_ms = self._leasing.now_ms(), queue.settings.expires_ms
         step_ms = max(1, expires_ms // PARTS)
         if group.taken_from:
             self._used[first_queue_id] = now_ms
         used_ms = self._used.setdefault(first_queue_id, queue.used_ms)
         if now_ms - used_ms >= expires_ms:
-            self._leasing.delete(queue)
+            self._leasing.light.delete(queue)
             self._wake(queue, now_ms + TRY_AGAIN_MS)
             return
         if used_ms - queue.used_ms >= step_ms:
-            self._leasing.redefine(replace(queue, used_ms=used_ms))
+            self._leasing.light.redefine(replace(queue, used_ms=used_ms))
         self._wake(queue, min(used_ms + expires_ms, now_ms + step_ms))

@@ -15,29 +15,26 @@ from typing import Final
 
 from crc32c import crc32c
 
-from kernel.errors import AssignedGroup, GroupIsLeased, KernelError, QueueExists, Stopping
+from kernel.errors import AssignedGroup, GroupIsLeased, KernelError, Stopping
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering, Reserved, Submission
-from kernel.leasing.ageing import Ageing, Sweep
 from kernel.leasing.burial import Burial
 from kernel.leasing.deadlines import Deadlines
-from kernel.leasing.definitions import group_definitions, queue_definitions
+from kernel.leasing.definitions import group_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.handles import Handles
-from kernel.leasing.idle import Idle
-from kernel.leasing.limits import Limits
+from kernel.leasing.light_queues import LightQueues
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
 from kernel.leasing.restoring import Pages, Restoring
 from kernel.leasing.selecting import Selecting
-from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
+from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, check_name
 from kernel.leasing.supply import Supply
 from kernel.message import Handle, Leased, Owner
-from kernel.owed import NONE_NEEDED, Stretch
 from kernel.parts import Parts
 from kernel.state import Kind
 from kernel.topics import Topic
-from kernel.views import decode_offset, offset_record
+from kernel.views import offset_record
 
 LAZY_MS: Final = 20
 """Changes that nobody waits for (a member's leases, acks whose end nobody asked to hear of) get a frame of their own
@@ -58,12 +55,11 @@ class Leasing:
         self._gather = gather
         self._pending = pending
         self._loop = parts.loop
-        self.queues = queue_definitions(parts.state)
+        self.light = LightQueues(parts, self, gather, pending)
         self.groups = group_definitions(parts.state)
         self.burial = Burial(parts, self, gather)
         self._by_topic: dict[tuple[str, str, int], LeasedGroup] = {}
         self._of_topic: dict[int, list[LeasedGroup]] = {}
-        self._of_queue: dict[int, LeasedGroup] = {}                    # light queues, by their first queue id
         self._readers: dict[int, list[tuple[LeasedGroup, Supply]]] = {}     # by queue id
         self._woken: dict[LeasedGroup, None] = {}
         self.deadlines = Deadlines(parts.loop)
@@ -75,9 +71,6 @@ class Leasing:
         self.loaded_pages: Pages = {}                  # of lines that are being loaded
         self.undefined: set[LeasedGroup] = set()       # whose definitions the disk refused: for the next frame
         self._restoring = Restoring(parts, self)
-        self.limits = Limits(self, parts.subscriptions.limited, pending)
-        self.idle = Idle(self)
-        self._started = False
         self._stopped = False
 
     # ---- opening and closing
@@ -88,96 +81,14 @@ class Leasing:
 
     def start(self) -> None:
         """Once everything is open: what happens to queues without anybody's doing begins."""
-        self._started = True
-        queues = [self.queues.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE)]
-        for queue in queues:
-            if queue.settings.limited or queue.settings.timed:
-                self.of_queue(queue)
-            if queue.settings.expires_ms:
-                self.idle.watch_again(queue)
-        for group in list(self._of_queue.values()):
-            self.deadlines.act(partial(self._begin, group))
-        Sweep(self._parts, self).begin([queue for queue in queues if queue.first_queue_id not in self._of_queue])
-
-    @staticmethod
-    def _begin(group: LeasedGroup) -> None:
-        if group.limit is not None:
-            group.limit.room()                     # begins to learn what its messages weigh
-            group.limit.enforce()
-        if group.ageing is not None:
-            group.ageing.look()
+        self.light.start()
 
     def stop(self) -> None:
         """Hand out nothing more."""
         self._gather_lazy()
         self._stopped = self.deadlines.stopped = True
 
-    # ---- light queues
-
-    def declare(self, name: str, settings: QueueSettings, tenant: str) -> LightQueue:
-        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
-        known = self.queues.get(tenant, name)
-        if known is not None:
-            if known.settings != settings:
-                raise QueueExists(f"queue {name!r} exists with other settings")
-            self.idle.use(known)
-            return known
-        check_name(name, "queue")
-        settings.check()
-        gathering = self._gather()
-        first = self._parts.topics.new_queue_ids(settings.priorities)
-        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.burst.now_ms)
-        gathering.state += [self.queues.put(tenant, name, queue),
-                            StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
-        if settings.limited:
-            self.of_queue(queue)
-        if settings.expires_ms:
-            self.idle.watch(queue, queue.used_ms)
-        return queue
-
-    def redefine(self, queue: LightQueue) -> None:
-        """Write down what has changed of a queue. Raises Stopping."""
-        self._gather().state.append(self.queues.put(queue.tenant, queue.name, queue))
-
-    def delete(self, queue: LightQueue) -> None:
-        """The queue with everything in it, and its bindings. Raises Stopping."""
-        gathering = self._gather()
-        gathering.state.append(self.queues.put(queue.tenant, queue.name, None))
-        for queue_id in queue.queue_ids():
-            gathering.state.append(offset_record("", queue_id, None))
-        if queue.first_queue_id in self._of_queue:
-            gathering.state += self.page_deletions(gathering, self._of_queue[queue.first_queue_id])
-        gathering.deleted += ((queue.first_queue_id, queue.settings.priorities),)
-        subscriptions = self._parts.subscriptions
-        for chosen, filter_text in subscriptions.bindings_of(queue.first_queue_id):
-            subscriptions.unbind(filter_text, queue.first_queue_id, chosen)
-            key = binding_key(queue.first_queue_id, chosen, filter_text)
-            gathering.state.append(StateRecord(Kind.BINDING, key, None))
-        self.forget_queue(queue)
-        self._parts.topics.version += 1            # placements that lead to it are looked at again
-        subscriptions.touch()
-
     # ---- groups
-
-    def of_queue(self, queue: LightQueue) -> LeasedGroup:
-        """The group that a light queue is of itself."""
-        group = self._of_queue.get(queue.first_queue_id)
-        if group is None:
-            of_queue = queue.settings
-            settings = GroupSettings(max_attempts=of_queue.max_attempts, single_active=of_queue.single_active)
-            group = LeasedGroup(self, queue.tenant, "", 0, settings)
-            group.queue = queue
-            group.by_priority = queue.settings.priorities > 1
-            group.ttl_ms = queue.settings.ttl_ms
-            self._of_queue[queue.first_queue_id] = group
-            for queue_id in queue.queue_ids():
-                self.add_line(group, queue_id, self._floor(queue_id)).dated = queue.settings.ttl_ms > 0
-            group.ageing = Ageing(self, group)
-            if queue.settings.limited:
-                group.limit = self.limits.add(group, queue)
-            if self._started:
-                self._begin(group)
-        return group
 
     def of_topic(self, name: str, topic: Topic, start: str = "earliest") -> LeasedGroup:
         """The leased group of this name over a topic; made where it is missing, to begin at `start`.
@@ -204,6 +115,7 @@ class Leasing:
         if known.kind == ASSIGNED:
             return group
         group.wants = self.selecting.wants(known.selector)
+        group.ttl_ms = topic.settings.message_ttl_ms or 0
         self._by_topic[topic.tenant, name, topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
@@ -220,7 +132,7 @@ class Leasing:
     def stored_floor(self, group: LeasedGroup, queue_id: int) -> int:
         """Where a group goes on in a queue as far as is stored; else where it begins."""
         if group.queue is not None:
-            return self._floor(queue_id)
+            return self.light.floor(queue_id)
         known = self._parts.views.offsets.get(group.name, {}).get(queue_id)
         if known is not None:
             return known[0]
@@ -255,7 +167,7 @@ class Leasing:
 
     def in_memory(self) -> list[LeasedGroup]:
         """Every group that is in memory."""
-        return [*self._by_topic.values(), *self._of_queue.values()]
+        return [*self._by_topic.values(), *self.light.in_memory()]
 
     def reading(self, queue_id: int) -> list[tuple[LeasedGroup, Supply]]:
         """Who reads this queue, as far as they are in memory."""
@@ -281,24 +193,17 @@ class Leasing:
         """The topic is not there any more: its groups are gone with it."""
         for group in self._of_topic.pop(topic.id, []):
             del self._by_topic[group.tenant, group.name, topic.id]
-            self._end(group)
-
-    def forget_queue(self, queue: LightQueue) -> None:
-        """A light queue is deleted."""
-        self.limits.forget(queue)
-        self.idle.forget(queue)
-        group = self._of_queue.pop(queue.first_queue_id, None)
-        if group is not None:
-            self._end(group)
+            self.end(group)
 
     def forget_group(self, tenant: str, name: str) -> None:
         """A group is deleted."""
         for group in self.active(tenant, name):
             del self._by_topic[tenant, name, group.topic_id]
             self._of_topic[group.topic_id].remove(group)
-            self._end(group)
+            self.end(group)
 
-    def _end(self, group: LeasedGroup) -> None:
+    def end(self, group: LeasedGroup) -> None:
+        """It is not there any more."""
         for queue_id, supply in group.supplies.items():
             supply.line.clear()
             self._readers[queue_id] = [one for one in self._readers[queue_id] if one[0] is not group]
@@ -307,10 +212,6 @@ class Leasing:
         group.end()
 
     # ---- lines
-
-    def _floor(self, queue_id: int) -> int:
-        stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))
-        return 0 if stored is None else decode_offset(stored)[0]
 
     def add_line(self, group: LeasedGroup, queue_id: int, floor: int) -> Supply:
         """The group reads this queue too, from `floor` on, as far as nothing else is stored."""
@@ -396,8 +297,12 @@ class Leasing:
     def entering(self, queue_id: int) -> int:
         return sum([gathering.burst.entering(queue_id) for gathering in self._pending()])
 
+    def message_ttl_ms(self, topic_id: int) -> int:
+        topic = self._parts.topics.by_id(topic_id)
+        return topic.settings.message_ttl_ms or 0 if topic is not None else 0
+
     def used(self, queue: LightQueue) -> None:
-        self.idle.use(queue)
+        self.light.idle.use(queue)
 
     def append_ms(self, queue_id: int, offset: int) -> int:
         return self._parts.reader.append_ms_of(queue_id, offset)
@@ -468,32 +373,14 @@ class Leasing:
         line.dirty = set()
         return records
 
-    def wanted(self, queue_id: int, start: int, stop: int) -> list[Stretch]:
-        """What must outlive retention, see `kernel.owed.Owed`: all that is not settled of a light queue, and what is
-        out of a topic's queue, or waits for its next time. What nobody has had of a topic goes with its segment."""
-        readers = self._readers.get(queue_id)
-        if readers is not None:
-            found: list[Stretch] = []
-            for group, supply in readers:
-                end = stop if group.queue is not None else min(stop, supply.line.next)
-                found += supply.line.unsettled_stretches(start, end)
-            return found
-        if self._parts.topics.of_queue(queue_id) is not None:
-            return []
-        known = self._parts.heads.log_start(queue_id)      # not below the floor, nor is a deleted queue's below its end
-        return [(max(start, known if start >= known else self._floor(queue_id)), stop)]
-
-    def first_needed(self, queue_id: int) -> int:
-        """See `kernel.owed.Owed`."""
-        readers = self._readers.get(queue_id)
-        if readers is None:
-            return NONE_NEEDED if self._parts.topics.of_queue(queue_id) is not None else self._floor(queue_id)
-        return min([supply.line.floor if group.queue is not None or supply.line.floor < supply.line.next
-                    else NONE_NEEDED for group, supply in readers], default=NONE_NEEDED)
+    def expire_after(self, topic_id: int, ttl_ms: int) -> None:
+        """A topic's messages expire so long after their timestamp; 0: never."""
+        for group in self._of_topic.get(topic_id, ()):
+            group.ttl_ms = ttl_ms
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""
-        (self.queues if record.kind == Kind.QUEUE else self.groups).settle(record)
+        (self.light.definitions if record.kind == Kind.QUEUE else self.groups).settle(record)
 
     def applied(self, queue_ids: Iterable[int]) -> None:
         """Messages entered these queues: whoever reads them is served."""

@@ -73,6 +73,9 @@ class Core(Protocol):
     def entering(self, queue_id: int) -> int:
         """How many messages are on their way into a queue: behind its end, and not durable yet."""
 
+    def message_ttl_ms(self, topic_id: int) -> int:
+        """How long after its timestamp a message of a topic is worth anything; 0: for ever."""
+
     def used(self, queue: LightQueue) -> None:
         """Somebody comes to a light queue, or goes."""
 

@@ -37,7 +37,7 @@ class Redriving:
 
     def redrive(self, queue: LightQueue, letters: list[Record]) -> list[KernelError | None]:
         """Send these records of a dead-letter queue back. Answers for each why it stays. Raises Stopping."""
-        group = self._leasing.of_queue(queue)
+        group = self._leasing.light.group_of(queue)
         supply = group.supplies[queue.first_queue_id]
         gathering = self._gather()
         results: list[KernelError | None] = []
@@ -47,7 +47,7 @@ class Redriving:
                 self._check_free(supply, letter[0])
                 message = self._message(queue.tenant, letter)
                 if check([message], self._refresh):
-                    self._leasing.limits.refuse_full([message])
+                    self._leasing.light.limits.refuse_full([message])
             except KernelError as error:
                 results.append(error)
                 continue

@@ -52,9 +52,9 @@ class Restoring:
         leasing.loaded_pages = pages
         if light:
             for key, value in self._parts.state.scan(Kind.QUEUE):
-                queue = leasing.queues.read(key, value)
+                queue = leasing.light.definitions.read(key, value)
                 if not light.isdisjoint(queue.queue_ids()):
-                    leasing.of_queue(queue)
+                    leasing.light.group_of(queue)
         for queue_id, name in missing:
             found = self._parts.topics.of_queue(queue_id)
             if name and found is not None:
@@ -69,7 +69,7 @@ class Restoring:
     def failed(self, gatherings: list[Gathering]) -> None:
         """None of these was stored; topics are as they were already, and groups of those that were to be made gone."""
         leasing = self._leasing
-        leasing.queues.undo()
+        leasing.light.definitions.undo()
         leasing.groups.undo()
         self._restore_bindings(gatherings)
         lines = {line: None for gathering in gatherings for line in gathering.lines}
@@ -100,9 +100,9 @@ class Restoring:
         leasing = self._leasing
         for group in leasing.in_memory():
             if group.queue is not None:
-                known = leasing.queues.get(group.tenant, group.queue.name)
+                known = leasing.light.definitions.get(group.tenant, group.queue.name)
                 if known is None or known.first_queue_id != group.queue.first_queue_id:
-                    leasing.forget_queue(group.queue)
+                    leasing.light.forget(group.queue)
             elif leasing.groups.get(group.tenant, group.name) is None:
                 leasing.undefined.add(group)
 

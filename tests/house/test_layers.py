@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = ("gatehouse", "gateways", "kernel", "relay", "spark", "tracing", "transactions")
+PACKAGES = ("gatehouse", "gateways", "kernel", "pyspark_gatehouse", "relay", "spark", "tracing", "transactions")
+SPARK_PACKAGES = ("pyspark_gatehouse", "spark")
+DEMO = ("gatehouse", "demo")
 WORLD = {"asyncio", "os", "random", "socket", "ssl", "threading", "time"}
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 CONTRACTS = PYPROJECT["tool"]["importlinter"]["contracts"]
@@ -47,10 +49,18 @@ def test_a_pure_file_asks_nothing_of_the_world(file):
 
 
 def test_every_library_that_is_used_is_declared():
-    declared = {line.partition("==")[0].lower().replace("-", "_") for line in PYPROJECT["project"]["dependencies"]}
-    assert all("==" in line for line in PYPROJECT["project"]["dependencies"])
-    names = {"kafka_python": "kafka", "prometheus_client": "prometheus_client", "sqlalchemy": "sqlalchemy"}
-    modules = {names.get(name, name) for name in declared}
-    allowed = modules | set(PACKAGES) | sys.stdlib_module_names | {"multidict", "yarl"}    # the last two are aiohttp's
+    hub = modules_of(PYPROJECT["project"]["dependencies"])
+    extras = {name: modules_of(lines) for name, lines in PYPROJECT["project"]["optional-dependencies"].items()}
+    allowed = hub | set(PACKAGES) | sys.stdlib_module_names | {"multidict", "yarl"}    # the last two are aiohttp's
     for file in SOURCES:
-        assert imported(file) <= allowed, file.relative_to(ROOT)
+        folders = file.relative_to(ROOT).parts
+        used = [extras["spark"]] if folders[0] in SPARK_PACKAGES else []
+        used += [extras["demo"], extras["spark"]] if folders[:2] == DEMO else []
+        assert imported(file) <= allowed.union(*used), file.relative_to(ROOT)
+
+
+def modules_of(requirements: list[str]) -> set[str]:
+    assert all("==" in line for line in requirements)
+    declared = {line.partition("==")[0].lower().replace("-", "_") for line in requirements}
+    names = {"kafka_python": "kafka", "paho_mqtt": "paho"}
+    return {names.get(name, name) for name in declared} | ({"py4j"} if "pyspark" in declared else set())

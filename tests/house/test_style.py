@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("gatehouse", "gateways", "kernel", "relay", "spark", "tracing", "transactions", "tests", "bench")
+PACKAGES = ("gatehouse", "gateways", "kernel", "pyspark_gatehouse", "relay", "spark", "tracing", "transactions",
+            "tests", "bench")
 FILES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 MAX_LINES = 500
 BAD_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common)($|_)")

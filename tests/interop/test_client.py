@@ -142,6 +142,22 @@ def test_delayed_messages_are_listed_recalled_and_come(hub: RunningHub) -> None:
     run(test)
 
 
+def test_last_values(hub: RunningHub) -> None:
+    async def test() -> None:
+        async with Client(url(hub)) as client:
+            for address in ("last/a/temp", "last/b/temp", "last/b%2Fc/50%", "last/b/rpm"):
+                await client.publish(address, "old", retain=True)
+                await client.publish(address, f"of {address}", retain=True)
+            assert [value.text for value in await client.retained("last/a/temp")] == ["of last/a/temp"]
+            assert [value.text for value in await client.retained("last/+/temp")] == ["of last/a/temp",
+                                                                                      "of last/b/temp"]
+            assert [value.address for value in await client.retained("last/b%2Fc/50%")] == ["last/b%2Fc/50%"]
+            assert len(await client.retained("last/#")) == 4
+            await client.publish("last/a/temp", None, retain=True)
+            assert await client.retained("last/a/temp") == []
+    run(test)
+
+
 def test_oneway_messages_arrive(hub: RunningHub) -> None:
     async def test() -> None:
         async with Client(url(hub)) as client:

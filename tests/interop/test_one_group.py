@@ -41,7 +41,7 @@ class Book:
         self.returned: list[str] = []              # came again after their ack was answered
         self.over = threading.Event()
 
-    def handle(self, member: str, message: str) -> None:
+    def note(self, member: str, message: str) -> None:
         with self._lock:
             if message in self._answered:
                 self.returned.append(f"{message} to {member}")
@@ -75,7 +75,7 @@ def pika_turn(book: Book, port: int) -> None:
                 return
             if method is not None:
                 assert method.exchange == "orders", method
-                book.handle("pika", body.decode())
+                book.note("pika", body.decode())
                 channel.basic_ack(method.delivery_tag)
 
 
@@ -85,7 +85,7 @@ def start_paho(book: Book, port: int) -> paho.Client:
 
     def on_message(_: paho.Client, __: Any, message: paho.MQTTMessage) -> None:
         assert message.topic.startswith("orders/"), message.topic
-        book.handle("paho", message.payload.decode())
+        book.note("paho", message.payload.decode())
         client.ack(message.mid, message.qos)
 
     client.on_connect = lambda *_: client.subscribe(SHARE, qos=1)
@@ -107,7 +107,7 @@ def curl_turn(book: Book, port: int) -> None:
     base = f"http://127.0.0.1:{port}/v1/groups/team"
     messages = curl(f"{base}/pop?topic=orders&max=10&invisible=3&wait=0.2")["messages"]
     for message in messages:
-        book.handle("curl", message["value"])
+        book.note("curl", message["value"])
     if messages:
         answer = curl(f"{base}/ack", json.dumps({"receipt_handles": [one["receipt_handle"] for one in messages]}))
         book.note_answered([message["value"] for message, result in zip(messages, answer["results"], strict=True)
@@ -132,7 +132,7 @@ def test_four_clients_share_one_group_while_the_hub_is_killed(tmp_path: Path) ->
             threads.append(book.again_and_again(lambda: pika_turn(book, ports["amqp"]),
                                                 pika.exceptions.AMQPError, OSError))
             threads.append(book.again_and_again(lambda: curl_turn(book, ports["http"]), ConnectionError))
-            with client.consumer("team", "orders", lambda message: book.handle("client", message.text),
+            with client.consumer("team", "orders", lambda message: book.note("client", message.text),
                                  concurrency=4, invisible_s=3):
                 for number in range(MESSAGES):
                     client.publish(f"orders/{number % 50}", str(number))

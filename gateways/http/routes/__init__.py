@@ -6,6 +6,7 @@ from types import ModuleType
 from gateways.http.door import Handler
 from gateways.http.routes import (
     batches,
+    bulk,
     dead_letters,
     groups,
     health,
@@ -24,7 +25,7 @@ from gateways.http.routing import RouteTable
 
 def build_table() -> RouteTable[Handler]:
     """The table of all calls that are built."""
-    return _table(publish, messages, reading, retained, batches, topics, groups, leases, dead_letters, queues,
+    return _table(publish, messages, reading, retained, batches, bulk, topics, groups, leases, dead_letters, queues,
                   scheduled, health)
 
 

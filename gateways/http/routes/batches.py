@@ -1,4 +1,6 @@
-"""`GET /v1/topics/{topic}/batches?queue=&offset=&max_bytes=`: stored batches as they are, for bulk readers.
+"""`/v1/topics/{topic}/batches`: record batches as they are, out of one queue and into several.
+
+`GET ?queue=&offset=&max_bytes=`: stored batches, for readers of one queue; `bulk.py` is for many.
 
 The body is Kafka record batches (format version 2) one after the other, still compressed as their producers sent
 them; how to read them is in `kernel.batch`. The first may begin before `offset`: a reader skips what it did not ask
@@ -7,19 +9,36 @@ for.
     X-Log-Start-Offset   the queue's first offset
     X-High-Watermark     the offset after its last message
     X-Next-Offset        where to go on; `offset` itself where the body is empty
+
+`POST`: batches to store, all of them or none, for writers of many rows. The writer has put each record into its key's
+queue (murmur2) and says with each batch which queue that is; rights and limits are the topic's, since batches are not
+opened. With an `Idempotency-Key` a repetition is recognised by the records, whenever their batches were made.
+
+    body := (queue u32 | length u32 | record batch)*      little-endian, `application/octet-stream`
+
+201 with `{"batches": [{"queue": 0, "offset": 17, "count": 1000, "id": "281474976710657"}, ...]}`.
 """
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from aiohttp import web
 
+from gateways.admission.decision import Operation
+from gateways.http.answers import json_answer
 from gateways.http.door import Call, Door, Routes
+from gateways.http.mapping import read_idempotency_key
 from gateways.http.problems import Refusal
 from gateways.http.routes.reading import MAX_OFFSET, fetch
 from gateways.http.target import decode_number
-from kernel.batch import as_batch
-from kernel.errors import OffsetOutOfRange, UnknownQueue
+from kernel.batch import as_batch, read_header
+from kernel.errors import OffsetOutOfRange, UnknownQueue, UnknownTopic
+
+MAX_BATCHES: Final = 10_000
+"""In one body."""
+
+_PREFIX = struct.Struct("<II")
 
 LEADER_EPOCH: Final = 0
 """There is one leader; the field lies outside a batch's checksum."""
@@ -51,4 +70,46 @@ async def get_batches(door: Door, call: Call) -> web.StreamResponse:
     return web.Response(body=body, headers=headers, content_type="application/octet-stream")
 
 
-ROUTES: Routes = (("GET", "/v1/topics/{topic}/batches", get_batches),)
+async def post_batches(door: Door, call: Call) -> web.StreamResponse:
+    """Store batches in queues of one topic."""
+    request = call.request
+    principal = door.principal(request)
+    call.query()
+    name = call.topic_name()
+    door.admission.require(principal, Operation.PUBLISH, f"{name}/#")
+    given = request.headers.get("Idempotency-Key")
+    key = None if given is None else read_idempotency_key(given.encode("utf-8", "surrogateescape"))
+    topic = door.kernel.topic(name, tenant=principal.tenant)
+    if topic is None:
+        raise UnknownTopic(f"there is no topic {name!r}")
+    await door.ready_to_append(principal)
+    batches = read_batches(await door.bodies.read(request))
+    counts = [read_header(batch).record_count for _, batch in batches]
+    queue_ids = [topic.queue_id(queue) for queue, _ in batches]
+    stored = await door.append_batches(principal, list(zip(queue_ids, (batch for _, batch in batches), strict=True)),
+                                       sum(counts), key)
+    return json_answer({"batches": [
+        {"queue": queue, "offset": offset, "count": count, "id": str(first_id)}
+        for (queue, _), count, (_, offset, first_id) in zip(batches, counts, stored.positions, strict=True)]}, 201)
+
+
+def read_batches(body: bytes) -> list[tuple[int, bytes]]:
+    """(queue, batch) pairs of a body. Refuses `invalid_body`."""
+    batches = []
+    at = 0
+    while at < len(body):
+        start = at + _PREFIX.size
+        queue, length = _PREFIX.unpack_from(body, at) if start <= len(body) else (0, 0)
+        at = start + length
+        if not length or at > len(body):
+            raise Refusal("invalid_body", "a body is (queue u32, length u32, record batch), once for each batch")
+        batches.append((queue, body[start:at]))
+    if not 0 < len(batches) <= MAX_BATCHES:
+        raise Refusal("invalid_body", f"a body has 1 to {MAX_BATCHES} batches, this one {len(batches)}")
+    return batches
+
+
+ROUTES: Routes = (
+    ("GET", "/v1/topics/{topic}/batches", get_batches),
+    ("POST", "/v1/topics/{topic}/batches", post_batches),
+)

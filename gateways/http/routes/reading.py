@@ -149,7 +149,7 @@ async def named_offsets(door: Door, topic: Topic, queues: range | tuple[int, ...
     if time is None:
         raise Refusal("invalid_parameter", "'from' is earliest, latest, an RFC 3339 time, or with 'queue' an offset",
                       parameter="from")
-    asked = [_offset_at(door, topic.queue_id(number), int(time)) for number in queues]
+    asked = [offset_at(door, topic.queue_id(number), int(time)) for number in queues]
     found = [await future for future in asked]
     return [end if at is None else at for at, (_, end) in zip(found, bounds, strict=True)]
 
@@ -161,7 +161,7 @@ def _offset_within(offset: int, first: int, end: int) -> int:
     return offset
 
 
-def _offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | None]:
+def offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | None]:
     """The first offset at or after a time, None where there is none yet."""
     future: asyncio.Future[int | None] = door.loop.create_future()
 

@@ -2,19 +2,22 @@
 from __future__ import annotations
 
 from collections import deque
+from operator import itemgetter
 from typing import Any
 
 from gateways.amqp import GATEWAY, codec
 from gateways.amqp.broker import Broker
 from gateways.amqp.config import AmqpConfig
 from gateways.amqp.consuming import Consumer
+from gateways.amqp.dead_letters import encode_target
 from gateways.amqp.errors import ChannelFault
+from gateways.amqp.exchanges import Binding
 from gateways.amqp.methods import decode_method, encode_method
 from gateways.amqp.properties import NO_PROPERTIES
 from gateways.amqp.tables import typed
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gateways.kit import FakeHub, FakeKernel
-from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
+from kernel.message import Handle, Leased, Message, Owner, Placement
 
 
 class FakeLight:
@@ -32,13 +35,19 @@ class FakeQueues:
 
     def __init__(self, kernel: QueueKernel) -> None:
         self.kernel = kernel
-        self.rejected: list[Leased] = []
         self.acked: list[Handle] = []
-        self.records: dict[bytes, bytes] = {}
+        self.bury: Any = None
+        self.records: dict[str, bytes] = {}
+        self.heard: list[Binding] = []
         self._placements: dict[tuple[str, bool, int, tuple[FakeLight, ...]], Placement] = {}
+
+    # ---- queues
 
     def open(self, queue: AmqpQueue) -> None:
         queue.light = FakeLight()
+
+    def reopen(self, vhost: VirtualHost) -> list[AmqpQueue]:
+        return []
 
     def drop(self, queue: AmqpQueue) -> None:
         queue.light = FakeLight()
@@ -54,23 +63,57 @@ class FakeQueues:
     def ready(self, queue: AmqpQueue) -> int:
         return len(queue.light.ready)
 
+    def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
+        self.heard.append(binding)
+
+    def unhear(self, vhost: VirtualHost, binding: Binding) -> None:
+        if binding in self.heard:
+            self.heard.remove(binding)
+
+    # ---- consuming
+
     def attach(self, consumer: Consumer) -> None:
         consumer.queue.light.consumers.append(consumer)
+        self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:
         consumer.queue.light.consumers.remove(consumer)
 
-    def wake(self, consumer: Consumer) -> None:
+    def top_up(self, consumer: Consumer) -> None:
         self.kernel.lights.setdefault(consumer.queue.light, None)
 
-    def take_one(self, queue: AmqpQueue, holder: object, on_done: Any) -> None:
+    def take_one(self, queue: AmqpQueue, on_done: Any) -> None:
         light = queue.light
         one = light.ready.popleft() if light.ready else None
         if one is not None:
             light.out[one[:3]] = one
-        on_done(one, len(light.ready))
+        on_done(one)
 
-    def place(self, address: str, vhost: Any, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
+    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        for handle in handles:
+            queue.light.out.pop(handle, None)
+        self.acked += handles
+
+    def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        light = queue.light
+        again = [light.out.pop(handle) for handle in handles if handle in light.out]
+        again = [(one[0], one[1], one[2] + 1, *one[3:]) for one in again]
+        light.ready = deque(sorted([*light.ready, *again], key=itemgetter(1)))
+        self.kernel.lights.setdefault(light, None)
+
+    def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        target = encode_target(queue.settings.dead_letter_exchange, queue.settings.dead_letter_key)
+        for handle in handles:
+            one = queue.light.out.pop(handle)
+            if target:
+                self.kernel.append(self.bury(queue.vhost.name, queue.name, target, one, "rejected"), None)
+
+    def bury_by(self, bury: Any) -> None:
+        self.bury = bury
+
+    # ---- publishing and definitions
+
+    def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
               may_create: bool) -> Placement:
         known = (address, in_topic, priority, tuple(queue.light for queue in queues))
         placement = self._placements.get(known)
@@ -86,26 +129,16 @@ class FakeQueues:
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         return "plant/line1"
 
-    def store(self, records: dict[bytes, bytes | None], owner: Owner | None, token: object) -> None:
-        for key, value in records.items():
+    def store(self, vhost: VirtualHost, records: dict[str, bytes | None], owner: Owner | None, token: object) -> None:
+        for name, value in records.items():
             if value is None:
-                del self.records[key]
+                del self.records[name]
             else:
-                self.records[key] = value
+                self.records[name] = value
         self.kernel.append([], owner, token)
 
-    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        for handle in handles:
-            queue.light.out.pop(handle, None)
-        self.acked += handles
-
-    def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        again = [queue.light.out.pop(handle) for handle in handles if handle in queue.light.out]
-        queue.light.ready.extendleft([(one[0], one[1], one[2] + 1, *one[3:]) for one in reversed(again)])
-        self.kernel.lights.setdefault(queue.light, None)
-
-    def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        self.rejected += [queue.light.out.pop(handle) for handle in handles if handle in queue.light.out]
+    def stored(self) -> list[tuple[str, str, bytes]]:
+        return [("/", name, value) for name, value in self.records.items()]
 
 
 class QueueKernel(FakeKernel):
@@ -131,8 +164,11 @@ class QueueKernel(FakeKernel):
         lights, self.lights = self.lights, {}
         for light in lights:
             for consumer in list(light.consumers):
-                leased = [light.ready.popleft() for _ in range(min(consumer.room(), len(light.ready)))]
+                room = consumer.room() if consumer.no_ack else min(consumer.room(), consumer.channel.budget.left)
+                leased = [light.ready.popleft() for _ in range(min(room, len(light.ready)))]
                 light.out.update({one[:3]: one for one in leased})
+                if not consumer.no_ack:
+                    consumer.channel.budget.left -= len(leased)
                 if leased:
                     consumer.on_leased(leased)
 
@@ -212,6 +248,3 @@ def publish(exchange: str, key: str, body: bytes, raw: bytes = NO_PROPERTIES, ch
     method = encode_method("basic.publish", exchange=exchange, routing_key=key, **arguments)
     return codec.frame(codec.METHOD, channel, method) + codec.encode_content(
         channel.to_bytes(2, "big"), raw, body, body_max)
-
-
-__all__ = ["Client", "Hub", "Stored", "publish"]

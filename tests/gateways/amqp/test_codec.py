@@ -123,7 +123,8 @@ def test_deliveries_are_what_pika_reads() -> None:
     data = codec.encode_deliveries(CHANNEL, b"\2ct", 41, BODY_MAX, messages, lambda one: mapping.own_side(one[7]))
     frames = read(data)
     methods = [frame.method for frame in frames if isinstance(frame, pika.frame.Method)]
-    assert [(one.consumer_tag, one.delivery_tag, one.redelivered, one.exchange, one.routing_key) for one in methods] == [
+    found = [(one.consumer_tag, one.delivery_tag, one.redelivered, one.exchange, one.routing_key) for one in methods]
+    assert found == [
         ("ct", 41, False, "", "q"), ("ct", 42, True, "", "q"), ("ct", 43, False, "x", "kk"),
         ("ct", 44, False, "x", "kk"), ("ct", 45, False, "x", "kk")]
     headers = [frame for frame in frames if isinstance(frame, pika.frame.Header)]

@@ -7,6 +7,7 @@ by hand.
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -14,7 +15,7 @@ from kernel.address import is_topic_name
 from kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
 from kernel.record import encode_headers, encode_key, varint
-from kernel.routes import Routed, Routes
+from kernel.routes import Routed, RouteEntry, Routes
 from kernel.topics import Topic, Topics, TopicSettings
 from kernel.watches import Watch, Watches
 
@@ -142,6 +143,13 @@ class FakeKernel:
         pieces = self.queues.get(queue_id, [])
         first = self.starts.get(queue_id, 0)
         return first, pieces[-1].first_offset + pieces[-1].count if pieces else first
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
+
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]:
+        return self._routes.entries
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None]) -> None:

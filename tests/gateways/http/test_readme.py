@@ -16,9 +16,8 @@ from gateways.http.routes import build_table
 from kernel import errors
 
 README = (Path(gateways.http.__file__).parent / "README.md").read_text()
-PRODUCERS_ONLY = {"kernel_error", "unsupported_batch", "out_of_order_sequence", "duplicate_sequence", "fenced_producer",
-                  "unknown_producer", "corrupt_batch"}
-"""Codes that no call of this door can end in: they belong to producers' batches and to subscriptions."""
+PRODUCERS_ONLY = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer"}
+"""Codes that no call of this door can end in: they belong to idempotent producers."""
 
 
 def test_every_call_is_in_the_readme() -> None:

@@ -1,0 +1,191 @@
+"""Spark reading the hub in bulk, beside Spark's own Kafka connector reading the hub's Kafka door and Apache Kafka.
+
+    python -m bench.spark_read [--rows 10000000] [--rounds 3] [--master 'local[2]'] [--no-kafka] [--seconds 20]
+
+The same batches (see `spark_topic`) are in all of them. A batch sums the lengths of all values; a stream writes all
+values nowhere, in one micro-batch. Every run is checked to have seen every row. The first round is not counted. Then
+the sink, with rows made by Spark. Last, what live MQTT publishers feel while Spark reads: send to PUBACK at a fixed
+rate, alone and with Spark reading without a pause.
+"""
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bench import spark_topic
+from bench.apache_kafka import create_topic, start_kafka
+from bench.measure import LOAD, measure_rate, median_spread, table
+from bench.servers import Server, start_hub, work_folder
+from bench.spark_session import fetch_connector, start_session
+from spark.fetching import ReadSpec, pages
+from spark.hub import Hub, HubAddress
+from spark.options import Subscription
+from spark.plan import Range
+from spark.positions import Positions
+
+LIVE_RATE: Final = 10_000
+SINK_ROWS: Final = 2_000_000
+
+
+class Case:
+    """One way to read the rows."""
+
+    def __init__(self, name: str, server: Server, options: dict[str, str], format: str) -> None:
+        self.name = name
+        self.server = server
+        self.options = options
+        self.format = format
+
+
+def hub_case(name: str, hub: Server, columns: str) -> Case:
+    options = {"url": url_of(hub), "subscribe": spark_topic.TOPIC}
+    return Case(name, hub, {**options, "columns": columns} if columns else options, "gatehouse")
+
+
+def kafka_case(name: str, server: Server) -> Case:
+    return Case(name, server, {"kafka.bootstrap.servers": f"127.0.0.1:{server.ports['kafka']}",
+                               "subscribe": spark_topic.TOPIC}, "kafka")
+
+
+def url_of(hub: Server) -> str:
+    return f"http://127.0.0.1:{hub.ports['http']}"
+
+
+def read_batch(session: SparkSession, case: Case, rows: int) -> None:
+    frame = session.read.format(case.format).options(**case.options, startingOffsets="earliest").load()
+    (seen,) = frame.selectExpr("count(*) n", "sum(length(value)) size").collect()
+    if seen.n != rows:
+        raise SystemExit(f"{case.name}: {seen.n} rows of {rows}")
+
+
+def read_stream(session: SparkSession, case: Case, rows: int) -> None:
+    frame: DataFrame = session.readStream.format(case.format).options(
+        **case.options, startingOffsets="earliest").load().select("value")
+    with tempfile.TemporaryDirectory(dir=case.server.folder) as checkpoint:
+        query = (frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+                 .trigger(availableNow=True).start())
+        query.awaitTermination()
+        seen = sum(progress.numInputRows for progress in query.recentProgress)
+    if seen != rows:
+        raise SystemExit(f"{case.name}: {seen} rows of {rows}")
+
+
+def timed(server: Server, run: Callable[[], None]) -> tuple[float, float]:
+    """(seconds, processor seconds of the server)."""
+    before, began_s = server.cpu(), time.perf_counter()
+    run()
+    used = server.cpu().since(before)
+    return time.perf_counter() - began_s, used.user_s + used.system_s
+
+
+def compare(session: SparkSession, cases: list[Case], rows: int, rounds: int) -> list[list[str]]:
+    """Rows of the table: medians over the rounds."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for _ in range(rounds + 1):
+        for case in cases:
+            for kind, read in (("batch", read_batch), ("stream", read_stream)):
+                found[f"{case.name}, {kind}"].append(timed(case.server, lambda: read(session, case, rows)))  # noqa: B023
+    lines = []
+    for name, runs in found.items():
+        seconds = median(run[0] for run in runs[1:])
+        lines.append([name, f"{rows / seconds:,.0f}", f"{seconds:.1f}",
+                      f"{median(run[1] for run in runs[1:]) / rows * 1e6:.2f}"])
+    return lines
+
+
+def wire_bytes(hub: Server) -> float:
+    """What the bulk fetch sends per row."""
+    address = HubAddress(url_of(hub))
+    asking = Hub(address)
+    (topic,) = Positions(asking, Subscription(topics=(spark_topic.TOPIC,))).bounds().values()
+    asking.close()
+    ranges = [Range(topic.name, topic.uuid, queue, 0, min(topic.ends[queue], 50_000)) for queue in topic.queues]
+    pieces = [found for _, found in pages(ReadSpec(address, ()), ranges)]
+    bodies = {id(one.body): len(one.body) for one in pieces}
+    return sum(bodies.values()) / sum(int(one.count.sum()) for one in pieces)
+
+
+def write_rows(session: SparkSession, hub: Server, number: int) -> None:
+    frame = session.range(SINK_ROWS).selectExpr("concat('line', id % 1000, '/temp') key",
+                                                "rpad(cast(id as string), 100, 'x') value")
+    frame.write.format("gatehouse").options(url=url_of(hub), topic=f"written-{number}").mode("append").save()
+
+
+def live(session: SparkSession, hub: Server, case: Case, rows: int, seconds: float) -> list[list[str]]:
+    """Send to PUBACK, alone and beside Spark."""
+    alone = [measure_rate(LOAD, hub, LIVE_RATE, seconds)["PUBACK"] for _ in range(3)]
+    ended = threading.Event()
+
+    def keep_reading() -> None:
+        while not ended.is_set():
+            read_batch(session, case, rows)
+
+    thread = threading.Thread(target=keep_reading)
+    thread.start()
+    beside = [measure_rate(LOAD, hub, LIVE_RATE, seconds)["PUBACK"] for _ in range(3)]
+    ended.set()
+    thread.join()
+    return [[name, f"{spread.p50:.2f}", f"{spread.p99:.2f}", f"{spread.longest:.1f}"]
+            for name, spread in (("alone", median_spread(alone)), ("while Spark reads", median_spread(beside)))]
+
+
+def measure(session: SparkSession, folder: Path, options: Any) -> None:
+    rows: int = options.rows
+    hub = start_hub(folder / "hub")
+    kafka = None
+    try:
+        spark_topic.fill(hub.ports["kafka"], rows)
+        cases = [hub_case("hub, value", hub, "value"), hub_case("hub, all 15 columns", hub, ""),
+                 kafka_case("Kafka connector, hub's Kafka door", hub)]
+        if not options.no_kafka:
+            kafka = start_kafka(folder / "kafka")
+            create_topic(kafka, spark_topic.TOPIC, spark_topic.PARTITIONS)
+            spark_topic.fill(kafka.ports["kafka"], rows)
+            cases.append(kafka_case("Kafka connector, Apache Kafka", kafka))
+        lines = compare(session, cases, rows, options.rounds)
+        print(table([f"{rows:,} rows, {options.master}", "rows/s", "seconds", "server µs a row"], lines))
+        print(f"\nbytes on the wire, a row: {wire_bytes(hub):.1f}\n")
+        if kafka is not None:
+            kafka.stop()
+            kafka = None
+        runs = [timed(hub, lambda: write_rows(session, hub, number))  # noqa: B023
+                for number in range(options.rounds + 1)][1:]
+        rate = SINK_ROWS / median(run[0] for run in runs)
+        hub_us = median(run[1] for run in runs) / SINK_ROWS * 1e6
+        print(table(["sink", "rows/s", "hub µs a row"], [["100-byte values, keys", f"{rate:,.0f}", f"{hub_us:.2f}"]]))
+        if options.seconds:
+            print("\n" + table([f"{LIVE_RATE:,} MQTT publishes a second, to PUBACK", "p50 ms", "p99 ms", "longest ms"],
+                               live(session, hub, cases[0], rows, options.seconds)))
+    finally:
+        hub.stop()
+        if kafka is not None:
+            kafka.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--seconds", type=float, default=20, help="of each live measurement; 0: none")
+    parser.add_argument("--no-kafka", action="store_true", help="without Apache Kafka")
+    options = parser.parse_args()
+    session = start_session(options.master, fetch_connector())
+    try:
+        with work_folder() as folder:
+            measure(session, folder, options)
+    finally:
+        session.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""Reading in bulk: many queues of many topics in one request, without state in the server.
+
+`POST /v1/batches/positions`: where topics begin and end, and where in them a time is; for who may read a topic whole,
+or write anywhere in it.
+
+    {"topics": ["plant", "fleet"], "times": {"plant": {"0": 1700000000000}}}
+
+    {"topics": [{"name": "plant", "uuid": "6f0c...", "queues": 4, "log_start_offsets": [0, ...],
+                 "high_watermarks": [17, ...], "offsets_for_times": {"0": 12}}, ...],
+     "missing": ["fleet"], "doors": {"0": "kafka", ...}, "routes": [{"filter", "topic", "key", "shard"}, ...]}
+
+`offsets_for_times` has the first offset whose message is at or after the time, null where there is none yet. `doors`
+names the door numbers in records' attribute bytes, `routes` is what gives a record its address; both are the hub's.
+
+`POST /v1/batches/fetch`: stored pieces of queues as they lie in the log, still compressed as their producers sent
+them.
+
+    {"ranges": [{"topic": "plant", "uuid": "6f0c...", "queue": 0, "offset": 17, "end": 4711}, ...],
+     "max_bytes": 1048576}
+
+The ranges are served in their order until `max_bytes` are reached; a range that got less than all of it is asked for
+again from where it ended. At least one piece is given where there is one. `uuid` may be left out; with it, a topic that
+was deleted and made again is told apart. The answer:
+
+    u32 length of the head | head, JSON | pieces, see `kernel.pieces`
+
+    {"ranges": [{"pieces": 3, "log_start_offset": 0, "high_watermark": 17},
+                {"pieces": 0, "code": "unknown_topic", "detail": "..."}, ...]}
+
+The first piece of a range may begin before its offset, the last may end behind its end: a reader skips what it did not
+ask for. A range's `code` is one of the problem codes.
+"""
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+import orjson
+from aiohttp import web
+
+from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
+from gateways.http.answers import json_answer
+from gateways.http.door import Call, Door, Routes
+from gateways.http.problems import Refusal
+from gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
+from kernel.errors import KernelError
+from kernel.pieces import encode_pieces
+
+if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
+    from kernel.message import Fetched, Piece
+    from kernel.topics import Topic
+
+MAX_TOPICS: Final = 1_000
+"""Topics in one request for positions."""
+
+MAX_TIMES: Final = 10_000
+"""Queues whose times are looked up by one request; each is a look at the disk."""
+
+MAX_RANGES: Final = 10_000
+"""Ranges in one fetch."""
+
+_HEAD_BYTES = struct.Struct("<I")
+
+
+async def post_positions(door: Door, call: Call) -> web.StreamResponse:
+    """Answer the bounds of topics."""
+    principal = door.principal(call.request)
+    call.query()
+    document = await _document(door, call, {"topics", "times"})
+    names = document.get("topics")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) > MAX_TOPICS:
+        raise Refusal("invalid_body", f"'topics' is a list of at most {MAX_TOPICS} names")
+    times = _times(document.get("times", {}))
+    found, missing = [], []
+    for name in names:
+        topic = _visible_topic(door, principal, name)
+        if topic is None:
+            missing.append(name)
+        else:
+            found.append(await _positions(door, topic, times.get(name)))
+    routes = [{"filter": entry.filter, "topic": entry.topic, "key": entry.key, "shard": entry.shard}
+              for entry in door.kernel.route_entries]
+    return json_answer({"topics": found, "missing": missing, "routes": routes,
+                        "doors": {str(number): name for number, name in door.door_names.items()}})
+
+
+def _visible_topic(door: Door, principal: Principal, name: str) -> Topic | None:
+    """None where there is none. Raises Denied for who may neither read nor write all of it."""
+    if not door.admission.may(principal, Operation.PUBLISH, f"{name}/#"):
+        door.admission.require(principal, Operation.CONSUME, f"{name}/#")
+    return door.kernel.topic(name, tenant=principal.tenant)
+
+
+async def _positions(door: Door, topic: Topic, times: dict[int, int] | None) -> dict[str, Any]:
+    bounds = door.kernel.bounds_of(topic)
+    answer = {"name": topic.name, "uuid": str(UUID(bytes=topic.uuid)), "queues": topic.queues,
+              "log_start_offsets": bounds[0::2].tolist(), "high_watermarks": bounds[1::2].tolist()}
+    if times is not None:
+        asked = {queue: offset_at(door, topic.queue_id(queue), time_ms) for queue, time_ms in times.items()}
+        answer["offsets_for_times"] = {str(queue): await future for queue, future in asked.items()}
+    return answer
+
+
+def _times(given: Any) -> dict[str, dict[int, int]]:
+    """Milliseconds by topic and queue. Refuses what is no such thing."""
+    try:
+        times = {name: {int(queue): time for queue, time in of_topic.items()} for name, of_topic in given.items()}
+        known = all(type(time) is int and 0 <= time <= MAX_OFFSET for of_topic in times.values()
+                    for time in of_topic.values())
+    except (AttributeError, ValueError):
+        known = False
+    if not known or sum(len(of_topic) for of_topic in times.values()) > MAX_TIMES:
+        raise Refusal("invalid_body", f"'times' has milliseconds by topic and queue, at most {MAX_TIMES} of them")
+    return times
+
+
+# --- fetch --------------------------------------------------------------------------------------------------
+
+class _Range(NamedTuple):
+    """What is asked for of one queue."""
+
+    topic: str
+    uuid: bytes | None
+    queue: int
+    offset: int
+    end: int
+
+
+async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
+    """Answer the stored pieces of several ranges."""
+    principal = door.principal(call.request)
+    call.query()
+    document = await _document(door, call, {"ranges", "max_bytes"})
+    ranges = _ranges(document.get("ranges"))
+    max_bytes = document.get("max_bytes", door.config.max_bulk_bytes)
+    if type(max_bytes) is not int or max_bytes < 1:
+        raise Refusal("invalid_body", "'max_bytes' is a whole number from 1")
+    max_bytes = min(max_bytes, door.config.max_bulk_bytes)
+    heads: list[dict[str, Any]] = []
+    wants: list[tuple[int, int, int]] = []
+    topics: dict[tuple[str, bytes | None], Topic | dict[str, Any]] = {}
+    for one in ranges:
+        name = (one.topic, one.uuid)
+        topic = topics[name] if name in topics else topics.setdefault(name, _topic(door, principal, one))
+        if isinstance(topic, dict):
+            heads.append(topic)
+        elif one.queue >= topic.queues:
+            heads.append(_refused("unknown_queue", f"{topic.name} has the queues 0 to {topic.queues - 1}"))
+        else:
+            heads.append({})
+            wants.append((topic.queue_id(one.queue), one.offset, max_bytes))
+    fetched = iter(await fetch(door, wants, max_bytes))
+    pieces: list[Piece] = []
+    for i, one in enumerate(ranges):
+        if not heads[i]:
+            heads[i] = _serve(next(fetched), one, pieces)
+    head = orjson.dumps({"ranges": heads})
+    body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces)])
+    return web.Response(body=body, content_type="application/octet-stream")
+
+
+def _topic(door: Door, principal: Principal, one: _Range) -> Topic | dict[str, Any]:
+    """The topic of a range, or what its head says instead."""
+    try:
+        topic = door.readable_topic(principal, one.topic)
+    except (KernelError, Denied) as error:
+        return _refused(error.code, str(error))
+    if one.uuid is not None and topic.uuid != one.uuid:
+        return _refused("topic_replaced", f"{one.topic!r} was deleted and made again")
+    return topic
+
+
+def _serve(fetched: Fetched, one: _Range, pieces: list[Piece]) -> dict[str, Any]:
+    """The head of one range; its pieces are added to `pieces`."""
+    if fetched.error is not None:
+        code = getattr(fetched.error, "code", "internal_error")
+        return {**_refused(code, str(fetched.error)), "log_start_offset": fetched.log_start_offset,
+                "high_watermark": fetched.high_watermark}
+    mine = [piece for piece in fetched.pieces if piece.first_offset < one.end]
+    pieces += mine
+    return {"pieces": len(mine), "log_start_offset": fetched.log_start_offset,
+            "high_watermark": fetched.high_watermark}
+
+
+def _refused(code: str, detail: str) -> dict[str, Any]:
+    return {"pieces": 0, "code": code, "detail": detail}
+
+
+def _ranges(given: Any) -> list[_Range]:
+    if not isinstance(given, list) or not 0 < len(given) <= MAX_RANGES:
+        raise Refusal("invalid_body", f"'ranges' is a list of 1 to {MAX_RANGES} ranges")
+    try:
+        return [_range(one) for one in given]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise Refusal("invalid_body", 'a range is {"topic", "uuid", "queue", "offset", "end"}, "uuid" may be missing'
+                      ) from None
+
+
+def _range(one: dict[str, Any]) -> _Range:
+    uuid = None if one.get("uuid") is None else UUID(one["uuid"]).bytes
+    found = _Range(one["topic"], uuid, one["queue"], one["offset"], one["end"])
+    if not isinstance(found.topic, str) or not all(type(number) is int and 0 <= number <= MAX_OFFSET
+                                                   for number in found[2:]):
+        raise ValueError(one)
+    return found
+
+
+async def _document(door: Door, call: Call, known: set[str]) -> dict[str, Any]:
+    try:
+        document = orjson.loads(await door.bodies.read(call.request))
+    except orjson.JSONDecodeError as error:
+        raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
+    if not isinstance(document, dict) or not document.keys() <= known:
+        raise Refusal("invalid_body", f"the body is an object with {' and '.join(sorted(known))}")
+    return document
+
+
+ROUTES: Routes = (
+    ("POST", "/v1/batches/positions", post_positions),
+    ("POST", "/v1/batches/fetch", post_fetch),
+)

@@ -1,0 +1,148 @@
+"""Light queues by name, and the group that each is of itself.
+
+A queue is a definition in the state until somebody uses it; then its group is in memory. Queues that are limited, or in
+which something happens by itself, are in memory from the start on.
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kernel.errors import QueueExists
+from kernel.frame import StateRecord
+from kernel.gathering import Gathering
+from kernel.leasing.ageing import Ageing, Sweep
+from kernel.leasing.definitions import queue_definitions
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.idle import Idle
+from kernel.leasing.limits import Limits
+from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, binding_key, check_name
+from kernel.parts import Parts
+from kernel.state import Kind
+from kernel.views import decode_offset, offset_record
+
+if TYPE_CHECKING:
+    from kernel.leasing.leasing import Leasing
+
+_QUEUE = struct.Struct(">Q")
+
+
+class LightQueues:
+    def __init__(self, parts: Parts, leasing: Leasing, gather: Callable[[], Gathering],
+                 pending: Callable[[], list[Gathering]]) -> None:
+        self._parts = parts
+        self._leasing = leasing
+        self._gather = gather
+        self.definitions = queue_definitions(parts.state)
+        self.limits = Limits(leasing, parts.subscriptions.limited, pending)
+        self.idle = Idle(leasing)
+        self._groups: dict[int, LeasedGroup] = {}      # by first queue id
+        self._started = False
+
+    def start(self) -> None:
+        """What happens to queues without anybody's doing begins."""
+        self._started = True
+        queues = [self.definitions.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE)]
+        for queue in queues:
+            if queue.settings.limited or queue.settings.timed:
+                self.group_of(queue)
+            if queue.settings.expires_ms:
+                self.idle.watch_again(queue)
+        for group in self.in_memory():
+            self._leasing.deadlines.act(partial(self._begin, group))
+        Sweep(self._parts, self._leasing).begin([queue for queue in queues if queue.first_queue_id not in self._groups])
+
+    @staticmethod
+    def _begin(group: LeasedGroup) -> None:
+        if group.limit is not None:
+            group.limit.room()                         # begins to learn what its messages weigh
+            group.limit.enforce()
+        if group.ageing is not None:
+            group.ageing.look()
+
+    def in_memory(self) -> list[LeasedGroup]:
+        """The groups of queues that somebody uses."""
+        return list(self._groups.values())
+
+    def floor(self, queue_id: int) -> int:
+        """Everything below is settled, as far as is stored."""
+        stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))
+        return 0 if stored is None else decode_offset(stored)[0]
+
+    # ---- definitions
+
+    def declare(self, name: str, settings: QueueSettings, tenant: str) -> LightQueue:
+        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
+        known = self.definitions.get(tenant, name)
+        if known is not None:
+            if known.settings != settings:
+                raise QueueExists(f"queue {name!r} exists with other settings")
+            self.idle.use(known)
+            return known
+        check_name(name, "queue")
+        settings.check()
+        gathering = self._gather()
+        first = self._parts.topics.new_queue_ids(settings.priorities)
+        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.burst.now_ms)
+        gathering.state += [self.definitions.put(tenant, name, queue),
+                            StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
+        if settings.limited:
+            self.group_of(queue)
+        if settings.expires_ms:
+            self.idle.watch(queue, queue.used_ms)
+        return queue
+
+    def redefine(self, queue: LightQueue) -> None:
+        """Write down what has changed of a queue. Raises Stopping."""
+        self._gather().state.append(self.definitions.put(queue.tenant, queue.name, queue))
+
+    def delete(self, queue: LightQueue) -> None:
+        """The queue with everything in it, and its bindings. Raises Stopping."""
+        gathering = self._gather()
+        gathering.state.append(self.definitions.put(queue.tenant, queue.name, None))
+        for queue_id in queue.queue_ids():
+            gathering.state.append(offset_record("", queue_id, None))
+        if queue.first_queue_id in self._groups:
+            gathering.state += self._leasing.page_deletions(gathering, self._groups[queue.first_queue_id])
+        gathering.deleted += ((queue.first_queue_id, queue.settings.priorities),)
+        subscriptions = self._parts.subscriptions
+        for chosen, filter_text in subscriptions.bindings_of(queue.first_queue_id):
+            subscriptions.unbind(filter_text, queue.first_queue_id, chosen)
+            key = binding_key(queue.first_queue_id, chosen, filter_text)
+            gathering.state.append(StateRecord(Kind.BINDING, key, None))
+        self.forget(queue)
+        self._parts.topics.version += 1                # placements that lead to it are looked at again
+        subscriptions.touch()
+
+    def forget(self, queue: LightQueue) -> None:
+        """It is not there any more."""
+        self.limits.forget(queue)
+        self.idle.forget(queue)
+        group = self._groups.pop(queue.first_queue_id, None)
+        if group is not None:
+            self._leasing.end(group)
+
+    # ---- groups
+
+    def group_of(self, queue: LightQueue) -> LeasedGroup:
+        """The group that a light queue is of itself."""
+        return self._groups.get(queue.first_queue_id) or self._make(queue)
+
+    def _make(self, queue: LightQueue) -> LeasedGroup:
+        of_queue = queue.settings
+        settings = GroupSettings(max_attempts=of_queue.max_attempts, single_active=of_queue.single_active)
+        group = LeasedGroup(self._leasing, queue.tenant, "", 0, settings)
+        group.queue = queue
+        group.by_priority = of_queue.priorities > 1
+        group.ttl_ms = of_queue.ttl_ms
+        self._groups[queue.first_queue_id] = group
+        for queue_id in queue.queue_ids():
+            self._leasing.add_line(group, queue_id, self.floor(queue_id)).dated = of_queue.ttl_ms > 0
+        group.ageing = Ageing(self._leasing, group)
+        if of_queue.limited:
+            group.limit = self.limits.add(group, queue)
+        if self._started:
+            self._begin(group)
+        return group

@@ -1,0 +1,10 @@
+"""Where Spark finds `format("gatehouse")`: it looks for `DefaultSource` in every module named `pyspark_...`.
+
+`decode_values` makes columns of values.
+"""
+from __future__ import annotations
+
+from spark.decoding import decode_values
+from spark.source import GatehouseSource as DefaultSource
+
+__all__ = ["DefaultSource", "decode_values"]

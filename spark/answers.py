@@ -1,0 +1,82 @@
+"""The answer of a bulk fetch, taken apart: what each range got, and the heads of the pieces in columns.
+
+The layout is drawn in `kernel.pieces` and in the hub's call `POST /v1/batches/fetch`. Pure.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark.errors import GatehouseError
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Heads:
+    """The heads of pieces in columns; `at` is where each body begins in `body`."""
+
+    body: bytes
+    first_offset: Longs
+    append_ms: Longs
+    first_id: Longs
+    count: Longs
+    at: Longs
+    length: Longs
+    whole: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.first_offset)
+
+    def part(self, first: int, end: int) -> Heads:
+        """The pieces from one to another, over the same body."""
+        here = slice(first, end)
+        return Heads(self.body, self.first_offset[here], self.append_ms[here], self.first_id[here], self.count[here],
+                     self.at[here], self.length[here], self.whole[here])
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last record; there is at least one piece."""
+        return int(self.first_offset[-1] + self.count[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one range got. `code` is empty where nothing was wrong."""
+
+    pieces: Heads
+    log_start_offset: int
+    high_watermark: int
+    code: str
+    detail: str
+
+
+def read_answer(answer: bytes) -> list[Served]:
+    """One entry per range that was asked for. Raises GatehouseError for bytes that are no such answer."""
+    try:
+        size = int.from_bytes(answer[:4], "little")
+        ranges: list[dict[str, Any]] = json.loads(answer[4:4 + size])["ranges"]
+        heads = _read_heads(answer, 4 + size, sum(one["pieces"] for one in ranges))
+    except (ValueError, KeyError, TypeError) as error:
+        raise GatehouseError(f"the hub's answer to a bulk fetch cannot be read: {error!r}") from None
+    served, first = [], 0
+    for one in ranges:
+        end = first + one["pieces"]
+        served.append(Served(heads.part(first, end), one.get("log_start_offset", 0), one.get("high_watermark", 0),
+                             one.get("code", ""), one.get("detail", "")))
+        first = end
+    return served
+
+
+def _read_heads(answer: bytes, at: int, count: int) -> Heads:
+    longs = np.frombuffer(answer, "<i8", 3 * count, at).reshape(3, count)
+    words = np.frombuffer(answer, "<u4", 2 * count, at + 24 * count).reshape(2, count).astype(np.int64)
+    whole = np.frombuffer(answer, "u1", count, at + 32 * count) != 0
+    starts = at + 33 * count + np.concatenate(([0], np.cumsum(words[1])))
+    if starts[-1] > len(answer):
+        raise ValueError("a body ends beyond the bytes")
+    return Heads(answer, longs[0], longs[1], longs[2], words[0], starts[:-1], words[1], whole)

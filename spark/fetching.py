@@ -1,0 +1,173 @@
+"""What a task does: ranges fetched page by page, decoded into Arrow batches. The next page comes while one is decoded.
+
+Every range gives exactly its offsets, whoever reads it and how often, or an error that names what is gone.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+
+from kernel.filters import matches
+from spark.answers import Heads, Served, read_answer
+from spark.columns import Columns, HubFacts
+from spark.errors import DataLoss, HubRefused
+from spark.hub import Hub, HubAddress
+from spark.plan import Range
+from spark.records import Located, locate
+
+RANGES_PER_REQUEST: Final = 256
+GONE: Final = frozenset(("offset_out_of_range", "unknown_topic", "topic_replaced", "unknown_queue"))
+"""What a range answers with when its messages are no longer there."""
+
+logger = logging.getLogger("gatehouse.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """What a task has to know besides its ranges. Picklable."""
+
+    hub: HubAddress
+    columns: tuple[str, ...]
+    filter: tuple[str, ...] = ()           # levels of an address filter; (): every address
+    keys: frozenset[bytes] = frozenset()   # only these keys, where there are any
+    fail_on_data_loss: bool = True
+    fetch_bytes: int = 2 << 20
+
+
+class Task(InputPartition):
+    """The ranges of one task, and what the hub said about itself when they were planned."""
+
+    def __init__(self, ranges: Sequence[Range], facts: HubFacts) -> None:
+        self.ranges = tuple(ranges)
+        self.facts = facts
+
+
+def read_task(spec: ReadSpec, task: Task) -> Iterator[pa.RecordBatch]:
+    """The record batches of a task. Raises DataLoss, HubRefused, HubUnreachable."""
+    columns = Columns(spec.columns, task.facts)
+    for one, pieces in pages(spec, task.ranges):
+        records = _wanted(spec, one, pieces)
+        if spec.keys and len(records):
+            records = _with_keys(records, spec.keys)
+        if spec.filter and len(records):
+            records = _matching(records, columns, one.topic, spec.filter)
+        if len(records):
+            yield columns.build(records, one.topic, one.queue)
+
+
+def pages(spec: ReadSpec, ranges: Sequence[Range]) -> Iterator[tuple[Range, Heads]]:
+    """The pieces of the ranges, as they come: (what is left of a range, pieces from its offset on)."""
+    waiting = list(ranges)
+    hub = Hub(spec.hub)
+    with ThreadPoolExecutor(1, "gatehouse-fetch") as executor:
+        try:
+            answer = executor.submit(_fetch, hub, waiting[:RANGES_PER_REQUEST], spec.fetch_bytes) if waiting else None
+            while answer is not None:
+                asked = waiting[:RANGES_PER_REQUEST]
+                served = answer.result()
+                left = _advance(spec, asked, served)
+                waiting = left + waiting[len(asked):]
+                answer = executor.submit(_fetch, hub, waiting[:RANGES_PER_REQUEST], spec.fetch_bytes) \
+                    if waiting else None
+                for one, got in zip(asked, served, strict=True):
+                    if len(got.pieces):
+                        yield one, got.pieces
+        finally:
+            hub.close()
+
+
+def _fetch(hub: Hub, ranges: Sequence[Range], max_bytes: int) -> list[Served]:
+    request = {"max_bytes": max_bytes, "ranges": [
+        {"topic": one.topic, "uuid": one.uuid, "queue": one.queue, "offset": one.offset, "end": one.end}
+        for one in ranges]}
+    return read_answer(hub.post_json("/v1/batches/fetch", request))
+
+
+def _advance(spec: ReadSpec, asked: Sequence[Range], served: Sequence[Served]) -> list[Range]:
+    """What is left of the ranges. Raises DataLoss where something is gone and that is an error."""
+    left = []
+    moved = False
+    for one, got in zip(asked, served, strict=True):
+        if got.code in GONE:
+            rest = _behind_loss(spec, one, got)
+            moved = True
+        elif got.code:
+            raise HubRefused(0, got.code, f"{_named(one)}: {got.detail}")
+        elif len(got.pieces):
+            _check_whole(spec, one, got.pieces)
+            rest = replace(one, offset=min(got.pieces.end_offset, one.end))
+            moved = True
+        else:
+            rest = one
+        if rest.rows > 0:
+            left.append(rest)
+    if left and not moved:
+        raise DataLoss(f"the hub gives nothing of {_named(left[0])}; its log is damaged there")
+    return left
+
+
+def _behind_loss(spec: ReadSpec, one: Range, got: Served) -> Range:
+    """The range behind what is gone."""
+    next_offset = one.end
+    if got.code == "offset_out_of_range" and one.offset < got.log_start_offset:
+        next_offset = min(got.log_start_offset, one.end)
+    _lost(spec, replace(one, end=next_offset), got.detail or got.code)
+    return replace(one, offset=next_offset)
+
+
+def _check_whole(spec: ReadSpec, one: Range, pieces: Heads) -> None:
+    """Pieces follow each other without a gap, from the range's offset on."""
+    first = pieces.first_offset
+    ends = first + pieces.count
+    expected = np.concatenate(([one.offset], ends[:-1]))
+    for i in np.flatnonzero(first > expected).tolist():
+        _lost(spec, replace(one, offset=int(expected[i]), end=min(int(first[i]), one.end)), "the log is damaged there")
+
+
+def _lost(spec: ReadSpec, lost: Range, why: str) -> None:
+    text = f"{lost.rows} messages are gone: {_named(lost)} ({why})"
+    if spec.fail_on_data_loss:
+        raise DataLoss(f"{text}. Set failOnDataLoss to false to go on behind them")
+    logger.warning("%s", text)
+
+
+def _named(one: Range) -> str:
+    return f"offsets {one.offset} to {one.end - 1} of queue {one.queue} of {one.topic!r}"
+
+
+# --- which records ------------------------------------------------------------------------------------------
+
+def _wanted(spec: ReadSpec, one: Range, pieces: Heads) -> Located:
+    """The records of the range. A piece that cannot be opened is lost, as it is for every other reader."""
+    records, unreadable = locate(pieces)
+    for bad in unreadable:
+        first, end = max(bad.first_offset, one.offset), min(bad.first_offset + bad.count, one.end)
+        if first < end:
+            _lost(spec, replace(one, offset=first, end=end), bad.why)
+    if not len(records) or (records.offset[0] >= one.offset and records.offset[-1] < one.end):
+        return records
+    return records.only((records.offset >= one.offset) & (records.offset < one.end))
+
+
+def _with_keys(records: Located, keys: frozenset[bytes]) -> Located:
+    lengths = np.array(sorted({len(key) for key in keys}))
+    possible = np.flatnonzero(np.isin(records.key_length, lengths))
+    buffer = records.buffer
+    kept = [i for i in possible.tolist()
+            if buffer[records.key_at[i]:records.key_at[i] + records.key_length[i]] in keys]
+    return records.only(np.array(kept, np.int64))
+
+
+def _matching(records: Located, columns: Columns, topic: str, pattern: tuple[str, ...]) -> Located:
+    addresses = columns.addresses(records, topic)
+    verdicts = pa.array([matches(pattern, tuple(text.split("/"))) for text in addresses.dictionary.to_pylist()])
+    kept = pc.take(verdicts, addresses.indices)
+    return records.only(kept.to_numpy(zero_copy_only=False))

@@ -1,0 +1,78 @@
+"""Ranges of queues, and how they are split over tasks. Pure."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+MIN_TASK_ROWS: Final = 100_000
+"""Fewer rows are not worth a task of their own: starting one costs as much as reading them."""
+
+MAX_TASK_ROWS: Final = 5_000_000
+"""What is read again when a task fails."""
+
+COMMON_TASKS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets from `offset` up to, without, `end` of one queue."""
+
+    topic: str
+    uuid: str
+    queue: int
+    offset: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.offset
+
+
+def task_count(rows: int, ranges: int, min_tasks: int, max_task_rows: int) -> int:
+    """How many tasks read this many rows of this many ranges; at least one."""
+    most = max_task_rows or MAX_TASK_ROWS
+    common = min(-(-rows // MIN_TASK_ROWS), max(ranges, COMMON_TASKS))
+    return max(1, common, min(min_tasks, rows), -(-rows // most))
+
+
+def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
+    """The ranges cut into this many lists of equally many rows, in order; lists are not empty."""
+    ranges = [one for one in ranges if one.rows > 0]
+    total = sum(one.rows for one in ranges)
+    lists: list[list[Range]] = []
+    current: list[Range] = []
+    seen = 0
+    for one in ranges:
+        while one.rows:
+            room = (len(lists) + 1) * total // tasks - seen
+            taken = min(room, one.rows)
+            if taken:
+                current.append(replace(one, end=one.offset + taken))
+                one = replace(one, offset=one.offset + taken)
+                seen += taken
+            if taken == room and current:
+                lists.append(current)
+                current = []
+            elif not taken:
+                lists.append(current)
+    return [one for one in [*lists, current] if one]
+
+
+def share(lags: dict[tuple[str, int], int], limit: int) -> dict[tuple[str, int], int]:
+    """At most `limit` rows over queues in proportion to how far each lags behind, none of them starved.
+
+    A queue that lags gets at least one row as long as there are rows.
+    """
+    total = sum(lags.values())
+    if total <= limit:
+        return dict(lags)
+    shares = {queue: lag * limit // total for queue, lag in lags.items()}
+    left = limit - sum(shares.values())
+    for queue in sorted(lags, key=lambda one: (shares[one], -lags[one], one)):
+        if left <= 0:
+            break
+        if shares[queue] < lags[queue]:
+            shares[queue] += 1
+            left -= 1
+    return shares

@@ -1,0 +1,160 @@
+"""Where topics begin and end, asked of the hub, and where a query is to begin and to end."""
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from kernel.address import UNROUTED, is_topic_name
+from kernel.filters import MANY, ONE, InvalidFilter, parse_filter
+from kernel.routes import RouteEntry
+from spark.columns import HubFacts
+from spark.errors import InvalidOption
+from spark.hub import Hub
+from spark.options import EARLIEST, LATEST, SPECIAL, AtTime, Place, ReadOptions, Subscription
+
+TOPICS_PER_REQUEST: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicBounds:
+    """One topic as it is just now. Queues that are not read are left out of `queues`."""
+
+    name: str
+    uuid: str
+    queues: tuple[int, ...]
+    log_starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    at_times: Mapping[int, int | None]
+
+
+class Positions:
+    """Answers by asking; keeps nothing but what the hub said last about itself."""
+
+    def __init__(self, hub: Hub, subscription: Subscription) -> None:
+        self._hub = hub
+        self._subscription = subscription
+        self._times: AtTime | None = None
+        self.facts = HubFacts({}, ())
+
+    # --- what there is
+
+    def bounds(self, times: AtTime | None = None) -> dict[str, TopicBounds]:
+        """Every topic of the subscription that exists, by name; with `times`, also where those are."""
+        names = self._names()
+        found: dict[str, TopicBounds] = {}
+        for first in range(0, len(names), TOPICS_PER_REQUEST):
+            found |= self._ask(names[first:first + TOPICS_PER_REQUEST], times)
+        return found
+
+    def _ask(self, names: list[str], times: AtTime | None) -> dict[str, TopicBounds]:
+        request: dict[str, Any] = {"topics": names}
+        if times is not None:
+            request["times"] = self._asked_times(names, times)
+        answer = json.loads(self._hub.post_json("/v1/batches/positions", request))
+        self.facts = HubFacts({int(number): name for number, name in answer["doors"].items()},
+                              tuple(RouteEntry(**route) for route in answer["routes"]))
+        return {one["name"]: self._read(one) for one in answer["topics"]}
+
+    def _asked_times(self, names: list[str], times: AtTime) -> dict[str, dict[str, int]]:
+        if times.everywhere_ms is None:
+            return {name: {str(queue): time for queue, time in times.by_queue_ms[name].items()}
+                    for name in names if name in times.by_queue_ms}
+        known = self._ask(names, None)
+        return {name: {str(queue): times.everywhere_ms for queue in one.queues} for name, one in known.items()}
+
+    def _read(self, one: dict[str, Any]) -> TopicBounds:
+        assigned = self._subscription.assigned.get(one["name"])
+        queues = tuple(range(one["queues"])) if assigned is None else assigned
+        missing = [queue for queue in queues if queue >= one["queues"]]
+        if missing:
+            raise InvalidOption(f"'assign' names the queues {missing} of {one['name']!r}, which has {one['queues']}")
+        return TopicBounds(one["name"], one["uuid"], queues,
+                           {queue: one["log_start_offsets"][queue] for queue in queues},
+                           {queue: one["high_watermarks"][queue] for queue in queues},
+                           {int(queue): at for queue, at in one.get("offsets_for_times", {}).items()})
+
+    def _names(self) -> list[str]:
+        """The topics that the subscription means now. A filter with a literal first level means one topic."""
+        wanted = self._subscription
+        if wanted.topics or wanted.assigned:
+            return list(wanted.topics or wanted.assigned)
+        if wanted.pattern:
+            pattern = re.compile(wanted.pattern)
+            return [name for name in self._listed() if pattern.fullmatch(name)]
+        first = _levels(wanted.filter)[0]
+        if first in (ONE, MANY) or self._routed():
+            return list(self._listed())
+        return [first if is_topic_name(first) and first != UNROUTED else UNROUTED]
+
+    def _routed(self) -> bool:
+        self._ask([], None)
+        return bool(self.facts.routes)
+
+    def _listed(self) -> Iterable[str]:
+        cursor = ""
+        while True:
+            answer = json.loads(self._hub.request("GET", "/v1/topics" + (f"?cursor={quote(cursor)}" if cursor else "")))
+            yield from (topic["name"] for topic in answer["topics"])
+            cursor = answer["cursor"]
+            if not cursor:
+                return
+
+    # --- where to begin and end
+
+    def resolve(self, place: Place, *,
+                ending: bool = False) -> tuple[dict[str, dict[int, int]], dict[str, TopicBounds]]:
+        """Offsets by topic and queue of a place, and the bounds that they were found in."""
+        known = self.bounds(place if isinstance(place, AtTime) else None)
+        self._check_exists(known)
+        return {name: _offsets(one, place, ending) for name, one in known.items()}, known
+
+    def _check_exists(self, known: Mapping[str, TopicBounds]) -> None:
+        missing = [name for name in (self._subscription.topics or self._subscription.assigned) if name not in known]
+        if missing:
+            raise InvalidOption(f"there is no topic {', '.join(map(repr, missing))} on the hub")
+
+
+def _offsets(one: TopicBounds, place: Place, ending: bool) -> dict[int, int]:
+    if place == EARLIEST:
+        return dict(one.log_starts)
+    if place == LATEST:
+        return dict(one.ends)
+    if isinstance(place, AtTime):
+        found = {queue: one.at_times.get(queue) for queue in one.queues}
+        return {queue: one.ends[queue] if at is None else at for queue, at in found.items()}
+    assert not isinstance(place, str)
+    return _given(one, place, ending)
+
+
+def _given(one: TopicBounds, place: Mapping[str, Mapping[int, int]], ending: bool) -> dict[int, int]:
+    """Offsets as the reader said them; all queues must be there, as the Kafka connector wants it."""
+    given = place.get(one.name)
+    if given is None or set(given) != set(one.queues):
+        raise InvalidOption(f"the JSON of offsets has to name every queue of {one.name!r}: {list(one.queues)}")
+    offsets = {}
+    for queue, offset in given.items():
+        if offset < 0 and SPECIAL.get(offset) is None:
+            raise InvalidOption(f"an offset is a whole number from 0, -2 (earliest) or -1 (latest), not {offset}")
+        if offset < 0:
+            offset = one.ends[queue] if SPECIAL[offset] == LATEST else one.log_starts[queue]
+        if offset > one.ends[queue]:
+            where = "end at" if ending else "begin at"
+            raise InvalidOption(f"cannot {where} {offset}: queue {queue} of {one.name!r} ends at {one.ends[queue]}")
+        offsets[queue] = offset
+    return offsets
+
+
+def _levels(text: str) -> tuple[str, ...]:
+    try:
+        return parse_filter(text)
+    except InvalidFilter as error:
+        raise InvalidOption(f"'filter': {error}") from None
+
+
+def filter_levels(options: ReadOptions) -> tuple[str, ...]:
+    """The levels of the address filter, () where there is none. Raises InvalidOption."""
+    return _levels(options.subscription.filter) if options.subscription.filter else ()

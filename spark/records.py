@@ -1,0 +1,201 @@
+"""Records of many pieces found all at once: where each one's key, value and headers lie, without touching them.
+
+A record is in `kernel.record`'s form. Its length stands in front, so the next one's place follows from it and records
+must be found one after the other (`record_starts`, which is compiled where there is a compiler); everything else is the
+same for all of them and is done by numpy in columns: lengths of keys and values, timestamps, where headers begin.
+
+What does not fit together (a length that points elsewhere) is found by comparing where a record ends with where it
+should; such a piece cannot be opened, and is told. Pure.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kernel.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAX_OPENED_BYTES,
+    read_header,
+)
+from kernel.compression import decompress
+from kernel.errors import CorruptBatch
+from kernel.record import record_starts
+from spark.answers import Heads, Longs
+
+Bytes = npt.NDArray[np.uint8]
+
+MAX_VARINT_BYTES: Final = 10
+MIN_RECORD_BYTES: Final = 7        # the shortest: six fields of one byte behind a length of one byte
+
+
+@dataclass(slots=True)
+class Located:
+    """Records in columns. `*_at` are places in `buffer`; a length of -1 is null."""
+
+    buffer: bytes
+    offset: Longs
+    timestamp_ms: Longs
+    append_ms: Longs
+    message_id: Longs
+    attributes: Bytes
+    key_at: Longs
+    key_length: Longs
+    value_at: Longs
+    value_length: Longs
+    headers_at: Longs
+    end: Longs                     # of the record, so of its headers
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def only(self, kept: npt.NDArray[Any]) -> Located:
+        """The records of a mask or of indexes, over the same buffer."""
+        return Located(self.buffer, *(getattr(self, one.name)[kept] for one in fields(self)[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A piece that cannot be opened."""
+
+    first_offset: int
+    count: int
+    why: str
+
+
+@dataclass(slots=True)
+class _Stretches:
+    """Runs of records in one buffer."""
+
+    buffer: bytes
+    at: Longs
+    limit: Longs                   # where the run's bytes end
+    count: Longs
+    first_offset: Longs
+    base_ms: Longs
+    fixed_ms: Longs                # every record's time, or -1: its own
+    append_ms: Longs
+    first_id: Longs
+
+
+def locate(pieces: Heads) -> tuple[Located, list[Unreadable]]:
+    """Every record of the pieces in order, and the pieces that cannot be opened."""
+    stretches, unreadable = _open(pieces)
+    if not len(stretches.at):
+        return _empty(), unreadable
+    bytes_of = np.frombuffer(stretches.buffer, np.uint8)
+    starts = stretches.at if (stretches.count == 1).all() else np.array(
+        record_starts(stretches.buffer, stretches.at.tolist(), stretches.count.tolist()), np.int64)
+    found, good = _locate(stretches, bytes_of, starts)
+    if good.all():
+        return found, unreadable
+    owner = np.repeat(np.arange(len(stretches.at)), stretches.count)
+    broken = np.unique(owner[~good])
+    unreadable += [Unreadable(int(stretches.first_offset[i]), int(stretches.count[i]),
+                              "its records do not fit together") for i in broken]
+    return found.only(~np.isin(owner, broken)), sorted(unreadable, key=lambda one: one.first_offset)
+
+
+def _empty() -> Located:
+    none = np.zeros(0, np.int64)
+    return Located(b"", none, none, none, none, none.astype(np.uint8), none, none, none, none, none, none)
+
+
+# --- opening ------------------------------------------------------------------------------------------------
+
+def _open(pieces: Heads) -> tuple[_Stretches, list[Unreadable]]:
+    """Headers read, compressed pieces opened. Pieces of bare records are taken as they are, all at once."""
+    at, count = pieces.at.copy(), pieces.count.copy()
+    base_ms, fixed_ms = pieces.append_ms.copy(), np.full(len(pieces), -1, np.int64)
+    limit = pieces.at + pieces.length
+    opened: list[bytes] = []
+    opened_at = len(pieces.body)
+    unreadable: list[Unreadable] = []
+    for i in np.flatnonzero(pieces.whole).tolist():
+        start = int(at[i])
+        header = read_header(pieces.body[start:start + HEADER_BYTES])
+        base_ms[i] = header.base_ms
+        if header.attributes & LOG_APPEND_TIME:
+            fixed_ms[i] = header.max_ms
+        at[i] = start + HEADER_BYTES
+        if header.attributes & CONTROL:
+            count[i] = 0
+        elif codec := header.attributes & CODEC_MASK:
+            try:
+                records = decompress(codec, pieces.body[start + HEADER_BYTES:int(limit[i])], MAX_OPENED_BYTES)
+            except CorruptBatch as error:
+                unreadable.append(Unreadable(int(pieces.first_offset[i]), int(count[i]), str(error)))
+                count[i] = 0
+                continue
+            at[i], limit[i] = opened_at, opened_at + len(records)
+            opened_at += len(records)
+            opened.append(records)
+    for i in np.flatnonzero(count * MIN_RECORD_BYTES > limit - at).tolist():
+        unreadable.append(Unreadable(int(pieces.first_offset[i]), int(count[i]), "it claims more records than it has"))
+        count[i] = 0
+    buffer = b"".join([pieces.body, *opened]) if opened else pieces.body
+    stretches = _Stretches(buffer, at, limit, count, pieces.first_offset, base_ms, fixed_ms, pieces.append_ms,
+                           pieces.first_id)
+    return _without_empty(stretches), unreadable
+
+
+def _without_empty(found: _Stretches) -> _Stretches:
+    kept = found.count > 0
+    if kept.all():
+        return found
+    return _Stretches(found.buffer, *(getattr(found, one.name)[kept] for one in fields(found)[1:]))
+
+
+# --- locating -----------------------------------------------------------------------------------------------
+
+def _locate(stretches: _Stretches, buffer: Bytes, starts: Longs) -> tuple[Located, npt.NDArray[np.bool_]]:
+    """The fields of the records that begin at `starts`, and which of them fit together."""
+    counts = stretches.count
+    several = len(counts) < len(starts)
+    last = len(buffer) - 1
+
+    def spread(column: Longs) -> Longs:
+        return np.repeat(column, counts) if several else column
+
+    limit = spread(stretches.limit)
+    length, at = _varints(buffer, starts, last)
+    end = at + np.clip(length, 0, last)
+    attributes = buffer[np.minimum(at, last)]
+    delta_ms, at = _varints(buffer, at + 1, last)
+    _, at = _varints(buffer, at, last)                 # the offset delta: a batch that is stored has no gaps
+    key_length, key_at = _varints(buffer, at, last)
+    value_length, value_at = _varints(buffer, key_at + np.clip(key_length, 0, last), last)
+    headers_at = value_at + np.clip(value_length, 0, last)
+    good = (starts < limit) & (end <= limit) & (headers_at < end)
+    good &= (key_length >= -1) & (key_length <= length) & (value_length >= -1) & (value_length <= length)
+    first = np.cumsum(counts) - counts
+    index = np.arange(len(starts)) - (np.repeat(first, counts) if several else first)
+    timestamp_ms = spread(stretches.base_ms) + delta_ms
+    if (stretches.fixed_ms >= 0).any():
+        fixed_ms = spread(stretches.fixed_ms)
+        timestamp_ms = np.where(fixed_ms >= 0, fixed_ms, timestamp_ms)
+    found = Located(stretches.buffer, spread(stretches.first_offset) + index, timestamp_ms,
+                    spread(stretches.append_ms), spread(stretches.first_id) + index, attributes, key_at, key_length,
+                    value_at, value_length, headers_at, end)
+    return found, good
+
+
+def _varints(buffer: Bytes, at: Longs, last: int) -> tuple[Longs, Longs]:
+    """(values, places behind them) of the zigzag varints at these places."""
+    first = buffer[np.minimum(at, last)]
+    raw = (first & 0x7F).astype(np.int64)
+    at = at + 1
+    more = np.flatnonzero(first > 0x7F)
+    shift = 7
+    while len(more) and shift < 7 * MAX_VARINT_BYTES:
+        byte = buffer[np.minimum(at[more], last)]
+        raw[more] |= (byte & 0x7F).astype(np.int64) << shift
+        at[more] += 1
+        more = more[byte > 0x7F]
+        shift += 7
+    return (raw >> 1) ^ -(raw & 1), at

@@ -1,0 +1,50 @@
+"""`format("gatehouse")`: what Spark asks for readers and writers."""
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from spark.errors import InvalidOption
+from spark.options import read_options, read_write_options
+from spark.reading import BatchReader, batch_reader
+from spark.schema import check_schema, schema_of
+from spark.streaming import StreamReader
+from spark.writing import BatchWriter, StreamWriter
+
+
+class GatehouseSource(DataSource):
+    """The messages of a hub as tables and streams."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "gatehouse"
+
+    def schema(self) -> StructType:
+        """The columns that the option `columns` names, or all."""
+        return schema_of(read_options(self.options).columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Of a batch."""
+        return batch_reader(read_options(self.options), check_schema(schema).fieldNames())
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Of a stream."""
+        return StreamReader(read_options(self.options), check_schema(schema).fieldNames())
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Of a batch. A topic is only ever added to."""
+        if overwrite:
+            raise InvalidOption("messages cannot be overwritten: write with mode('append')")
+        return BatchWriter(read_write_options(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """Of a stream."""
+        if overwrite:
+            raise InvalidOption("messages cannot be overwritten: write with outputMode('append') or 'update'")
+        return StreamWriter(read_write_options(self.options))

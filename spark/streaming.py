@@ -1,0 +1,174 @@
+"""The reader of a stream: positions that Spark keeps in its checkpoint, limits per trigger, and what may go wrong
+between two triggers.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark.errors import DataLoss
+from spark.fetching import Task, pages, read_task
+from spark.hub import Hub
+from spark.options import LATEST, ReadOptions
+from spark.plan import Range, share
+from spark.positions import Positions, TopicBounds
+from spark.reading import plan, spec_of
+
+SAMPLE_BYTES: Final = 65_536
+SAMPLED_QUEUES: Final = 8
+"""From these the size of a row is estimated for `maxBytesPerTrigger`."""
+
+Offsets = dict[str, dict[str, Any]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See the module's text. Spark plans in one process, and reads in others with a copy."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._spec = spec_of(options, columns)
+        self._hub: Hub | None = None
+        self._positions: Positions | None = None
+        self._target: dict[str, TopicBounds] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_hub": None, "_positions": None}
+
+    def _asking(self) -> Positions:
+        if self._positions is None:
+            self._hub = Hub(self._options.hub)
+            self._positions = Positions(self._hub, self._options.subscription)
+        return self._positions
+
+    # --- positions
+
+    def initialOffset(self) -> Offsets:
+        """Where a new query begins; `latest` unless told otherwise."""
+        offsets, known = self._asking().resolve(self._options.starting or LATEST)
+        return {name: _entry(one, offsets[name]) for name, one in known.items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options say."""
+        if self._options.max_offsets_per_trigger:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Everything that is there now, and nothing that comes later."""
+        self._target = self._asking().bounds()
+
+    def reportLatestOffset(self) -> Offsets:
+        """How far the hub is, for Spark's progress reports."""
+        return {name: _entry(one, one.ends) for name, one in self._asking().bounds().items()}
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        """Where the next micro-batch ends. Raises DataLoss where a topic went away."""
+        known = self._asking().bounds() if self._target is None else self._target
+        self._check_topics(start, known)
+        begins = {(name, queue): max(_begin(start, one, queue), one.log_starts[queue])
+                  for name, one in known.items() for queue in one.queues}
+        lags = {(name, queue): max(known[name].ends[queue] - begin, 0) for (name, queue), begin in begins.items()}
+        rows = self._rows_of(limit, known, begins, lags)
+        shares = lags if rows is None else share(lags, rows)
+        return {name: _entry(one, {queue: self._end(start, one, queue, begins[name, queue], shares[name, queue])
+                                   for queue in one.queues}) for name, one in known.items()}
+
+    @staticmethod
+    def _end(start: Offsets, one: TopicBounds, queue: int, begin: int, rows: int) -> int:
+        """Where a queue ends; never before where it began, even if all that retention left is behind it."""
+        return max(begin + rows if rows else 0, _begin(start, one, queue))
+
+    def _rows_of(self, limit: ReadLimit, known: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
+                 lags: Mapping[tuple[str, int], int]) -> int | None:
+        """A limit in rows, None: no limit."""
+        if isinstance(limit, ReadMaxRows):
+            rows = limit.max_rows
+            return min(rows, self._rows_in(self._options.max_bytes_per_trigger, known, begins, lags)) \
+                if self._options.max_bytes_per_trigger else rows
+        if isinstance(limit, ReadMaxBytes):
+            return self._rows_in(limit.max_bytes, known, begins, lags)
+        return None
+
+    def _rows_in(self, max_bytes: int, known: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
+                 lags: Mapping[tuple[str, int], int]) -> int:
+        """About how many rows are this many stored bytes, by the pieces at the beginning of some queues; at least 1."""
+        sampled = sorted((queue for queue, lag in lags.items() if lag), key=lambda queue: -lags[queue])
+        rows = size_bytes = 0
+        for name, queue in sampled[:SAMPLED_QUEUES]:
+            begin = begins[name, queue]
+            one = Range(name, known[name].uuid, queue, begin, begin + 1)
+            for _, pieces in pages(self._spec, [one]):
+                rows += int(pieces.count.sum())
+                size_bytes += int(pieces.length.sum())
+        return max(1, max_bytes * rows // size_bytes) if size_bytes else 1
+
+    def _check_topics(self, start: Offsets, known: Mapping[str, TopicBounds]) -> None:
+        if not self._options.fail_on_data_loss:
+            return
+        for name, entry in start.items():
+            read = ", ".join(f"{queue}: {offset}" for queue, offset in entry["offsets"].items())
+            if name not in known:
+                raise DataLoss(f"the topic {name!r} is gone; the stream had read its queues up to {{{read}}}. "
+                               "Set failOnDataLoss to false to go on without it")
+            one = known[name]
+            if entry["uuid"] != one.uuid:
+                raise DataLoss(f"the topic {name!r} was deleted and made again; the stream had read the old one "
+                               f"up to {{{read}}}. Set failOnDataLoss to false to read the new one from its beginning")
+            for queue, offset in entry["offsets"].items():
+                if one.ends.get(int(queue), offset) < offset:
+                    raise DataLoss(f"queue {queue} of {name!r} ends at {one.ends[int(queue)]}, and the stream had read "
+                                   f"up to {offset}. Set failOnDataLoss to false to go on")
+
+    # --- reading
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """The tasks of one micro-batch: the same for the same positions, whenever it is asked."""
+        positions = self._asking()
+        if not positions.facts.doors:
+            positions.bounds()             # a restarted query plans before it asks
+        ranges = []
+        for name, entry in end.items():
+            before = start.get(name)
+            if before is not None and before["uuid"] != entry["uuid"]:
+                before = None
+            for queue, offset in entry["offsets"].items():
+                begin = 0 if before is None else before["offsets"].get(queue, 0)
+                ranges.append(Range(name, entry["uuid"], int(queue), begin, max(begin, offset)))
+        return plan(ranges, self._options, positions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        assert isinstance(partition, Task)
+        return read_task(self._spec, partition)
+
+    def commit(self, end: Offsets) -> None:
+        """Nothing: the hub keeps no position for Spark."""
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._hub is not None:
+            self._hub.close()
+
+
+def _entry(one: TopicBounds, offsets: Mapping[int, int]) -> dict[str, Any]:
+    return {"uuid": one.uuid, "offsets": {str(queue): offset for queue, offset in offsets.items()}}
+
+
+def _begin(start: Offsets, one: TopicBounds, queue: int) -> int:
+    """Where a micro-batch that begins at `start` begins in a queue."""
+    entry = start.get(one.name)
+    if entry is None or entry["uuid"] != one.uuid:
+        return 0
+    return int(entry["offsets"].get(str(queue), 0))

@@ -1,0 +1,471 @@
+"""Connections and channels as machines: bytes in, bytes out, a clock that stands still."""
+from __future__ import annotations
+
+import pytest
+
+from gateways.amqp import codec, properties
+from gateways.amqp.config import AmqpConfig
+from gateways.amqp.methods import encode_method
+from gateways.amqp.tables import encode_table, text, typed
+from kernel.errors import StorageFull
+from tests.gateways.amqp.fakes import Client, Hub, publish
+
+
+@pytest.fixture
+def hub() -> Hub:
+    return Hub()
+
+
+@pytest.fixture
+def client(hub: Hub) -> Client:
+    return hub.client().login()
+
+
+def refused(client: Client, scope: str, code: int) -> str:
+    """The text of the refusal that came last."""
+    channel, name, arguments = client.got()[-1]
+    assert (name, arguments["code"], channel) == (f"{scope}.close", code, 1 if scope == "channel" else 0)
+    return str(arguments["text"])
+
+
+# ---- opening --------------------------------------------------------------------------------------------------------
+
+def test_start_names_what_clients_look_for(hub: Hub) -> None:
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    (_, name, arguments), = client.got()
+    assert (name, arguments["major"], arguments["minor"], arguments["mechanisms"]) == (
+        "connection.start", 0, 9, b"PLAIN AMQPLAIN")
+    capabilities = arguments["server_properties"]["capabilities"].value
+    assert {"basic.nack", "consumer_cancel_notify", "connection.blocked", "publisher_confirms",
+            "exchange_exchange_bindings"} <= capabilities.keys()
+
+
+@pytest.mark.parametrize("data", [b"HTTP/1.1", b"AMQP\0\0\x09\x02", b"AMQP\1\1\0\x0a", b"\0"])
+def test_another_protocol_is_told_ours(hub: Hub, data: bytes) -> None:
+    client = hub.client()
+    client.send(data)
+    assert client.link.take() == b"AMQP\0\0\x09\x01"
+    assert client.link.closed
+
+
+def test_amqplain(hub: Hub) -> None:
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    login = encode_table({"LOGIN": text("guest"), "PASSWORD": text("guest")})[4:]
+    assert client.ask("connection.start-ok", 0, mechanism="AMQPLAIN", response=login)[-1][1] == "connection.tune"
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_a_wrong_password(hub: Hub, capable: bool) -> None:
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    client.got()
+    properties = {"capabilities": flag_table(authentication_failure_close=capable)}
+    got = client.ask("connection.start-ok", 0, client_properties=properties, mechanism="PLAIN",
+                     response=b"\0guest\0wrong")
+    if capable:
+        assert (got[-1][2]["code"], got[-1][2]["text"][:32]) == (403, "ACCESS_REFUSED - Login was refus")
+        assert not client.link.closed
+        client.ask("connection.close-ok", 0)
+    assert client.link.closed
+
+
+def flag_table(**flags: bool) -> object:
+    return typed(flags)
+
+
+@pytest.mark.parametrize(("wish", "code"), [
+    ({"frame_max": 4095}, 530), ({"frame_max": 131_073}, 530), ({"channel_max": 2048}, 530),
+    ({"frame_max": 0, "channel_max": 0}, 0), ({"frame_max": 4096, "channel_max": 1}, 0),
+])
+def test_what_a_client_may_tune(hub: Hub, wish: dict[str, int], code: int) -> None:
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    client.ask("connection.start-ok", 0, mechanism="PLAIN", response=b"\0guest\0guest")
+    got = client.ask("connection.tune-ok", 0, **{"frame_max": 4096, "channel_max": 5, **wish})
+    assert (got[0][2]["code"] if got else 0) == code
+
+
+def test_a_virtual_host_that_is_not_there(hub: Hub) -> None:
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    client.ask("connection.start-ok", 0, mechanism="PLAIN", response=b"\0guest\0guest")
+    client.ask("connection.tune-ok", 0)
+    got = client.ask("connection.open", 0, virtual_host="other")
+    assert got[-1][2]["text"] == "NOT_ALLOWED - vhost other not found"
+
+
+def test_a_connection_that_never_opens_is_closed(hub: Hub) -> None:
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    hub.advance(10_000)
+    assert (client.link.closed, client.link.reason) == (True, "handshake_timeout")
+
+
+# ---- heartbeats -----------------------------------------------------------------------------------------------------
+
+def test_heartbeats_both_ways(hub: Hub) -> None:
+    client = hub.client().login(heartbeat=10)
+    hub.advance(5_000)
+    assert client.link.take() == codec.HEARTBEAT_FRAME
+    for _ in range(5):
+        client.send(codec.HEARTBEAT_FRAME)
+        hub.advance(9_000)
+    assert not client.link.closed
+    hub.advance(20_000)
+    assert client.link.closed
+    assert client.link.reason.startswith("heartbeat_timeout")
+
+
+def test_without_heartbeats_silence_is_no_end(hub: Hub, client: Client) -> None:
+    hub.advance(3_600_000)
+    assert not client.link.closed
+    assert client.link.take() == b""
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("data", "code"), [
+    (codec.frame(codec.METHOD, 1, encode_method("basic.qos"))[:-1] + b"\0", 501),
+    (b"\x01\0\1\0\2\0\1" + b"x" * 131_073 + b"\xce", 501),
+    (codec.frame(9, 1, b""), 501),
+    (codec.frame(codec.HEARTBEAT, 1, b""), 501),
+    (codec.frame(codec.METHOD, 1, b"\0\x3c\0\x63"), 502),
+    (codec.frame(codec.METHOD, 1, b"\0\x3c"), 502),
+    (codec.frame(codec.HEADER, 1, bytes(14)), 505),
+    (codec.frame(codec.BODY, 1, b"x"), 505),
+    (codec.frame(codec.BODY, 0, b"x"), 505),
+    (publish("", "q", b"")[:-22] + codec.frame(codec.METHOD, 1, encode_method("basic.qos")), 505),
+    (publish("", "q", b"xy")[:-1] + b"z", 501),
+    (codec.frame(codec.METHOD, 1, encode_method("channel.open")), 504),
+    (codec.frame(codec.METHOD, 7, encode_method("basic.qos")), 504),
+    (codec.frame(codec.METHOD, 1, encode_method("tx.select")), 540),
+    (codec.frame(codec.METHOD, 1, encode_method("channel.flow")), 540),
+    (publish("", "q", b"x", immediate=True), 540),
+    (codec.frame(codec.METHOD, 0, encode_method("connection.open")), 503),
+])
+def test_faults_that_end_the_connection(client: Client, data: bytes, code: int) -> None:
+    client.send(data)
+    refused(client, "connection", code)
+    assert client.link.closed is (code == 501)
+
+
+def test_after_a_fault_nothing_counts_but_the_answer(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.select")))
+    client.got()
+    client.publish("", "q", b"x")
+    assert not client.link.closed
+    client.ask("connection.close-ok", 0)
+    assert client.link.closed
+    assert hub.broker.vhost("/").queues["q"].light.next_offset == 0
+
+
+def test_a_client_that_does_not_answer_the_end_is_left(hub: Hub, client: Client) -> None:
+    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.select")))
+    assert not client.link.closed
+    hub.advance(3_000)
+    assert client.link.closed
+
+
+def test_a_refused_channel_can_be_opened_again(client: Client) -> None:
+    client.send(codec.frame(codec.METHOD, 1, encode_method("queue.declare", queue="nix", passive=True)))
+    assert refused(client, "channel", 404) == "NOT_FOUND - no queue 'nix' in vhost '/'"
+    assert client.ask("queue.declare", queue="q") == []                   # not listened to
+    assert client.ask("channel.close-ok") == []
+    assert client.ask("channel.open")[0][1] == "channel.open-ok"
+    assert client.ask("queue.declare", queue="q")[0][1] == "queue.declare-ok"
+
+
+def test_channels_are_counted(hub: Hub) -> None:
+    client = hub.client(AmqpConfig(channel_max=2047)).login(channels=3)
+    client.ask("channel.close", 2)
+    assert client.ask("channel.open", 2)[0][1] == "channel.open-ok"
+    assert client.ask("channel.open", 3000)[-1][2]["code"] == 530
+
+
+# ---- publishing -----------------------------------------------------------------------------------------------------
+
+def test_confirms_come_when_it_is_durable_and_stand_for_all_before(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    client.ask("confirm.select")
+    for body in (b"1", b"2", b"3"):
+        client.publish("", "q", body)
+    assert client.got() == []
+    hub.kernel.flush()
+    assert client.got() == [(1, "basic.ack", {"delivery_tag": 3, "multiple": True})]
+    client.publish("", "nobody", b"4")
+    client.publish("", "q", b"5")
+    assert client.got() == [(1, "basic.ack", {"delivery_tag": 4, "multiple": False})]
+    hub.kernel.flush()
+    assert client.got() == [(1, "basic.ack", {"delivery_tag": 5, "multiple": True})]
+
+
+def test_without_confirms_nothing_is_answered(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    client.publish("", "q", b"1")
+    hub.kernel.flush()
+    assert client.got() == []
+
+
+def test_what_the_disk_does_not_take_is_refused(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    client.ask("confirm.select")
+    client.publish("", "q", b"1")
+    client.publish("", "q", b"2")
+    hub.kernel.disk_error = StorageFull("no space")
+    hub.kernel.flush()
+    assert client.got() == [(1, "basic.nack", {"delivery_tag": 2, "multiple": True, "requeue": False})]
+
+
+def test_bodies_in_several_frames_and_channels_in_between(hub: Hub) -> None:
+    client = hub.client().login(frame_max=4096, channels=2)
+    client.ask("queue.declare", queue="q")
+    large, other = publish("", "q", b"a" * 10_000, body_max=4088), publish("", "q", b"b", channel=2)
+    cut = large.index(b"\x03\0\1")
+    client.send(large[:cut] + codec.HEARTBEAT_FRAME + other + large[cut:])
+    hub.kernel.flush()
+    ready = hub.broker.vhost("/").queues["q"].light.ready
+    assert sorted(len(one[6]) for one in ready) == [1, 10_000]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50])
+def test_bytes_may_be_cut_anywhere(hub: Hub, client: Client, chunk: int) -> None:
+    client.ask("queue.declare", queue="q")
+    client.ask("confirm.select")
+    data = b"".join([publish("", "q", b"x" * 20), publish("", "nobody", b"y", mandatory=True), publish("", "q", b""),
+                     publish("", "q", b"z", b"\x08\0\5")])
+    for at in range(0, len(data), chunk):
+        client.send(data[at:at + chunk])
+    hub.kernel.flush()
+    assert [one[6] for one in hub.broker.vhost("/").queues["q"].light.ready] == [b"x" * 20, b"", b"z"]
+    assert [name for _, name, _ in client.got() if name == "basic.return"] == ["basic.return"]
+
+
+def test_a_message_larger_than_the_hub_takes(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    limit = hub.kernel.settings.max_message_bytes
+    header = codec.content_head(b"\0\1", b"\0\0", limit + 1)
+    client.send(codec.frame(codec.METHOD, 1, encode_method("basic.publish", routing_key="q")) + header)
+    assert refused(client, "channel", 406) == (f"PRECONDITION_FAILED - message size {limit + 1} is larger than "
+                                               f"configured max size {limit}")
+
+
+@pytest.mark.parametrize(("options", "raw", "code", "words"), [
+    ({"exchange": "nix"}, b"\0\0", 404, "NOT_FOUND - no exchange 'nix' in vhost '/'"),
+    ({"exchange": "inside"}, b"\0\0", 403, "ACCESS_REFUSED - cannot publish to internal exchange 'inside' in vhost "),
+    ({}, b"\0\x10\3foo", 406, "PRECONDITION_FAILED - user_id property set to 'foo' but authenticated user was "),
+    ({}, b"\1\0\0031.5", 406, "PRECONDITION_FAILED - invalid expiration '1.5': {leftover_string,\".5\"}"),
+    ({}, b"\1\0\2-1", 406, "PRECONDITION_FAILED - invalid expiration '-1': {value_negative,-1}"),
+    ({}, b"\1\0\1x", 406, "PRECONDITION_FAILED - invalid expiration 'x': no_integer"),
+])
+def test_publishes_that_are_refused(client: Client, options: dict[str, str], raw: bytes, code: int, words: str) -> None:
+    client.ask("exchange.declare", exchange="inside", type="fanout", internal=True)
+    client.publish(options.get("exchange", ""), "q", b"x", raw)
+    assert refused(client, "channel", code).startswith(words)
+
+
+def test_what_was_routed_is_routed_anew_after_a_change(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    client.ask("confirm.select")
+    for _ in range(2):
+        client.publish("", "q", b"x")
+    hub.kernel.flush()
+    client.ask("queue.delete", queue="q")
+    client.publish("", "q", b"x", mandatory=False)
+    assert client.got() == [(1, "basic.ack", {"delivery_tag": 3, "multiple": False})]
+
+
+def test_copies_by_the_headers_cc_and_bcc(hub: Hub, client: Client) -> None:
+    for name in ("a", "b", "c"):
+        client.ask("queue.declare", queue=name)
+    raw = properties.write({"headers": {"CC": typed(["b"]), "BCC": typed(["c"])}})
+    client.publish("amq.direct", "nobody", b"x", raw)
+    for name in ("a", "b", "c"):
+        client.ask("queue.bind", queue=name, exchange="amq.direct", routing_key=name)
+    client.publish("amq.direct", "a", b"x", raw)
+    hub.kernel.flush()
+    for name in ("a", "b", "c"):
+        got = client.ask("basic.get", queue=name, no_ack=True)
+        assert properties.read(got[1][2]["raw"])["headers"].keys() == {"CC"}
+
+
+# ---- consuming ------------------------------------------------------------------------------------------------------
+
+def fill(client: Client, *bodies: bytes, queue: str = "q") -> None:
+    client.ask("queue.declare", queue=queue)
+    for body in bodies:
+        client.publish("", queue, body)
+    client.hub.kernel.flush()
+
+
+def delivered(client: Client) -> list[tuple[int, bool]]:
+    client.hub.kernel.flush()
+    return [(arguments["delivery_tag"], arguments["redelivered"]) for _, name, arguments in client.got()
+            if name == "basic.deliver"]
+
+
+def test_prefetch_of_a_consumer_and_of_the_channel(client: Client) -> None:
+    fill(client, *[b"x"] * 10)
+    client.ask("basic.qos", prefetch_count=2)
+    client.send(codec.frame(codec.METHOD, 1, encode_method("basic.consume", queue="q", consumer_tag="a")))
+    assert delivered(client) == [(1, False), (2, False)]
+    client.send(codec.frame(codec.METHOD, 1, encode_method("basic.ack", delivery_tag=1)))
+    assert delivered(client) == [(3, False)]
+    client.ask("basic.qos", prefetch_count=3, **{"global": True})
+    client.send(codec.frame(codec.METHOD, 1, encode_method("basic.ack", delivery_tag=3, multiple=True)))
+    client.send(codec.frame(codec.METHOD, 1, encode_method("basic.consume", queue="q", consumer_tag="b")))
+    assert len(delivered(client)) == 3
+
+
+def test_a_slow_client_is_given_no_more_until_it_takes(hub: Hub, client: Client) -> None:
+    fill(client, *[b"x" * 10_000] * 200)
+    client.link.stalled = True
+    client.send(codec.frame(codec.METHOD, 1, encode_method("basic.consume", queue="q", no_ack=True)))
+    for _ in range(20):
+        hub.kernel.flush()
+    waiting = hub.broker.vhost("/").queues["q"].light.ready
+    assert 0 < len(waiting) < 190
+    client.link.drain(client.session)
+    for _ in range(20):
+        hub.kernel.flush()
+    assert not waiting
+
+
+def test_unacknowledged_messages_go_back_when_the_channel_or_connection_ends(hub: Hub, client: Client) -> None:
+    fill(client, b"1", b"2")
+    client.ask("basic.get", queue="q")
+    client.ask("channel.close")
+    client.ask("channel.open")
+    assert client.ask("basic.get", queue="q")[0][2]["redelivered"]
+    hub.cut(client.session)
+    other = hub.client().login()
+    assert other.ask("basic.get", queue="q")[0][2]["message_count"] == 1
+
+
+def test_recover_gives_everything_back(client: Client) -> None:
+    fill(client, b"1", b"2")
+    for _ in range(2):
+        client.ask("basic.get", queue="q")
+    assert client.ask("basic.recover", requeue=True)[0][1] == "basic.recover-ok"
+    assert [client.ask("basic.get", queue="q")[2][2]["body"] for _ in range(2)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(("name", "arguments"), [
+    ("basic.ack", {"delivery_tag": 2}), ("basic.ack", {"delivery_tag": 2, "multiple": True}),
+    ("basic.nack", {"delivery_tag": 0}), ("basic.reject", {"delivery_tag": 9}),
+])
+def test_a_delivery_tag_that_is_not_out(client: Client, name: str, arguments: dict[str, object]) -> None:
+    fill(client, b"1")
+    client.ask("basic.get", queue="q")
+    got = client.ask(name, **arguments)
+    assert got[-1][2]["text"] == f"PRECONDITION_FAILED - unknown delivery tag {arguments['delivery_tag']}"
+    assert got[-1][2]["class_id"] == 60
+
+
+def test_all_at_once_is_no_fault_where_nothing_is_out(client: Client) -> None:
+    assert client.ask("basic.ack", delivery_tag=0, multiple=True) == []
+    assert client.ask("basic.qos")[0][1] == "basic.qos-ok"
+
+
+def test_exclusive_consumers(hub: Hub, client: Client) -> None:
+    fill(client)
+    client.ask("basic.consume", queue="q", exclusive=True)
+    other = hub.client().login()
+    assert other.ask("basic.consume", queue="q")[-1][2]["text"] == (
+        "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
+
+
+def test_rejected_messages_do_not_loop_by_themselves(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q", arguments={"x-dead-letter-exchange": ""})
+    client.publish("", "q", b"x")
+    hub.kernel.flush()
+    for count in (1, 2):
+        tag = client.ask("basic.get", queue="q")[0][2]["delivery_tag"]
+        client.ask("basic.reject", delivery_tag=tag)
+        hub.kernel.flush()
+        light = hub.broker.vhost("/").queues["q"].light
+        assert len(light.ready) == 1, count                                 # a reject is no automatic cycle
+    one = light.ready.popleft()
+    assert hub.queues.bury("/", "q", '{"exchange": "", "key": null}', one, "expired") == []
+
+
+# ---- what is durable ------------------------------------------------------------------------------------------------
+
+def test_replies_leave_in_order_once_changes_are_durable(hub: Hub, client: Client) -> None:
+    client.send(b"".join(codec.frame(codec.METHOD, 1, encode_method(name, **arguments)) for name, arguments in (
+        ("queue.declare", {"queue": "q", "durable": True}), ("basic.qos", {}),
+        ("exchange.declare", {"exchange": "x", "type": "topic", "durable": True}),
+        ("queue.bind", {"queue": "q", "exchange": "x"}), ("confirm.select", {}))))
+    assert client.got() == []
+    hub.kernel.flush()
+    assert client.names() == ["queue.declare-ok", "basic.qos-ok", "exchange.declare-ok", "queue.bind-ok",
+                              "confirm.select-ok"]
+    assert len(hub.queues.records) == 2
+
+
+def test_only_what_is_durable_at_both_ends_is_kept(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="kept", durable=True)
+    client.ask("queue.declare", queue="lost")
+    client.ask("exchange.declare", exchange="lost", type="fanout")
+    for queue in ("kept", "lost"):
+        for exchange in ("amq.topic", "lost"):
+            client.ask("queue.bind", queue=queue, exchange=exchange, routing_key="a")
+    assert len(hub.queues.records) == 1
+    client.ask("queue.unbind", queue="kept", exchange="amq.topic", routing_key="a")
+    assert hub.queues.records == {}
+    client.ask("queue.delete", queue="lost")
+    client.ask("exchange.delete", exchange="lost")
+    assert hub.queues.heard == []
+
+
+def test_exchanges_that_delete_themselves(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q", durable=True)
+    client.ask("exchange.declare", exchange="first", type="fanout", auto_delete=True, durable=True)
+    client.ask("exchange.declare", exchange="second", type="fanout", auto_delete=True, durable=True)
+    client.ask("exchange.bind", source="first", destination="second")
+    client.ask("queue.bind", queue="q", exchange="second")
+    client.ask("queue.delete", queue="q")
+    assert not {"first", "second"} & hub.broker.vhost("/").exchanges.keys()
+    assert hub.queues.records == {}
+
+
+# ---- back-pressure and the end --------------------------------------------------------------------------------------
+
+def test_a_publisher_that_is_not_read_for_long_is_told(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    hub.kernel.congested = True
+    client.publish("", "q", b"x")
+    hub.advance(999)
+    assert client.got() == []
+    hub.advance(1)
+    assert client.names() == ["connection.blocked"]
+    hub.kernel.relieve()
+    assert client.names() == ["connection.unblocked"]
+
+
+def test_a_stop_answers_what_is_on_its_way_first(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    client.ask("confirm.select")
+    client.publish("", "q", b"x")
+    client.session.handle_stopping()
+    assert not client.link.closed
+    hub.kernel.flush()
+    names = client.got()
+    assert [name for _, name, _ in names] == ["basic.ack", "connection.close"]
+    assert names[1][2]["code"] == 320
+    assert client.link.closed
+
+
+def test_exclusive_queues_go_with_their_connection(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="mine", exclusive=True)
+    client.ask("queue.declare", queue="ours")
+    hub.cut(client.session)
+    assert hub.broker.vhost("/").queues.keys() == {"ours"}
+
+
+def test_names_that_are_made_up_differ(client: Client) -> None:
+    names = {client.ask("queue.declare")[0][2]["queue"] for _ in range(3)}
+    assert len(names) == 3
+    assert all(name.startswith("amq.gen-") and len(name) == 30 for name in names)

@@ -1,0 +1,54 @@
+"""A driver of its own for tests that kill it: copies topic `plant` to topic `copy`, micro-batch by micro-batch.
+
+    python -m tests.spark.copying URL CHECKPOINT
+
+Says `batch` and a number whenever a micro-batch has ended, and ends when everything that was there has been copied.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.spark.session import new_session
+
+ROWS_PER_BATCH = 4_000
+LOOK_S = 0.05
+
+
+def start_copy(session: SparkSession, url: str, checkpoint: str,
+               rows_per_batch: int = ROWS_PER_BATCH) -> StreamingQuery:
+    """The running query. Values are copied; small chunks, so that a task can be killed between two."""
+    source = (session.readStream.format("gatehouse").options(
+        url=url, subscribe="plant", startingOffsets="earliest", maxOffsetsPerTrigger=rows_per_batch, minPartitions=2,
+        fetchBytes=20_000).load())
+    return (source.selectExpr("key", "value").writeStream.format("gatehouse")
+            .options(url=url, topic="copy", batchBytes=20_000, checkpointLocation=checkpoint)
+            .trigger(availableNow=True).start())
+
+
+def main() -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = new_session("local[2,3]")
+    query = start_copy(session, sys.argv[1], sys.argv[2])
+    ended = threading.Event()
+
+    def tell() -> None:
+        told = -1
+        while not ended.wait(LOOK_S):
+            progress = query.lastProgress
+            if progress is not None and progress.batchId > told:
+                told = progress.batchId
+                print(f"batch {told}", flush=True)
+
+    threading.Thread(target=tell, daemon=True).start()
+    query.awaitTermination()
+    ended.set()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

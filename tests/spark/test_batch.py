@@ -1,0 +1,156 @@
+"""Batches read from a real hub by a real Spark."""
+from __future__ import annotations
+
+import json
+import socket
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from paho.mqtt.publish import single
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.schema import COLUMNS
+from tests.running_hub import RunningHub
+from tests.spark.conftest import Reading
+from tests.spark.door import HttpDoor
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(int(bytes(row.value)) for row in frame.select("value").collect())
+
+
+def refusal(frame_of: Any) -> str:
+    with pytest.raises(PySparkException) as raised:
+        frame_of().collect()
+    return str(raised.value)
+
+
+def test_every_doors_messages_are_rows(hub: RunningHub, door: HttpDoor, reading: Reading) -> None:
+    door.ask("POST", "/v1/publish/plant/line1/temp", b"21.5", **{"Content-Type": "text/plain", "X-Header-Unit": "C"})
+    single("plant/line2/temp", b"19.0", qos=1, port=hub.port("mqtt"), hostname="127.0.0.1")
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}", "compression.type": "zstd"})
+    producer.produce("plant", b"23.1", b"line3/temp", headers=[("a", b"1")], timestamp=1_600_000_000_000)
+    assert producer.flush(20) == 0
+    frame = reading.batch()
+    assert frame.columns == list(COLUMNS)
+    rows = {row.address: row for row in frame.collect()}
+    assert {(row.door, bytes(row.value)) for row in rows.values()} == {
+        ("http", b"21.5"), ("mqtt", b"19.0"), ("kafka", b"23.1")}
+    http, kafka = rows["plant/line1/temp"], rows["plant/line3/temp"]
+    assert (http.content_type, http.headers[-1].key, bytes(http.headers[-1].value)) == ("text/plain", "unit", b"C")
+    assert http.timestamp == http.append_time
+    assert kafka.timestamp == datetime.fromtimestamp(1_600_000_000, UTC).replace(tzinfo=None)
+    assert abs((kafka.append_time - http.append_time).total_seconds()) < 60
+    assert {row.envelope.durable for row in rows.values()} == {True}
+    assert len({row.message_id for row in rows.values()}) == 3
+
+
+def test_columns_by_option_and_by_schema(door: HttpDoor, reading: Reading, spark: SparkSession) -> None:
+    door.publish("plant", 10)
+    assert reading.batch(columns="offset, partition,value").columns == ["offset", "partition", "value"]
+    frame = spark.read.format("gatehouse").schema("value binary, key binary").options(
+        url=door.url, subscribe="plant").load()
+    assert sorted(bytes(row.key) for row in frame.collect()) == sorted(b"k%d" % i for i in range(10))
+    assert "there is no column 'valu'" in refusal(lambda: reading.batch(columns="valu"))
+
+
+def test_offsets_times_and_assignment(hub: RunningHub, door: HttpDoor, reading: Reading) -> None:
+    door.ask("PUT", "/v1/topics/plant", {"queues": 2})
+    base = 1_700_000_000_000
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}"})
+    for i in range(20):
+        producer.produce("plant", b"%d" % i, b"k%d" % i, timestamp=base + i * 1000)
+    assert producer.flush(20) == 0
+    (_, end0), (_, end1) = door.bounds("plant")
+    places = json.dumps({"plant": {"0": 2, "1": -2}})
+    ends = json.dumps({"plant": {"0": end0 - 1, "1": -1}})
+    assert reading.batch(startingOffsets=places, endingOffsets=ends).count() == end0 - 3 + end1
+    since = datetime.fromtimestamp(base / 1000 + 15, UTC).isoformat()
+    assert numbers(reading.batch(startingOffsets=since)) == list(range(15, 20))
+    assert numbers(reading.batch(startingTimestamp=base + 4000, endingTimestamp=base + 900_000)) == list(range(4, 20))
+    by_queue = json.dumps({"plant": {"0": base + 10_000, "1": base + 10_000}})
+    assert numbers(reading.batch(startingOffsetsByTimestamp=by_queue)) == list(range(10, 20))
+    assert reading.batch(assign='{"plant": [1]}').count() == end1
+    assert "queue 0 of 'plant' ends at" in refusal(
+        lambda: reading.batch(startingOffsets=json.dumps({"plant": {"0": end0 + 1, "1": 0}})))
+    assert "has to name every queue" in refusal(lambda: reading.batch(startingOffsets='{"plant": {"0": 1}}'))
+
+
+def test_lists_patterns_and_address_filters(door: HttpDoor, reading: Reading) -> None:
+    for topic in ("plant", "plants", "fleet"):
+        door.publish(topic, 5)
+    assert reading.batch(subscribe="plant,fleet").count() == 10
+    assert {row.topic for row in reading.batch(subscribePattern="plan.*").collect()} == {"plant", "plants"}
+    assert [row.address for row in reading.batch(filter="plant/k3").collect()] == ["plant/k3"]
+    found = reading.batch(filter="+/k3").collect()
+    assert sorted(row.address for row in found) == ["fleet/k3", "plant/k3", "plants/k3"]
+    assert reading.batch(filter="fleet/#").count() == 5
+    assert "there is no topic 'plnat'" in refusal(lambda: reading.batch(subscribe="plnat"))
+
+
+def test_tasks_share_the_rows_evenly(door: HttpDoor, reading: Reading) -> None:
+    door.publish("plant", 1000)
+    frame = reading.batch(minPartitions=7)
+    sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+    assert len(sizes) == 7
+    assert max(sizes) - min(sizes) <= 1
+    assert numbers(frame) == list(range(1000))
+
+
+@pytest.mark.parametrize("enabled", ["false", "true"])
+def test_filters_give_the_same_whether_they_are_pushed_or_not(door: HttpDoor, reading: Reading, spark: SparkSession,
+                                                             enabled: str) -> None:
+    door.publish("plant", 300, timestamp=1_700_000_000_000)
+    door.publish("fleet", 10)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", enabled)
+    try:
+        frame = reading.batch(subscribe="plant,fleet")
+        assert numbers(frame.where("key = cast('k7' as binary)")) == [7, 7]
+        two = frame.where("key in (cast('k7' as binary), cast('k299' as binary)) and topic = 'plant'")
+        assert numbers(two) == [7, 299]
+        assert frame.where("topic = 'fleet'").count() == 10
+        assert frame.where("timestamp >= '2024-01-01'").count() == 10
+        assert frame.where("queue = 1 or topic = 'fleet'").count() >= 10
+        assert frame.where("queue = 1 and queue = 2").count() == 0
+        assert frame.where("key = cast('k1' as binary) and key = cast('k2' as binary)").count() == 0
+        assert frame.where("offset = 0 and topic = 'plant'").count() == 4
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_compressed_batches_are_opened_in_the_worker(hub: RunningHub, reading: Reading, codec: str) -> None:
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}", "compression.type": codec,
+                         "linger.ms": 50})
+    for i in range(2000):
+        producer.produce("plant", b"%d" % i, b"k%d" % i)
+    assert producer.flush(20) == 0
+    assert numbers(reading.batch(columns="value", fetchBytes=20_000)) == list(range(2000))
+
+
+def test_what_is_wrong_is_said(door: HttpDoor, reading: Reading, spark: SparkSession) -> None:
+    door.publish("plant", 1)
+    assert "did you mean 'startingOffsets'?" in refusal(lambda: reading.batch(startingOfsets="earliest"))
+    assert "'minPartitions' is a whole number" in refusal(lambda: reading.batch(minPartitions="few"))
+    assert "cannot be 'latest'" in refusal(lambda: reading.batch(startingOffsets="latest"))
+    assert "belongs to a Kafka client" in refusal(lambda: reading.batch(**{"kafka.bootstrap.servers": "x:1"}))
+    assert "exactly one of" in refusal(lambda: reading.batch(subscribe="plant", filter="plant/#"))
+    assert "option 'url' is needed" in refusal(
+        lambda: spark.read.format("gatehouse").option("subscribe", "plant").load())
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    assert "does not answer" in refusal(lambda: spark.read.format("gatehouse").options(
+        url=f"http://127.0.0.1:{port}", subscribe="plant", retrySeconds=0).load())
+
+
+def test_wrong_credentials_are_refused_in_the_hubs_words(reading: Reading, door: HttpDoor) -> None:
+    door.publish("plant", 1)
+    assert "401 not_authenticated" in refusal(lambda: reading.batch(user="nobody", password="wrong"))
+
+
+def test_an_empty_topic_has_no_rows(door: HttpDoor, reading: Reading) -> None:
+    door.ask("PUT", "/v1/topics/plant")
+    assert reading.batch().count() == 0
