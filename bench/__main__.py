@@ -28,6 +28,7 @@ QUICK: Final = (
     "kernel_append --queues 10000",
     "many_queues",
     "retained --n 100000",
+    "delays --n 200000 --over-s 40 --load 10000",
     "recovery --gb 1",
     "tail_lag --seconds 30",
     "cold_replay --rounds 3",
@@ -46,6 +47,7 @@ ALL: Final = (
     "tail_lag --seconds 60",
     "cold_replay --rounds 7",
     "switch_interval",
+    "delays",
 )
 
 
