@@ -77,18 +77,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next micro-batch ends. Raises DataLoss where a topic went away."""
         known = self._asking().bounds() if self._target is None else self._target
         self._check_topics(start, known)
-        begins = {(name, queue): max(_begin(start, one, queue), one.log_starts[queue])
+        begins = {(name, queue): min(max(_begin(start, one, queue), one.log_starts[queue]), one.ends[queue])
                   for name, one in known.items() for queue in one.queues}
-        lags = {(name, queue): max(known[name].ends[queue] - begin, 0) for (name, queue), begin in begins.items()}
+        lags = {(name, queue): known[name].ends[queue] - begin for (name, queue), begin in begins.items()}
         rows = self._rows_of(limit, known, begins, lags)
         shares = lags if rows is None else share(lags, rows)
-        return {name: _entry(one, {queue: self._end(start, one, queue, begins[name, queue], shares[name, queue])
-                                   for queue in one.queues}) for name, one in known.items()}
-
-    @staticmethod
-    def _end(start: Offsets, one: TopicBounds, queue: int, begin: int, rows: int) -> int:
-        """Where a queue ends; never before where it began, even if all that retention left is behind it."""
-        return max(begin + rows if rows else 0, _begin(start, one, queue))
+        return {name: _entry(one, {queue: begins[name, queue] + shares[name, queue] for queue in one.queues})
+                for name, one in known.items()}
 
     def _rows_of(self, limit: ReadLimit, known: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
                  lags: Mapping[tuple[str, int], int]) -> int | None:

@@ -256,7 +256,10 @@ class LeasedGroup:
     def on_refused(self, supply: Supply) -> None:
         """The line was put back to what is stored: what pops have found of it is not theirs. It is not served before
         somebody asks again, or a while has passed."""
-        self.queue_up(supply)
+        if supply.fetching:                        # what is being read counts no more, and must not bring the line back
+            supply.failed = True
+        else:
+            self.queue_up(supply)
         self.drop_found(supply.line)
 
     def drop_found(self, line: Line) -> None:
@@ -302,7 +305,8 @@ class LeasedGroup:
             self._serve()
         finally:
             self._serving = False
-        if self._turn and self._wanted():          # a member has asked for more while it was handed something
+        reads_first = self.by_priority and self._reading       # which serves again when it is done
+        if self._turn and self._wanted() and not reads_first:  # a member asked for more while it was handed some
             self._core.soon(self)
 
     def _serve(self) -> None:
@@ -472,6 +476,13 @@ class LeasedGroup:
     def ready(self) -> int:
         """Messages that could be handed out now."""
         return sum([supply.line.ready(supply.end()) + supply.in_hand for supply in self.supplies.values()])
+
+    @property
+    def rests(self) -> bool:
+        """Whether nobody takes from it, nothing is outstanding, and nothing happens to it by itself."""
+        if self.taken_from or self.limit is not None or self.ttl_ms or self._reading:
+            return False
+        return all(supply.rests for supply in self.supplies.values())
 
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""

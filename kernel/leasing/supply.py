@@ -229,6 +229,13 @@ class Supply:
             self._oldest = first, append_ms(self.line.queue_id, first)
         return self._oldest[1]
 
+    @property
+    def rests(self) -> bool:
+        """Whether nothing of the line is known that its floor does not say."""
+        line = self.line
+        return not (self.fetching or self.in_hand or line.out or line.tries or line.again or line.settled or line.dirty
+                    or line.stored or line.next > line.floor or line.floor != line.stored_floor)
+
     def read(self, on_done: Callable[[], None]) -> None:
         """Read what `take` lacks; `on_done` when there may be something, before this returns or later."""
         line = self.line

@@ -18,9 +18,9 @@ them.
     {"ranges": [{"topic": "plant", "uuid": "6f0c...", "queue": 0, "offset": 17, "end": 4711}, ...],
      "max_bytes": 1048576}
 
-The ranges are served in their order until `max_bytes` are reached; a range that got less than all of it is asked for
-again from where it ended. At least one piece is given where there is one. `uuid` may be left out; with it, a topic that
-was deleted and made again is told apart. The answer:
+Each range gets its share, in their order, until `max_bytes` are reached; a range that got less than all of it is asked
+for again from where it ended. At least one piece is given where there is one. `uuid` may be left out; with it, a topic
+that was deleted and made again is told apart. The answer:
 
     u32 length of the head | head, JSON | pieces, see `kernel.pieces`
 
@@ -61,6 +61,9 @@ MAX_TIMES: Final = 10_000
 
 MAX_RANGES: Final = 10_000
 """Ranges in one fetch."""
+
+MIN_SHARE_BYTES: Final = 65_536
+"""Of one range in an answer with many: what lies behind a short range's end is read in vain."""
 
 _HEAD_BYTES = struct.Struct("<I")
 
@@ -140,7 +143,7 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
         raise Refusal("invalid_body", "'max_bytes' is a whole number from 1")
     max_bytes = min(max_bytes, door.config.max_bulk_bytes)
     heads: list[dict[str, Any]] = []
-    wants: list[tuple[int, int, int]] = []
+    wants: list[tuple[int, int]] = []
     topics: dict[tuple[str, bytes | None], Topic | dict[str, Any]] = {}
     for one in ranges:
         name = (one.topic, one.uuid)
@@ -151,8 +154,9 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
             heads.append(_refused("unknown_queue", f"{topic.name} has the queues 0 to {topic.queues - 1}"))
         else:
             heads.append({})
-            wants.append((topic.queue_id(one.queue), one.offset, max_bytes))
-    fetched = iter(await fetch(door, wants, max_bytes))
+            wants.append((topic.queue_id(one.queue), one.offset))
+    share = max(MIN_SHARE_BYTES, max_bytes // max(1, len(wants)))
+    fetched = iter(await fetch(door, [(queue_id, offset, share) for queue_id, offset in wants], max_bytes))
     pieces: list[Piece] = []
     for i, one in enumerate(ranges):
         if not heads[i]:
