@@ -3,10 +3,10 @@
     python -m bench.spark_read [--rows 10000000] [--rounds 3] [--master 'local[2]'] [--no-kafka] [--seconds 20]
 
 The same batches (see `spark_topic`) are in all of them. A batch sums the lengths of all values; a stream writes all
-values nowhere, in one micro-batch. Processor time is of all processes that take part: on a machine with other work
-it says more than seconds. Every run is checked to have seen every row. The first round is not counted. Then
-the sink, with rows made by Spark: their making is counted too. Last, what live MQTT publishers feel while Spark reads: send to PUBACK at a fixed
-rate, alone and with Spark reading without a pause.
+values nowhere, in one micro-batch. Processor time is of all processors that take part: on a machine with other work it
+says more than seconds. Every run is checked to have seen every row. The first round is not counted. Then the sink, with
+rows made by Spark: their making is counted too. Last, what live MQTT publishers feel while Spark reads: send to PUBACK
+at a fixed rate, alone and with Spark reading without a pause.
 """
 from __future__ import annotations
 
