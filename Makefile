@@ -38,8 +38,6 @@ TEST_STAMP  := $(VENV)/.stamp-test
 SPARK_STAMP := $(VENV)/.stamp-spark
 DEMO_STAMP  := $(VENV)/.stamp-demo
 
-DEMO_NEEDS  := java:default-jre-headless
-
 .PHONY: run test lint compile bench bench-all docs setup clean demo fuzz interop sim soak
 
 run: $(RUN_STAMP)

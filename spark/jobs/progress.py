@@ -100,7 +100,8 @@ class Run:
     def start_again(self) -> str | None:
         """Where the query has ended in an error: start it again; the cause of that.
 
-        Raises JobFailed where it had got nowhere: the next start would end like this one, but for what passes by itself.
+        Raises JobFailed where it had got nowhere and the error is none that passes by itself: the next start would end
+        like this one.
         """
         failure = self.query.exception()
         if failure is None:

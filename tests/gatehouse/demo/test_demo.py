@@ -24,6 +24,8 @@ from spark.jobs import delta
 from tests.running_hub import ROOT
 
 DEADLINE_S = 180
+QUICK_START = {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+"""A demo of seconds never earns back what an optimising compiler costs."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[
     folder = tmp_path_factory.mktemp("demo")
     process = subprocess.Popen(
         [sys.executable, "-m", "gatehouse.demo", "--any-ports", "--folder", str(folder / "data")], cwd=ROOT,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"})
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | QUICK_START)
     yield process
     if process.poll() is None:
         for child in psutil.Process(process.pid).children(recursive=True):

@@ -449,3 +449,40 @@ def test_what_was_consumed_leaves_nothing_in_the_index(tmp_path: Path) -> None:
     rig.run()
     rig.world.advance(3_000)
     assert list(rig.store.scan(b"b", b"c")) == []
+
+
+def test_a_member_that_asks_for_more_while_it_is_handed_something_gets_it() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work")
+    send(rig, queue, *[b"%d" % n for n in range(10)])
+
+    class Greedy(Taker):
+        membership: Membership | None = None
+
+        def on_leased(self, messages: list[Leased]) -> None:
+            super().on_leased(messages)
+            if self.membership is not None:
+                self.membership.add_credit(len(messages))
+
+    taker = Greedy()
+    taker.membership = rig.kernel.queue_group(queue).join(taker, 2)
+    rig.run()
+    assert len(taker.got) == 10
+
+
+def test_a_queue_that_nobody_uses_leaves_memory_and_goes_on_where_it_was() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work")
+    send(rig, queue, b"1", b"2")
+    group = rig.kernel.queue_group(queue)
+    group.ack(handles(pop(rig, group, 1)))
+    rig.run()
+    assert rig.kernel.leasing.light.in_memory() == [group]
+    for _ in range(3):
+        rig.world.advance(20_000)
+    assert rig.kernel.leasing.light.in_memory() == []
+    again = rig.kernel.queue_group(queue)
+    assert values(pop(rig, again, invisible_ms=3_600_000)) == [b"2"]
+    for _ in range(3):
+        rig.world.advance(20_000)
+    assert rig.kernel.leasing.light.in_memory() == [again]                 # a lease runs

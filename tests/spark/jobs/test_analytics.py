@@ -16,6 +16,9 @@ from gatehouse.client.sync import SyncClient
 from spark.jobs import analytics
 from spark.jobs.settings import AnalyticsSettings
 
+pytestmark = pytest.mark.timeout(300)
+"""The first test waits for Spark to start."""
+
 BEGIN_MS = 1_795_170_000_000
 """At the beginning of a window."""
 

@@ -17,8 +17,11 @@ from spark.jobs.progress import cause_of
 from spark.jobs.settings import ArchiveSettings
 from tests.running_hub import RunningHub
 
-DEADLINE_S = 60
+DEADLINE_S = 240
 DAY_S = 86_400
+
+pytestmark = pytest.mark.timeout(300)
+"""A day of telemetry is a million messages, and the first test waits for Spark to start."""
 
 
 def archive(spark: SparkSession, settings: ArchiveSettings) -> None:

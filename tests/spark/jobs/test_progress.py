@@ -67,8 +67,8 @@ def test_a_terminal_has_one_line_and_a_file_few():
 
 def test_the_cause_is_what_python_raised():
     assert cause_of(ValueError(FAILURE)) == "the topic 'plant' is gone; the stream had read its queues up to {0: 3}"
-    java = "py4j.protocol.Py4JJavaError: An error occurred while calling o28.save.\n: java.io.IOException: Stream closed\n"
-    assert cause_of(ValueError(java + "\tat java.base\n")) == "Stream closed"
+    java = "py4j.protocol.Py4JJavaError: An error occurred while calling o28.save.\n: java.io.IOException: Closed\n"
+    assert cause_of(ValueError(java)) == "Closed"
     assert cause_of(ValueError("[CONDITION] Spark's own words\nat org.apache")) == "[CONDITION] Spark's own words"
 
 
