@@ -31,8 +31,9 @@ def parse_arguments(section: type[Settings], name: str,
                                 choices=field.metadata.get("choices"))
     values = vars(parser.parse_args(arguments))
     once = values.pop("once")
+    values.update(secrets(section, os.environ))
     try:
-        return check(section(**values, **secrets(section, os.environ))), once
+        return check(section(**values)), once
     except ValueError as error:
         parser.error(str(error))
 
