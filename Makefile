@@ -26,7 +26,7 @@ ROUNDS ?= 100
 ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian.
-TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients java:default-jre-headless
+TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients java:default-jre-headless openssl:openssl
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
 

@@ -27,11 +27,15 @@ QUICK: Final = (
     "kernel_append --queues 16",
     "kernel_append --queues 10000",
     "many_queues",
+    "pop_ack --n 200000",
+    "light_queues --queues 20000 --backlog 200000",
     "retained --n 100000",
+    "delays --n 200000 --over-s 40 --load 10000",
     "recovery --gb 1",
     "tail_lag --seconds 30",
     "cold_replay --rounds 3",
     "switch_interval",
+    "spark_read --rows 4000000 --rounds 1",
     "spark_analytics",
 )
 ALL: Final = (
@@ -41,12 +45,16 @@ ALL: Final = (
     "kernel_append --queues 16",
     "kernel_append --queues 10000",
     "many_queues",
+    "pop_ack",
+    "light_queues",
     "retained",
     "recovery --gb 1 10",
     "recovery --gb 1 --batch 10",
     "tail_lag --seconds 60",
     "cold_replay --rounds 7",
     "switch_interval",
+    "delays",
+    "spark_read",
     "spark_analytics --readings 200",
 )
 

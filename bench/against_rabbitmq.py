@@ -49,7 +49,8 @@ def main() -> None:
         servers: list[Server] = [start_hub(folder / "hub", doors=("amqp",))]
         try:
             servers.append(start_rabbitmq(folder / "rabbitmq"))
-            rows = [row(window, aim, compare(servers[0], servers[1], options.rounds, options.load, options.n // part, window))
+            hub, rabbit = servers
+            rows = [row(window, aim, compare(hub, rabbit, options.rounds, options.load, options.n // part, window))
                     for window, part, aim in WINDOWS]
         finally:
             for server in servers:

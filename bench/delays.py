@@ -58,7 +58,7 @@ class Delays:
 
     def feed(self) -> None:
         options = self.options
-        while self.sent < options.n and self.sent - self.stored < IN_FLIGHT * BURST:
+        while self.sent < options.n and self.sent - self.stored < IN_FLIGHT * BURST and not self.kernel.congested:
             messages: list[Message] = []
             whens = []
             for i in range(self.sent, self.sent + BURST):
@@ -68,6 +68,8 @@ class Delays:
                 whens.append(When(due_ms))
             self.kernel.schedule(messages, whens, self)
             self.sent += BURST
+        if self.kernel.congested and self.sent == self.stored:
+            self.kernel.on_relief(self.feed)
 
     def on_stored(self, stored: list[Stored]) -> None:
         assert all(one.error is None for one in stored)

@@ -28,6 +28,7 @@ HOT_MODULES: Final = (
     "kernel.leasing.group",
     "kernel.leasing.line",
     "kernel.leasing.pages",
+    "kernel.leasing.receipts",
     "kernel.leasing.supply",
     "kernel.message",
     "kernel.murmur2",

@@ -20,6 +20,7 @@ from kernel.state import StateChanges
 from kernel.store import StoreFull
 from kernel.tail import Tail
 
+BEHIND_BYTES: Final = 64 << 20     # of changed state, beyond what a checkpoint is taken for: publishers wait
 FULL_RETRY_MS: Final = 1_000       # the index does not fit on the disk: until it is tried again
 
 
@@ -45,6 +46,7 @@ class Checkpoints:
         self._full = False                                # the last try did not fit, and there will be another one
         self._waiting: list[Callable[[], None]] = []       # wanted another one, after the one under way
         self._on_end: Callable[[], None] | None = None
+        self.on_caught_up: Callable[[], None] = lambda: None
         self.on_superseded: Callable[[list[bytes]], None] = lambda keys: None
         self.kept_end = 0
         self.taken = 0
@@ -58,6 +60,10 @@ class Checkpoints:
         elif not self._timer_set:
             self._timer_set = True
             self._loop.call_at(self._loop.now_ms() + self._settings.checkpoint_ms, self._on_timer)
+
+    def is_behind(self) -> bool:
+        """Whether more state has changed since the one under way was begun than memory should hold."""
+        return self._busy and self._state.changes.size_bytes > self._settings.checkpoint_bytes + BEHIND_BYTES
 
     def _on_timer(self) -> None:
         self._timer_set = False
@@ -146,6 +152,7 @@ class Checkpoints:
         self._busy = self._full = False
         self.taken += 1
         self.thaw()
+        self.on_caught_up()
         self.on_superseded(superseded)
         if on_done is not None:
             on_done()

@@ -71,6 +71,7 @@ class Committer:
         self.flight: Gathering | None = None
         self.next_id = next_id
         self.congested = False
+        self.is_behind: Callable[[], bool] = lambda: False       # set by the kernel: checkpoints do not keep pace
         self.flushes = 0
         self.flushed_bytes = 0
 
@@ -96,7 +97,7 @@ class Committer:
     def note_size(self) -> None:
         """Call after adding to the gathering: too much of it, and publishers are to be left unread."""
         if not self.congested and self._gathering is not None \
-                and self._gathering.burst.size_bytes > self._pending_bytes:
+                and (self._gathering.burst.size_bytes > self._pending_bytes or self.is_behind()):
             self.congested = True
 
     def on_relief(self, callback: Callable[[], None]) -> None:
@@ -122,7 +123,7 @@ class Committer:
         self.flight = gathering
         self._worker.submit(partial(self._write, head, sealed.body),
                             partial(self._written, gathering, sealed))
-        self._relieve()
+        self.relieve()
 
     def _write(self, head: bytes, body: bytes) -> tuple[int, int]:
         """On the log's thread."""
@@ -159,11 +160,12 @@ class Committer:
             failed.append(self._gathering)
             self._gathering = None
         self._flushed.failed(failed, StorageFull(f"the disk is full: {error}"))
-        self._relieve()
+        self.relieve()
         self._next()
 
-    def _relieve(self) -> None:
-        if self.congested:
+    def relieve(self) -> None:
+        """Publishers are read again, unless there is too much still."""
+        if self.congested and not self.is_behind():
             self.congested = False
             waiting, self._relief = self._relief, []
             for callback in waiting:

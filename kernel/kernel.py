@@ -171,6 +171,8 @@ class Kernel(GroupCalls):
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     fatal=parts.fatal)
+        self._committer.is_behind = self._checkpoints.is_behind
+        self._checkpoints.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.light.limits.refuse_full
         self._sharing = Sharing(self)

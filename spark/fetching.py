@@ -39,7 +39,7 @@ class ReadSpec:
     filter: tuple[str, ...] = ()           # levels of an address filter; (): every address
     keys: frozenset[bytes] = frozenset()   # only these keys, where there are any
     fail_on_data_loss: bool = True
-    fetch_bytes: int = 2 << 20
+    fetch_bytes: int = 512 << 10
 
 
 class Task(InputPartition):
@@ -54,13 +54,13 @@ def read_task(spec: ReadSpec, task: Task) -> Iterator[pa.RecordBatch]:
     """The record batches of a task. Raises DataLoss, HubRefused, HubUnreachable."""
     columns = Columns(spec.columns, task.facts)
     for one, pieces in pages(spec, task.ranges):
-        records = _wanted(spec, one, pieces)
-        if spec.keys and len(records):
-            records = _with_keys(records, spec.keys)
-        if spec.filter and len(records):
-            records = _matching(records, columns, one.topic, spec.filter)
-        if len(records):
-            yield columns.build(records, one.topic, one.queue)
+        for records in _wanted(spec, one, pieces):
+            if spec.keys and len(records):
+                records = _with_keys(records, spec.keys)
+            if spec.filter and len(records):
+                records = _matching(records, columns, one.topic, spec.filter)
+            if len(records):
+                yield columns.build(records, one.topic, one.queue)
 
 
 def pages(spec: ReadSpec, ranges: Sequence[Range]) -> Iterator[tuple[Range, Heads]]:
@@ -101,12 +101,12 @@ def _advance(spec: ReadSpec, asked: Sequence[Range], served: Sequence[Served]) -
             moved = True
         elif got.code:
             raise HubRefused(0, got.code, f"{_named(one)}: {got.detail}")
-        elif len(got.pieces):
-            _check_whole(spec, one, got.pieces)
-            rest = replace(one, offset=min(got.pieces.end_offset, one.end))
-            moved = True
         else:
-            rest = one
+            if not got.compacted:
+                _check_whole(spec, one, got.pieces)
+            next_offset = max(got.pieces.end_offset, got.next_offset, one.offset)
+            rest = replace(one, offset=min(next_offset, one.end))
+            moved = moved or next_offset > one.offset
         if rest.rows > 0:
             left.append(rest)
     if left and not moved:
@@ -145,16 +145,16 @@ def _named(one: Range) -> str:
 
 # --- which records ------------------------------------------------------------------------------------------
 
-def _wanted(spec: ReadSpec, one: Range, pieces: Heads) -> Located:
+def _wanted(spec: ReadSpec, one: Range, pieces: Heads) -> Iterator[Located]:
     """The records of the range. A piece that cannot be opened is lost, as it is for every other reader."""
-    records, unreadable = locate(pieces)
-    for bad in unreadable:
-        first, end = max(bad.first_offset, one.offset), min(bad.first_offset + bad.count, one.end)
-        if first < end:
-            _lost(spec, replace(one, offset=first, end=end), bad.why)
-    if not len(records) or (records.offset[0] >= one.offset and records.offset[-1] < one.end):
-        return records
-    return records.only((records.offset >= one.offset) & (records.offset < one.end))
+    for records, unreadable in locate(pieces):
+        for bad in unreadable:
+            first, end = max(bad.first_offset, one.offset), min(bad.first_offset + bad.count, one.end)
+            if first < end:
+                _lost(spec, replace(one, offset=first, end=end), bad.why)
+        if len(records) and (records.offset[0] < one.offset or records.offset[-1] >= one.end):
+            records = records.only((records.offset >= one.offset) & (records.offset < one.end))
+        yield records
 
 
 def _with_keys(records: Located, keys: frozenset[bytes]) -> Located:

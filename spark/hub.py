@@ -1,5 +1,7 @@
 """Requests to the hub's HTTP door: one kept connection, credentials, TLS, and retries while the hub is restarting.
 
+Every request may be sent twice: those that write carry an `Idempotency-Key` or say what is to be so afterwards.
+
 A connection belongs to one thread of one process: readers and writers are pickled with a `HubAddress` and open their
 own.
 """
@@ -21,11 +23,8 @@ from spark.errors import HubRefused, HubUnreachable, InvalidOption
 TIMEOUT_S: Final = 60.0
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
-RETRIED: Final = frozenset((408, 429, 502, 503))
-"""Answers that say that nothing was done and later it may be."""
-
-UNSURE: Final = frozenset((504,))
-"""The outcome is not known: repeated where repeating changes nothing."""
+RETRIED: Final = frozenset((408, 429, 502, 503, 504))
+"""Answers that say that nothing was done and later it may be, or (504) that the outcome is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +68,14 @@ class Hub:
         self.received_bytes = 0          # of bodies
 
     def post_json(self, path: str, document: Any) -> bytes:
-        """The body of the answer to a JSON document. Safe to repeat: for calls that change nothing."""
+        """The body of the answer to a JSON document."""
         body = json.dumps(document, separators=(",", ":")).encode()
         return self.request("POST", path, body, {"Content-Type": "application/json"})
 
-    def request(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, *,
-                repeatable: bool = True) -> bytes:
-        """The body of a 2xx answer.
+    def request(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
+        """The body of a 2xx answer. Tries again while the hub cannot be reached or says so, up to `retry_s`.
 
-        Tries again while the hub cannot be reached or says so, up to `retry_s`; with `repeatable` also when the
-        connection broke after the request was sent. Raises HubRefused, HubUnreachable.
+        Raises HubRefused, HubUnreachable.
         """
         end_s = time.monotonic() + self._address.retry_s
         pause_s = FIRST_PAUSE_S
@@ -87,14 +84,12 @@ class Hub:
                 status, answer = self._once(method, path, body, {**self._headers, **(headers or {})})
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                refused = isinstance(error, ConnectionRefusedError)
-                if not (repeatable or refused) or time.monotonic() >= end_s:
+                if time.monotonic() >= end_s:
                     raise HubUnreachable(f"{self._address.url} does not answer {method} {path}: {error!r}") from None
             else:
                 if status < 300:
                     return answer
-                again = status in RETRIED or repeatable and status in UNSURE
-                if not again or time.monotonic() >= end_s:
+                if status not in RETRIED or time.monotonic() >= end_s:
                     raise _refusal(status, answer)
             time.sleep(pause_s * random.uniform(0.5, 1.0))      # a restarting hub meets its readers spread out
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)

@@ -37,9 +37,9 @@ def task_count(rows: int, ranges: int, min_tasks: int, max_task_rows: int) -> in
 
 
 def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
-    """The ranges cut into this many lists of equally many rows, in order; lists are not empty."""
-    ranges = [one for one in ranges if one.rows > 0]
+    """The ranges cut into this many lists of equally many rows, in order; fewer where there are fewer rows."""
     total = sum(one.rows for one in ranges)
+    tasks = min(tasks, total)
     lists: list[list[Range]] = []
     current: list[Range] = []
     seen = 0
@@ -47,32 +47,32 @@ def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
         while one.rows:
             room = (len(lists) + 1) * total // tasks - seen
             taken = min(room, one.rows)
-            if taken:
-                current.append(replace(one, end=one.offset + taken))
-                one = replace(one, offset=one.offset + taken)
-                seen += taken
-            if taken == room and current:
+            current.append(replace(one, end=one.offset + taken))
+            one = replace(one, offset=one.offset + taken)
+            seen += taken
+            if taken == room:
                 lists.append(current)
                 current = []
-            elif not taken:
-                lists.append(current)
-    return [one for one in [*lists, current] if one]
+    return lists
 
 
 def share(lags: dict[tuple[str, int], int], limit: int) -> dict[tuple[str, int], int]:
-    """At most `limit` rows over queues in proportion to how far each lags behind, none of them starved.
+    """At most `limit` rows over queues: one for each that lags, the rest in proportion to how far each does.
 
-    A queue that lags gets at least one row as long as there are rows.
+    With fewer rows than queues, those that lag most get one; the others will lag most soon.
     """
-    total = sum(lags.values())
-    if total <= limit:
+    if sum(lags.values()) <= limit:
         return dict(lags)
-    shares = {queue: lag * limit // total for queue, lag in lags.items()}
+    order = sorted((queue for queue, lag in lags.items() if lag), key=lambda queue: (-lags[queue], queue))
+    shares = dict.fromkeys(lags, 0) | dict.fromkeys(order[:limit], 1)
     left = limit - sum(shares.values())
-    for queue in sorted(lags, key=lambda one: (shares[one], -lags[one], one)):
-        if left <= 0:
-            break
-        if shares[queue] < lags[queue]:
+    open_rows = sum(lags.values()) - len(order)
+    if left:
+        for queue in order:
+            shares[queue] += (lags[queue] - 1) * left // open_rows
+    left = limit - sum(shares.values())
+    for queue in order:                        # what rounding left: less than a row a queue
+        if left and shares[queue] < lags[queue]:
             shares[queue] += 1
             left -= 1
     return shares

@@ -1,11 +1,4 @@
-"""The readers that Spark asks for: a batch's, which plans once, and a stream's, which plans every micro-batch.
-
-A stream's position, as it stands in the checkpoint:
-
-    {"plant": {"uuid": "6f0c...", "offsets": {"0": 17, "1": 4}}}
-
-A queue that is not in it yet (the topic was widened, or a new topic matches the pattern) is read from its beginning.
-"""
+"""The reader of a batch: two positions, fixed when the query is planned, and tasks between them."""
 from __future__ import annotations
 
 import sys
@@ -85,7 +78,8 @@ class FilteringReader(BatchReader):
     """Leaves out what filters rule out before it is read or decoded; Spark still looks at what remains."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Notes what is of use; every filter is given back, so that nothing depends on it."""
+        """Notes what is of use, of two conditions on one column the last; every filter is given back, so that Spark
+        looks at the rest itself."""
         for one in filters:
             path: tuple[str, ...] = getattr(one, "attribute", ())
             column = path[0] if len(path) == 1 else ""
@@ -94,15 +88,14 @@ class FilteringReader(BatchReader):
                 values = (one.value,)
             elif isinstance(one, In):
                 values = tuple(one.value)
-            if isinstance(one, GreaterThanOrEqual) and column == "timestamp":
-                self._since_ms = max(int(one.value.timestamp() * 1000), self._since_ms or 0)
+            if isinstance(one, GreaterThanOrEqual) and column == "timestamp" and one.value.tzinfo is not None:
+                self._since_ms = int(one.value.timestamp() * 1000)
             elif values and column == "topic":
-                self._topics = frozenset(values) & (self._topics or frozenset(values))
+                self._topics = frozenset(values)
             elif values and column in ("queue", "partition"):
-                self._queues = frozenset(values) & (self._queues or frozenset(values))
+                self._queues = frozenset(values)
             elif values and column == "key":
-                keys = frozenset(bytes(value) for value in values)
-                self._spec = replace(self._spec, keys=keys & (self._spec.keys or keys) or keys)
+                self._spec = replace(self._spec, keys=frozenset(bytes(value) for value in values))
         return filters
 
 

@@ -9,6 +9,7 @@ should; such a piece cannot be opened, and is told. Pure.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from spark.answers import Heads, Longs
 Bytes = npt.NDArray[np.uint8]
 
 MAX_VARINT_BYTES: Final = 10
+MAX_PART_BYTES: Final = 64 << 20   # opened at one time; the last piece may go beyond it
 MIN_RECORD_BYTES: Final = 7        # the shortest: six fields of one byte behind a length of one byte
 
 
@@ -83,9 +85,16 @@ class _Stretches:
     first_id: Longs
 
 
-def locate(pieces: Heads) -> tuple[Located, list[Unreadable]]:
-    """Every record of the pieces in order, and the pieces that cannot be opened."""
-    stretches, unreadable = _open(pieces)
+def locate(pieces: Heads) -> Iterator[tuple[Located, list[Unreadable]]]:
+    """Every record of the pieces in order, and the pieces that cannot be opened; in parts of bounded size."""
+    first = 0
+    while first < len(pieces):
+        stretches, unreadable, taken = _open(pieces.part(first, len(pieces)))
+        first += taken
+        yield _located(stretches, unreadable)
+
+
+def _located(stretches: _Stretches, unreadable: list[Unreadable]) -> tuple[Located, list[Unreadable]]:
     if not len(stretches.at):
         return _empty(), unreadable
     bytes_of = np.frombuffer(stretches.buffer, np.uint8)
@@ -108,15 +117,23 @@ def _empty() -> Located:
 
 # --- opening ------------------------------------------------------------------------------------------------
 
-def _open(pieces: Heads) -> tuple[_Stretches, list[Unreadable]]:
-    """Headers read, compressed pieces opened. Pieces of bare records are taken as they are, all at once."""
+def _open(pieces: Heads) -> tuple[_Stretches, list[Unreadable], int]:
+    """Headers read, compressed pieces opened, and how many pieces that were: a kilobyte can hold a megabyte.
+
+    Pieces of bare records are taken as they are, all at once.
+    """
     at, count = pieces.at.copy(), pieces.count.copy()
     base_ms, fixed_ms = pieces.append_ms.copy(), np.full(len(pieces), -1, np.int64)
     limit = pieces.at + pieces.length
     opened: list[bytes] = []
     opened_at = len(pieces.body)
+    taken = len(pieces)
     unreadable: list[Unreadable] = []
     for i in np.flatnonzero(pieces.whole).tolist():
+        if opened_at - len(pieces.body) > MAX_PART_BYTES:
+            count[i:] = 0
+            taken = i
+            break
         start = int(at[i])
         header = read_header(pieces.body[start:start + HEADER_BYTES])
         base_ms[i] = header.base_ms
@@ -141,7 +158,7 @@ def _open(pieces: Heads) -> tuple[_Stretches, list[Unreadable]]:
     buffer = b"".join([pieces.body, *opened]) if opened else pieces.body
     stretches = _Stretches(buffer, at, limit, count, pieces.first_offset, base_ms, fixed_ms, pieces.append_ms,
                            pieces.first_id)
-    return _without_empty(stretches), unreadable
+    return _without_empty(stretches), unreadable, taken
 
 
 def _without_empty(found: _Stretches) -> _Stretches:

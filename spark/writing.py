@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -31,11 +32,14 @@ from spark.encoding import CODECS, encode_batch
 from spark.errors import GatehouseError, HubRefused
 from spark.hub import Hub, HubAddress
 from spark.options import WriteOptions
-from spark.rows import Placer
+from spark.rows import Placed, Placer
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a micro-batch."""
+
+TOO_LARGE: Final = frozenset(("message_too_large", "body_too_large"))
+"""A topic's limit of a message is also that of a record batch."""
 
 _PREFIX = struct.Struct("<II")
 
@@ -63,7 +67,7 @@ class ChunkWriter:
         waiting: list[pa.RecordBatch] = []
         size_bytes = 0
         try:
-            for batch in batches:
+            for batch in self._cut(batches):
                 waiting.append(batch)
                 size_bytes += batch.nbytes
                 if size_bytes >= self._options.batch_bytes:
@@ -75,29 +79,50 @@ class ChunkWriter:
             self._hub.close()
         return Written(self._rows, self._chunks)
 
+    def _cut(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Spark counts rows, which may be large: no batch of more than `batchBytes`, on average over its rows."""
+        for batch in batches:
+            if batch.num_rows:
+                rows = max(1, batch.num_rows * self._options.batch_bytes // max(1, batch.nbytes))
+                yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
     def _write_chunk(self, batches: list[pa.RecordBatch]) -> None:
-        table = pa.Table.from_batches(batches).combine_chunks()
+        (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        for part, (topic, placed) in enumerate(self._placer.place(batch)):
+            self._send(topic, placed, f"{self._name}/{self._chunks}/{part}")
+        self._rows += batch.num_rows
+        self._chunks += 1
+
+    def _send(self, topic: str, placed: Placed, key: str) -> None:
+        """One request, or several where the hub takes only smaller ones; their keys say which part each is."""
         now_ms = time.time_ns() // 1_000_000
         codec = CODECS[self._options.compression]
-        for batch in table.to_batches():
-            for part, (topic, placed) in enumerate(self._placer.place(batch)):
-                body = b"".join([b"".join((_PREFIX.pack(queue, len(encoded)), encoded)) for queue, encoded in
-                                 ((queue, encode_batch(rows, now_ms, codec)) for queue, rows in placed)])
-                self._send(topic, body, f"{self._name}/{self._chunks}/{part}")
-            self._rows += batch.num_rows
-            self._chunks += 1
-
-    def _send(self, topic: str, body: bytes, key: str) -> None:
+        encoded = [(queue, encode_batch(rows, now_ms, codec)) for queue, rows in placed]
+        body = b"".join([part for queue, batch in encoded for part in (_PREFIX.pack(queue, len(batch)), batch)])
         headers = {"Content-Type": "application/octet-stream", "Idempotency-Key": key}
         try:
             self._hub.request("POST", f"/v1/topics/{quote(topic, safe='')}/batches", body, headers)
         except HubRefused as error:
+            if error.code in TOO_LARGE and sum(len(rows) for _, rows in placed) > 1:
+                for half, part in enumerate(halves(placed)):
+                    self._send(topic, part, f"{key}.{half}")
+                return
             if error.code != "idempotency_conflict":
                 raise
             raise GatehouseError(
                 f"{key} was written before with other rows: this micro-batch is being repeated, and its rows came in "
                 "another order or are others. Nothing was written twice. Sort within the partitions before writing, or "
                 "checkpoint what is not deterministic") from None
+
+
+def halves(placed: Placed) -> tuple[Placed, Placed]:
+    """Half of the queues each, or half of the rows of the only one. There are at least two rows."""
+    if len(placed) > 1:
+        middle = len(placed) // 2
+        return placed[:middle], placed[middle:]
+    ((queue, rows),) = placed
+    middle = len(rows) // 2
+    return [(queue, rows.take(np.arange(middle)))], [(queue, rows.take(np.arange(middle, len(rows))))]
 
 
 def _task_name(own: str) -> str:

@@ -8,6 +8,7 @@
     client.py      the calls
     groups.py      the calls about groups and leases
     consumer.py    runs a handler for every message of a group
+    settling.py    tells the hub what became of them, and renews leases
     sync.py        the same for threads
 
 A client of the HTTP door and nothing else: it imports nothing of the server. docs/client.md shows how it is used.

@@ -25,7 +25,7 @@ from gatehouse.client.batching import Batcher, Batching, Result, in_requests
 from gatehouse.client.consumer import Consumer, Handler
 from gatehouse.client.door import HttpDoor, path_of
 from gatehouse.client.errors import HubError, NotFound, OutcomeUnknown, Unavailable, error_of
-from gatehouse.client.groups import Group
+from gatehouse.client.groups import Group, LeasedQueue
 from gatehouse.client.message import Headers, Message, Properties, Stored, Value, decode, decode_stored, encode
 from gatehouse.client.retry import NO_RETRY, Retry
 
@@ -182,6 +182,10 @@ class Client:
     def group(self, name: str, topic: str = "") -> Group:
         """The leased group `name`, reading `topic`."""
         return Group(self, name, topic)
+
+    def light_queue(self, name: str) -> LeasedQueue:
+        """The light queue `name`: AMQP's, `$dead-letters/GROUP`, or another. It must exist."""
+        return LeasedQueue(self, "queues", name)
 
     def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> Consumer:
         """Runs `handler` for every message of a group; `options` are those of `Consumer`."""

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Self
 
 from gatehouse.client.errors import Conflict, HubError, NotFound
-from gatehouse.client.groups import Group
+from gatehouse.client.groups import Group, LeasedQueue
 from gatehouse.client.message import Message
 from gatehouse.client.settling import ACK, AWAY, PATIENCE, REJECT, Settling, Verdict
 
@@ -49,10 +49,12 @@ class Consumer:
     `concurrency` handlers run at one time, each with one message, or with up to `batch` of them.
     """
 
-    def __init__(self, group: Group, handler: Handler, *, concurrency: int = 16, batch: int | None = None,
+    def __init__(self, group: LeasedQueue, handler: Handler, *, concurrency: int = 16, batch: int | None = None,
                  invisible_s: float = 30.0, ordered: bool = False) -> None:
         if concurrency < 1 or (batch is not None and batch < 1) or invisible_s <= 0:
             raise ValueError("concurrency and batch are at least 1, invisible_s is more than 0")
+        if ordered and not isinstance(group, Group):
+            raise ValueError("only a group can be ordered, a light queue has no keys")
         self.group = group
         self._handler = handler
         self._batch = batch
@@ -85,8 +87,8 @@ class Consumer:
 
     async def start(self) -> None:
         """Begin to take messages. Raises Conflict where it is `ordered` and the group is defined otherwise."""
-        if self._ordered:
-            await self._ensure_ordered()
+        if self._ordered and isinstance(self.group, Group):
+            await self._ensure_ordered(self.group)
         self._fetcher = asyncio.create_task(self._fetch())
 
     async def run(self) -> None:
@@ -122,13 +124,13 @@ class Consumer:
         if self._threads is not None:
             self._threads.shutdown(wait=False)
 
-    async def _ensure_ordered(self) -> None:
+    async def _ensure_ordered(self, group: Group) -> None:
         try:
-            ordered = (await self.group.describe()).get("ordered")
+            ordered = (await group.describe()).get("ordered")
         except NotFound:
-            ordered = (await self.group.define(ordered=True)).get("ordered")
+            ordered = (await group.define(ordered=True)).get("ordered")
         if not ordered:
-            raise Conflict(f"the group {self.group.name!r} is not ordered; define it so: group.define(ordered=True)")
+            raise Conflict(f"the group {group.name!r} is not ordered; define it so: group.define(ordered=True)")
 
     # --- taking messages -----------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ from gatehouse.client.retry import Retry
 
 MAX_ANSWER_BYTES: Final = 256 << 20       # an answer larger than this is not one of the hub's
 MAX_RETRY_AFTER_S: Final = 60.0
+NOTHING_DONE: Final = (Unavailable, OverQuota)
+"""After these any request may be repeated."""
 
 
 class Answer(NamedTuple):
@@ -40,14 +42,6 @@ class Answer(NamedTuple):
         if not isinstance(value, dict):
             raise HubError("this is no answer of a hub; is it the HTTP door?", status=self.status)
         return value
-
-
-class _Failed(Exception):
-    """One attempt did not bring an answer. `sent`: it may have taken effect."""
-
-    def __init__(self, text: str, sent: bool) -> None:
-        super().__init__(text)
-        self.sent = sent
 
 
 class HttpDoor:
@@ -76,45 +70,42 @@ class HttpDoor:
         retry = retry or self._retry
         url = URL(self.url + path + _query(query), encoded=True)
         unknown: HubError | None = None
-        for attempt in range(retry.retries + 1):
-            error, again, asked_s = None, True, 0.0
+        attempt = 0
+        while True:
             try:
-                answer, asked_s = await self._once(method, url, body, headers, wait_s)
-                if answer.status < 400:
-                    return answer
-                error = _refusal(answer)
-                again = isinstance(error, (Unavailable, OverQuota)) or (
-                    repeatable and isinstance(error, OutcomeUnknown))
-            except _Failed as failed:
-                again = repeatable or not failed.sent
-                kind = OutcomeUnknown if failed.sent else Unavailable
-                error = kind(f"no hub answers at {self.url} ({failed})")
-            if isinstance(error, OutcomeUnknown):
+                return await self._once(method, url, body, headers, wait_s)
+            except NOTHING_DONE as error:
+                if attempt == retry.retries:
+                    raise unknown or error from None         # what an earlier attempt did is not known either
+                asked_s = error.retry_after_s
+            except OutcomeUnknown as error:
                 unknown = error
-            if not again or attempt == retry.retries:
-                break
+                if attempt == retry.retries or not repeatable:
+                    raise
+                asked_s = 0.0
             await asyncio.sleep(retry.pause_s(attempt, random.random(), asked_s))
-        assert error is not None
-        # An earlier attempt may have taken effect, unless the last word was about the request itself.
-        raise unknown if unknown is not None and isinstance(error, (Unavailable, OverQuota)) else error
+            attempt += 1
 
     async def _once(self, method: str, url: URL, body: bytes | None, headers: Mapping[str, str] | None,
-                    wait_s: float) -> tuple[Answer, float]:
-        """(answer, seconds that the hub asks to wait). Raises _Failed."""
+                    wait_s: float) -> Answer:
         timeout_s = self._timeout_s + wait_s
         session = self._sessions.get(wait_s > 0) or self._open(wait_s > 0)
         try:
             async with asyncio.timeout(timeout_s), session.request(method, url, data=body, headers=headers) as response:
                 if (response.content_length or 0) > MAX_ANSWER_BYTES:
-                    raise _Failed(f"the answer is larger than {MAX_ANSWER_BYTES} bytes", sent=True)
-                return Answer(response.status, await response.read()), _retry_after(response.headers)
+                    raise HubError(f"the answer of {self.url} is larger than {MAX_ANSWER_BYTES} bytes")
+                answer = Answer(response.status, await response.read())
         except aiohttp.ClientConnectorError as error:
             number = error.os_error.errno
-            raise _Failed(os.strerror(number) if number and number > 0 else str(error), sent=False) from None
+            reason = os.strerror(number) if number and number > 0 else str(error)
+            raise Unavailable(f"no hub answers at {self.url} ({reason})") from None
         except TimeoutError:
-            raise _Failed(f"nothing came within {timeout_s:g} s", sent=True) from None
+            raise OutcomeUnknown(f"no hub answers at {self.url} (nothing came within {timeout_s:g} s)") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Failed(str(error) or type(error).__name__, sent=True) from None
+            raise OutcomeUnknown(f"no hub answers at {self.url} ({str(error) or type(error).__name__})") from None
+        if answer.status >= 400:
+            raise _refusal(answer, _retry_after(response.headers))
+        return answer
 
     def _open(self, waiting: bool) -> aiohttp.ClientSession:
         session = self._sessions[waiting] = aiohttp.ClientSession(
@@ -141,12 +132,14 @@ def _retry_after(headers: Mapping[str, str]) -> float:
     return min(float(text), MAX_RETRY_AFTER_S) if text.isascii() and text.isdigit() else 0.0
 
 
-def _refusal(answer: Answer) -> HubError:
+def _refusal(answer: Answer, retry_after_s: float) -> HubError:
     try:
         problem = orjson.loads(answer.body)
     except ValueError:
         problem = None
-    return error_of(answer.status, problem if isinstance(problem, dict) else {})
+    error = error_of(answer.status, problem if isinstance(problem, dict) else {})
+    error.retry_after_s = retry_after_s
+    return error
 
 
 def _check_url(url: str) -> None:

@@ -17,6 +17,8 @@ class HubError(Exception):
         self.status = status
         self.problem: Mapping[str, Any] = problem or {}
         """The whole problem document; some codes say more than their text, as numbers."""
+        self.retry_after_s = 0.0
+        """Seconds after which the hub asks to come again."""
 
 
 class InvalidRequest(HubError):

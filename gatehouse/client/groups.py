@@ -1,4 +1,4 @@
-"""`Group`: a leased group of a hub. Take messages, then ack, extend or release each by its receipt handle.
+"""Groups and light queues of a hub: take messages, then ack, extend or release each by its receipt handle.
 
 A message that was taken is invisible to the other members for a time; unless it is acked until then it comes again.
 `Consumer` does all of this by itself; these are the single calls.
@@ -29,18 +29,17 @@ class Redrive(NamedTuple):
     left: list[dict[str, Any]]
 
 
-class Group:
-    """The group `name`, reading `topic`. Made by `Client.group`; it exists in the hub from its first use on."""
+class LeasedQueue:
+    """Whatever messages are leased from: a group that reads a topic, or a light queue."""
 
-    def __init__(self, client: Client, name: str, topic: str = "") -> None:
+    def __init__(self, client: Client, kind: str, name: str, topic: str = "") -> None:
         self.client = client
         self.name = name
         self.topic = topic
+        self._kind = kind
 
     def _path(self, *more: str) -> str:
-        return path_of("v1", "groups", self.name, *more)
-
-    # --- messages ------------------------------------------------------------------------------------------------
+        return path_of("v1", self._kind, self.name, *more)
 
     async def pop(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0) -> list[Message]:
         """Take up to `max` messages for `invisible_s` (the group's unless given); waits so long for the first one.
@@ -52,7 +51,7 @@ class Group:
     async def pop_documents(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0
                             ) -> list[dict[str, Any]]:
         """`pop`, with the messages as the hub's JSON."""
-        query = {"topic": self.topic, "max": str(max)}
+        query = {"max": str(max), **({"topic": self.topic} if self.topic else {})}
         if invisible_s is not None:
             query["invisible"] = f"{invisible_s:g}"
         if wait_s:
@@ -86,7 +85,12 @@ class Group:
             results += [error_of(one["status"], one) if one["status"] >= 400 else None for one in answer["results"]]
         return results
 
-    # --- the group itself ----------------------------------------------------------------------------------------
+
+class Group(LeasedQueue):
+    """The group `name`, reading `topic`. Made by `Client.group`; it exists in the hub from its first use on."""
+
+    def __init__(self, client: Client, name: str, topic: str = "") -> None:
+        super().__init__(client, "groups", name, topic)
 
     async def define(self, **settings: Any) -> dict[str, Any]:
         """Make the group, or make it read so: `ordered`, `invisible_ms`, `max_attempts`, ... (docs/client.md)."""

@@ -17,7 +17,7 @@ from gatehouse.client.groups import MAX_HANDLES
 from gatehouse.client.retry import Retry
 
 if TYPE_CHECKING:
-    from gatehouse.client.groups import Group
+    from gatehouse.client.groups import LeasedQueue
 
 log = logging.getLogger("gatehouse.client")
 
@@ -35,7 +35,7 @@ PATIENCE: Final = Retry(backoff_s=0.2, max_backoff_s=5.0)
 class Settling:
     """The leases of one consumer: `hold` them, `settle` them. `on_answered` is called when some are settled."""
 
-    def __init__(self, group: Group, invisible_s: float, on_answered: Callable[[], None]) -> None:
+    def __init__(self, group: LeasedQueue, invisible_s: float, on_answered: Callable[[], None]) -> None:
         self._group = group
         self._invisible_s = invisible_s
         self._on_answered = on_answered

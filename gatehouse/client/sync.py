@@ -14,7 +14,7 @@ from gatehouse.client.batching import Result
 from gatehouse.client.client import Client
 from gatehouse.client.consumer import STOP_TIMEOUT_S, Consumer, Handler
 from gatehouse.client.errors import HubError
-from gatehouse.client.groups import POP_MAX, Group, Leases, Redrive
+from gatehouse.client.groups import POP_MAX, Group, LeasedQueue, Leases, Redrive
 from gatehouse.client.message import Headers, Message, Properties, Stored, Value
 
 T = TypeVar("T")
@@ -113,6 +113,10 @@ class SyncClient:
         """See `Client.group`."""
         return SyncGroup(self, self.client.group(name, topic))
 
+    def light_queue(self, name: str) -> SyncLeasedQueue:
+        """See `Client.light_queue`."""
+        return SyncLeasedQueue(self, self.client.light_queue(name))
+
     def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> SyncConsumer:
         """See `Client.consumer`; the handler is a plain function, run in threads. Use it as `with`."""
         return SyncConsumer(self, self.client.consumer(group, topic, handler, **options))
@@ -185,37 +189,45 @@ async def _next(source: AsyncGenerator[T, None]) -> list[T]:
     return []
 
 
-class SyncGroup:
-    """See `Group`: the same calls."""
+class SyncLeasedQueue:
+    """See `LeasedQueue`: the same calls."""
 
-    def __init__(self, client: SyncClient, group: Group) -> None:
+    def __init__(self, client: SyncClient, queue: LeasedQueue) -> None:
         self._wait = client.wait
-        self.group = group
+        self.queue = queue
 
     def pop(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0) -> list[Message]:
-        """See `Group.pop`."""
-        return self._wait(self.group.pop(max, invisible_s=invisible_s, wait_s=wait_s))
+        """See `LeasedQueue.pop`."""
+        return self._wait(self.queue.pop(max, invisible_s=invisible_s, wait_s=wait_s))
 
     def pop_documents(self, max: int = POP_MAX, *, invisible_s: float | None = None, wait_s: float = 0.0
                       ) -> list[dict[str, Any]]:
-        """See `Group.pop_documents`."""
-        return self._wait(self.group.pop_documents(max, invisible_s=invisible_s, wait_s=wait_s))
+        """See `LeasedQueue.pop_documents`."""
+        return self._wait(self.queue.pop_documents(max, invisible_s=invisible_s, wait_s=wait_s))
 
     def ack(self, leases: Leases) -> list[HubError | None]:
-        """See `Group.ack`."""
-        return self._wait(self.group.ack(leases))
+        """See `LeasedQueue.ack`."""
+        return self._wait(self.queue.ack(leases))
 
     def extend(self, leases: Leases, invisible_s: float) -> list[HubError | None]:
-        """See `Group.extend`."""
-        return self._wait(self.group.extend(leases, invisible_s))
+        """See `LeasedQueue.extend`."""
+        return self._wait(self.queue.extend(leases, invisible_s))
 
     def release(self, leases: Leases, delay_s: float | None = None) -> list[HubError | None]:
-        """See `Group.release`."""
-        return self._wait(self.group.release(leases, delay_s))
+        """See `LeasedQueue.release`."""
+        return self._wait(self.queue.release(leases, delay_s))
 
     def reject(self, leases: Leases) -> list[HubError | None]:
-        """See `Group.reject`."""
-        return self._wait(self.group.reject(leases))
+        """See `LeasedQueue.reject`."""
+        return self._wait(self.queue.reject(leases))
+
+
+class SyncGroup(SyncLeasedQueue):
+    """See `Group`: the same calls."""
+
+    def __init__(self, client: SyncClient, group: Group) -> None:
+        super().__init__(client, group)
+        self.group = group
 
     def define(self, **settings: Any) -> dict[str, Any]:
         """See `Group.define`."""

@@ -3,15 +3,18 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from gateways.addresses import QUEUE_LEVEL, TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
 from gateways.amqp import codec, mapping, records
 from gateways.amqp.dead_letters import dead_letter
+from gateways.amqp.errors import precondition
 from gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
 from gateways.amqp.queues import KernelQueues
 from gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
+from kernel.errors import KernelError
 from kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ class Broker:
         self._names = 0
         self._load()
         queues.bury_by(self._bury)
+        queues.on_gone(self._on_gone)
 
     @classmethod
     def of(cls, services: Services) -> Broker:
@@ -50,6 +54,7 @@ class Broker:
         vhost = self.vhosts.get(tenant)
         if vhost is None:
             vhost = self.vhosts[tenant] = VirtualHost(tenant)
+            vhost.adopt = partial(self.queues.adopt, vhost)
             for queue in self.queues.reopen(vhost):
                 vhost.restore_queue(queue)
         return vhost
@@ -89,6 +94,18 @@ class Broker:
                 self._forget(vhost, records.exchange_record(change.name), found)
         self.queues.store(vhost, found, owner, token)      # the kernel itself writes its queues
 
+    def undo(self, vhost: VirtualHost, changes: Iterable[Change]) -> None:
+        """What was made is gone again: the disk did not take it. What was deleted stays so until the next start."""
+        for change in changes:
+            if isinstance(change, AmqpQueue) and vhost.queues.get(change.name) is change:
+                self._let_go(change)
+                vhost.delete_queue(change)
+            elif isinstance(change, Exchange):
+                vhost.forget_exchange(change)
+            elif isinstance(change, Binding) and vhost.is_bound(change):
+                vhost.forget_binding(change)
+                self.queues.unhear(vhost, change)
+
     def _note_binding(self, vhost: VirtualHost, binding: Binding, found: dict[str, bytes | None]) -> None:
         """A binding that is new, or one that is gone."""
         if not vhost.is_bound(binding):
@@ -115,15 +132,34 @@ class Broker:
 
     # ---- queues
 
+    def open_queue(self, queue: AmqpQueue) -> None:
+        """Declare a new queue in the kernel. Raises ChannelFault, with the queue gone again."""
+        try:
+            self.queues.open(queue)
+        except KernelError as error:
+            queue.vhost.delete_queue(queue)
+            raise precondition(f"{queue.where}: {error}") from None
+
     def drop_queue(self, queue: AmqpQueue) -> list[Binding | Destination]:
         """Delete a queue; its consumers are told. Returns what is gone."""
         gone = queue.vhost.delete_queue(queue)
+        self._let_go(queue)
+        self.queues.drop(queue)
+        return gone
+
+    def _let_go(self, queue: AmqpQueue) -> None:
         consumers, queue.consumers = queue.consumers, []
         for consumer in consumers:
             self.queues.detach(consumer)
             consumer.on_gone()
-        self.queues.drop(queue)
-        return gone
+
+    def _on_gone(self, tenant: str, name: str) -> None:
+        """A queue was deleted by another door, or because nobody has used it for so long; its consumers know."""
+        vhost = self.vhosts.get(tenant)
+        queue = vhost.queues.get(name) if vhost is not None else None
+        if vhost is not None and queue is not None and queue.light is not None:
+            queue.consumers, queue.light = [], None
+            self.store(vhost, vhost.delete_queue(queue), None, None)
 
     def drop_exclusive(self, vhost: VirtualHost, connection: object) -> None:
         """The connection has ended: what was its alone goes with it."""

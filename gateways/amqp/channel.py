@@ -23,7 +23,7 @@ from kernel.leasing.sharing import SHARE
 if TYPE_CHECKING:
     from gateways.amqp.session import AmqpSession
     from gateways.amqp.vhost import AmqpQueue
-    from kernel.message import Handle, Leased, Stored
+    from kernel.message import Handle, Leased
 
 NOT_IMPLEMENTED: Final = 540
 NOT_ALLOWED: Final = 530
@@ -72,7 +72,7 @@ class Channel:
             method = self._methods.get(name)
             if method is None:
                 raise ConnectionFault(NOT_IMPLEMENTED, f"{name} is not built")
-            self.connection.finish_turn()
+            self.connection.channels.finish_turn()
             method(arguments)
 
     def reply(self, payload: bytes) -> None:
@@ -83,26 +83,21 @@ class Channel:
         else:
             self.connection.write(frame)
 
-    def reply_when_stored(self, payload: bytes) -> object:
-        """The same once a change is durable: the returned token goes to `Definitions.on_stored`."""
+    def reply_when_stored(self, payload: bytes) -> list[Any]:
+        """The same, once `release_replies` is called with what this returns."""
         if len(self._replies) >= WAITING_REPLIES_MAX:
             raise ConnectionFault(506, "too many requests before the answers to earlier ones")
         waiting = [codec.frame(codec.METHOD, self.number, payload) if payload else b"", False]
         self._replies.append(waiting)
         return waiting
 
-    def on_replies_stored(self, stored: list[Stored]) -> None:
-        for answer in stored:
-            waiting: Any = answer.token
-            waiting[1] = True
-            if answer.error is not None:
-                self.connection.fail(ConnectionFault(506, str(answer.error)))
-                return
+    def release_replies(self, waiting: list[Any]) -> None:
+        """This answer may leave, and with it those behind it that wait for nothing themselves."""
+        waiting[1] = True
         out = []
         while self._replies and self._replies[0][1]:
             out.append(self._replies.popleft()[0])
-        if out:
-            self.connection.write(b"".join(out))
+        self.connection.write(b"".join(out))
 
     # ---- settling deliveries
 
@@ -130,7 +125,7 @@ class Channel:
                 self._settling[how, source] = list(handles)
             else:
                 settling += handles
-        self.connection.note_unfinished(self)
+        self.connection.channels.note_unfinished(self)
 
     def finish_turn(self) -> None:
         """Append what was published and settle what was acknowledged since the last call. Raises AmqpError."""
@@ -207,7 +202,7 @@ class Channel:
         queue = self.source(arguments["queue"])
         no_ack = arguments["no_ack"]
         queues = self.connection.broker.queues
-        waiting: Any = self.reply_when_stored(b"")
+        waiting = self.reply_when_stored(b"")
         source = Source(self, queue)
 
         def answer(leased: Leased | None) -> None:
@@ -226,11 +221,6 @@ class Channel:
             self.release_replies(waiting)
 
         queues.take_one(queue, answer)
-
-    def release_replies(self, waiting: list[Any]) -> None:
-        waiting[1] = True
-        while self._replies and self._replies[0][1]:
-            self.connection.write(self._replies.popleft()[0])
 
     def _recover(self, arguments: Arguments) -> None:
         if not arguments["requeue"]:

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from gateways.amqp.errors import in_use
+from gateways.amqp.errors import ConnectionFault, in_use
 from gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gateways.amqp.methods import Arguments, encode_method
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kernel.message import Stored
 
 GENERATED: Final = "amq.gen-"
+RESOURCE_ERROR: Final = 506
 
 
 class Definitions:
@@ -76,7 +77,7 @@ class Definitions:
                 auto_delete=arguments["auto_delete"], owner=connection if exclusive else None, asker=connection,
                 arguments=arguments["arguments"], generated=not name)
         if is_new:
-            broker.queues.open(queue)
+            broker.open_queue(queue)
         channel.note_declared(queue.name)
         self._answer([queue] if is_new else [], "queue.declare-ok", arguments["no_wait"], queue=queue.name,
                      message_count=broker.queues.ready(queue), consumer_count=len(queue.consumers))
@@ -85,7 +86,7 @@ class Definitions:
         connection = self._channel.connection
         broker, vhost = connection.broker, connection.vhost
         name = arguments["queue"] or self._channel.last_queue
-        if name and name not in vhost.queues:
+        if name and vhost.find_queue(name) is None:
             self._answer([], "queue.delete-ok", arguments["no_wait"])
             return
         queue = self._channel.queue(name)
@@ -128,12 +129,20 @@ class Definitions:
         channel = self._channel
         payload = b"" if no_wait else encode_method(method, **reply)
         if changes:
-            channel.connection.broker.store(channel.connection.vhost, changes, self, channel.reply_when_stored(payload))
+            token = (channel.reply_when_stored(payload), changes)
+            channel.connection.broker.store(channel.connection.vhost, changes, self, token)
         elif payload:
             channel.reply(payload)
 
     def on_stored(self, stored: list[Stored]) -> None:
-        self._channel.on_replies_stored(stored)
+        connection = self._channel.connection
+        for answer in stored:
+            token: Any = answer.token
+            waiting, changes = token
+            if answer.error is not None:
+                connection.broker.undo(connection.vhost, changes)
+                connection.fail(ConnectionFault(RESOURCE_ERROR, str(answer.error)))
+            self._channel.release_replies(waiting)
 
 
 def _one_line(name: str) -> str:

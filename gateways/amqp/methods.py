@@ -104,6 +104,11 @@ _NUMBERS: Final = {"o": struct.Struct(">B"), "h": struct.Struct(">H"), "l": stru
 _DEFAULTS: Final[dict[str, Any]] = {"o": 0, "h": 0, "l": 0, "q": 0, "s": "", "S": b"", "b": False, "F": Table()}
 
 
+def start_of(name: str) -> bytes:
+    """How the payload of this method begins."""
+    return _METHOD.pack(*IDS[name])
+
+
 def decode_method(payload: bytes) -> tuple[str, Arguments]:
     """(name, arguments). Raises SyntaxFault, and ConnectionFault 503... for a method that does not exist."""
     if len(payload) < _METHOD.size:

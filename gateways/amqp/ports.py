@@ -23,7 +23,13 @@ class Queues(Protocol):
     """
 
     def open(self, queue: AmqpQueue) -> None:
-        """Declare it in the kernel."""
+        """Declare it in the kernel. Raises KernelError."""
+
+    def adopt(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
+        """A queue that another door has made, or None."""
+
+    def on_gone(self, tell: Callable[[str, str], None]) -> None:
+        """Tell of every queue that is deleted, by whomever: virtual host, name."""
 
     def drop(self, queue: AmqpQueue) -> None:
         """With everything in it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from gateways.amqp import codec
 from gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, precondition
 from gateways.amqp.methods import IDS, Arguments, encode_method
-from kernel.errors import KernelError, MessageTooLarge
+from kernel.errors import KernelError, MessageTooLarge, QueueFull
 from kernel.message import Message, Stored
 
 if TYPE_CHECKING:
@@ -128,21 +128,46 @@ class Publishing:
     # ---- appending
 
     def submit(self) -> None:
-        """Append what is pending. Raises AmqpError where the kernel refuses it."""
+        """Append what is pending; what a full queue does not take is refused. Raises AmqpError where the kernel takes
+        nothing."""
         messages = self.pending
         if not messages:
             return
         self.pending = []
+        first = self._tag + 1
         self._tag += len(messages)
+        tags = list(range(first, self._tag + 1))
+        while messages:
+            try:
+                self._append(messages, tags[-1])
+                return
+            except QueueFull as full:
+                placement = messages[full.index][0]
+                refused = [at for at in range(full.index, len(messages)) if messages[at][0] is placement]
+            self._refuse([tags[at] for at in refused])
+            kept = sorted({*range(len(messages))}.difference(refused))
+            messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
+
+    def _append(self, messages: list[Message], tag: int) -> None:
+        """`tag`: of the last. Raises QueueFull, AmqpError."""
         try:
-            self._channel.connection.append(messages, self if self.confirms else None, self._tag)
+            self._channel.connection.append(messages, self if self.confirms else None, tag)
+        except QueueFull:
+            raise
         except MessageTooLarge as error:
             raise _of_publish(precondition(str(error))) from None
         except KernelError as error:
             raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
         if self.confirms:
-            self._submitted = self._tag
+            self._submitted = tag
             self.settled = False
+
+    def _refuse(self, tags: list[int]) -> None:
+        """basic.nack, where the publisher wants to know."""
+        if self.confirms:
+            raw = self._channel.raw
+            frames = [codec.encode_confirm(raw, tag, False, nack=True) for tag in tags]
+            self._channel.connection.write(b"".join(frames))
 
     def on_stored(self, stored: list[Stored]) -> None:
         """One acknowledgement for all that was stored, one refusal for what was not: answers come in order."""

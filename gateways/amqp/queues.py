@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kernel.kernel import Kernel
 
 SPACE: Final = "amqp"                  # of this door's definitions
-OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "reject-publish-dlx": "dead-letter"}
+OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "reject-publish-dlx": "reject"}
 
 
 class KernelQueues:
@@ -48,10 +48,28 @@ class KernelQueues:
     def open(self, queue: AmqpQueue) -> None:
         settings = _kernel_settings(queue)
         tenant = queue.vhost.name
-        left_over = self._kernel.queue(queue.name, tenant)
-        if left_over is not None and not (queue.durable and left_over.settings == settings):
+        left_over = self._kernel.queue(queue.name, tenant)         # where the disk refused what was to be deleted
+        if left_over is not None:
             self._kernel.delete_queue(left_over)
         queue.light = self._kernel.declare_queue(queue.name, settings, tenant)
+
+    def adopt(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
+        light = self._kernel.queue(name, vhost.name)
+        if light is None or _door_settings(light) is not None:
+            return None
+        queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
+        queue.light = light
+        return queue
+
+    def on_gone(self, tell: Callable[[str, str], None]) -> None:
+        lights = self._kernel.leasing.light
+        before = lights.on_gone
+
+        def both(light: LightQueue) -> None:
+            before(light)
+            tell(light.tenant, light.name)
+
+        lights.on_gone = both
 
     def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
         """What was not durable is deleted."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gateways.admission.admission import NotAuthenticated
 from gateways.amqp import codec, login
 from gateways.amqp.broker import Broker
-from gateways.amqp.channel import Channel
-from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault
-from gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
+from gateways.amqp.channels import Channels
+from gateways.amqp.errors import AmqpError, ConnectionFault
+from gateways.amqp.methods import IDS, Arguments, decode_method, encode_method, start_of
 from gateways.amqp.sending import Sender
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ CHANNEL_ERROR: Final = 504
 ACCESS_REFUSED: Final = 403
 NOT_ALLOWED: Final = 530
 FRAME_ERROR: Final = 501
+
+
+CLOSE: Final = start_of("connection.close")
+CLOSE_OK: Final = start_of("connection.close-ok")
 
 
 class State(Enum):
@@ -66,13 +70,10 @@ class AmqpSession:
         self._config = config
         self._state = State.HEADER
         self._frame_max = config.frame_max
-        self._channel_max = config.channel_max
         self._heartbeat_ms = 0
         self._capabilities: frozenset[str] = frozenset()
         self._user = ""
-        self._channels: dict[int, Channel] = {}
-        self._by_raw: dict[bytes, Channel] = {}
-        self._unfinished: dict[Channel, None] = {}         # channels with something to append or settle
+        self.channels = Channels(self)
         self._parts: list[bytes] = []                      # of the frame that is not all there yet
         self._parts_bytes = 0
         self._needed_bytes = 0
@@ -100,7 +101,7 @@ class AmqpSession:
             self._parts = []
         try:
             self._take_frames(data)
-            self.finish_turn()
+            self.channels.finish_turn()
         except AmqpError as error:
             self.fail(error)
 
@@ -116,21 +117,22 @@ class AmqpSession:
                 return
             pos = self._start()
         slow_steps = 0
+        channels = self.channels
         while self._state is not State.ENDED:
-            channel = self._by_raw.get(data[pos + 1:pos + 3])
+            channel = channels.open.get(data[pos + 1:pos + 3])
             if channel is not None and channel.publishing.content is None:
                 self.sender.refresh()
                 before = pos
                 pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, self.sender.routes,
                                                           channel.publishing.pending)
                 if channel.publishing.pending:
-                    self._unfinished[channel] = None
+                    channels.note_unfinished(channel)
                 if why == codec.NEED_MORE:
                     break
                 tags: list[int] = []
                 pos = codec.decode_acks(data, pos, channel.raw, tags)
                 if tags:
-                    self._ack(channel, tags)
+                    channels.take_acks(channel, tags)
                 if pos != before:
                     continue
             size = codec.frame_size(data, pos, self._frame_max)
@@ -178,7 +180,7 @@ class AmqpSession:
         elif self._state is not State.OPEN:
             raise ConnectionFault(CHANNEL_ERROR, "a frame on a channel before the connection is open")
         else:
-            self._take_channel_frame(kind, number, payload)
+            self.channels.take_frame(kind, number, payload)
 
     # --- the connection's own methods --------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class AmqpSession:
         if name == "connection.start-ok":
             self._log_in(arguments)
         elif name == "connection.tune-ok":
-            self._channel_max, self._frame_max, heartbeat_s = login.check_tune(self._config, arguments)
+            self.channels.channel_max, self._frame_max, heartbeat_s = login.check_tune(self._config, arguments)
             self._heartbeat_ms = heartbeat_s * 1000
             self.body_max = self._frame_max - codec.FRAME_OVERHEAD
             self._state = State.OPENING
@@ -239,99 +241,16 @@ class AmqpSession:
         self._wake()
         self._write_method(0, encode_method("connection.open-ok"))
 
-    # --- channels ----------------------------------------------------------------------------------------------------
-
-    def _take_channel_frame(self, kind: int, number: int, payload: bytes) -> None:
-        channel = self._channels.get(number)
-        if channel is None:
-            self._open_channel(kind, number, payload)
-            return
-        if channel.closing:
-            if kind == codec.METHOD and payload[:4] in (CHANNEL_CLOSE, CHANNEL_CLOSE_OK):
-                self._drop_channel(channel)
-                if payload[:4] == CHANNEL_CLOSE:
-                    self._write_method(number, encode_method("channel.close-ok"))
-            return
-        try:
-            if kind == codec.METHOD:
-                self._take_channel_method(channel, payload)
-            elif kind == codec.HEADER:
-                channel.publishing.take_header(payload)
-            elif kind == codec.BODY:
-                channel.publishing.take_body(payload)
-            else:
-                raise ConnectionFault(501, f"a frame of the unknown type {kind}")
-            if channel.publishing.pending:
-                self._unfinished[channel] = None
-        except ChannelFault as error:
-            self._refuse(channel, error)
-
-    def _take_channel_method(self, channel: Channel, payload: bytes) -> None:
-        name, arguments = decode_method(payload)
-        try:
-            if name == "channel.close":
-                self.finish_turn()
-                channel.end()
-                self._drop_channel(channel)
-                channel.reply(encode_method("channel.close-ok"))
-            elif name == "channel.open":
-                raise ConnectionFault(CHANNEL_ERROR, "second 'channel.open' seen")
-            else:
-                channel.take_method(name, arguments, payload)
-        except AmqpError as error:
-            error.method = error.method if any(error.method) else IDS[name]
-            raise
-
-    def _open_channel(self, kind: int, number: int, payload: bytes) -> None:
-        if kind != codec.METHOD or payload[:4] != CHANNEL_OPEN:
-            if payload[:4] == CHANNEL_CLOSE_OK:
-                return
-            fault = ConnectionFault(CHANNEL_ERROR, "expected 'channel.open'")
-            if kind == codec.METHOD:
-                fault.method = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
-            raise fault
-        if number > self._channel_max or len(self._channels) >= self._channel_max:
-            raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({len(self._channels)}) has reached the "
-                                               f"negotiated channel_max ({self._channel_max})")
-        channel = self._channels[number] = Channel(number, self)
-        self._by_raw[channel.raw] = channel
-        channel.reply(encode_method("channel.open-ok"))
-
-    def _drop_channel(self, channel: Channel) -> None:
-        self._channels.pop(channel.number, None)
-        self._by_raw.pop(channel.raw, None)
-
-    def _refuse(self, channel: Channel, error: ChannelFault) -> None:
-        """The channel is closed; what it had asked for before stands."""
-        self._by_raw.pop(channel.raw, None)
-        self._unfinished.pop(channel, None)
-        self._count("channel_" + str(error.code))
-        channel.refuse(error)
-
-    def _ack(self, channel: Channel, tags: list[int]) -> None:
-        try:
-            channel.ack_many(tags)
-        except ChannelFault as error:
-            error.method = IDS["basic.ack"]
-            self._refuse(channel, error)
-
-    def note_unfinished(self, channel: Channel) -> None:
-        """There is something to append or settle at the end of the turn."""
-        self._unfinished[channel] = None
-
-    def finish_turn(self) -> None:
-        """Append and settle what the frames so far asked for."""
-        while self._unfinished:
-            channel, _ = self._unfinished.popitem()
-            try:
-                channel.finish_turn()
-            except ChannelFault as error:
-                self._refuse(channel, error)
-
     # --- what channels use -------------------------------------------------------------------------------------------
 
+    def count(self, event: str) -> None:
+        """A refusal, for the metrics."""
+        self._services.admission.trace.on_event(DOOR_NAME, event)
+
     def write(self, frames: bytes) -> None:
-        self._link.write(frames)
+        """To the client; nothing follows a goodbye."""
+        if self._state is State.OPEN:
+            self._link.write(frames)
 
     def _write_method(self, number: int, payload: bytes) -> None:
         self._link.write(codec.frame(codec.METHOD, number, payload))
@@ -381,7 +300,7 @@ class AmqpSession:
         self._wake()
 
     def handle_drained(self) -> None:
-        for channel in self._channels.values():
+        for channel in self.channels:
             channel.wake()
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -430,7 +349,7 @@ class AmqpSession:
         """connection.close with a reason, then the end once the client has answered."""
         if self._state in (State.CLOSING, State.ENDED):
             return
-        self._count("connection_" + str(error.code))
+        self.count("connection_" + str(error.code))
         if self._state is State.HEADER:
             self._end(str(error))
             return
@@ -450,7 +369,7 @@ class AmqpSession:
         self._wake()
 
     def _close_asked(self) -> None:
-        self.finish_turn()
+        self.channels.finish_turn()
         self._release()
         self._write_method(0, encode_method("connection.close-ok"))
         self._end("")
@@ -471,7 +390,7 @@ class AmqpSession:
             self._link.pause()
 
     def _is_settled(self) -> bool:
-        return all(channel.publishing.settled for channel in self._channels.values())
+        return all(channel.publishing.settled for channel in self.channels)
 
     def _finish_stopping(self) -> None:
         self._stopping = False
@@ -480,8 +399,8 @@ class AmqpSession:
         self._end("stopping")
 
     def handle_closed(self) -> None:
-        self._state = State.ENDED
         self._release()
+        self._state = State.ENDED
 
     def _end(self, reason: str) -> None:
         if self._state is not State.ENDED:
@@ -491,28 +410,10 @@ class AmqpSession:
 
     def _release(self) -> None:
         """Channels end, exclusive queues go. Idempotent."""
-        channels, self._channels, self._by_raw = self._channels, {}, {}
-        self._unfinished = {}
-        for channel in channels.values():
-            channel.end()
-        if self._state is State.OPEN or channels:
+        self.channels.end()
+        if self._state is State.OPEN:
             self.broker.drop_exclusive(self.vhost, self)
-
-    def _count(self, event: str) -> None:
-        self._services.admission.trace.on_event(DOOR_NAME, event)
 
     def describe(self) -> dict[str, Any]:
         return {"user": self._user, "state": self._state.value,
-                "channels": [channel.describe() for channel in self._channels.values()]}
-
-
-def _start_of(name: str) -> bytes:
-    class_id, method_id = IDS[name]
-    return class_id.to_bytes(2, "big") + method_id.to_bytes(2, "big")
-
-
-CLOSE: Final = _start_of("connection.close")
-CLOSE_OK: Final = _start_of("connection.close-ok")
-CHANNEL_OPEN: Final = _start_of("channel.open")
-CHANNEL_CLOSE: Final = _start_of("channel.close")
-CHANNEL_CLOSE_OK: Final = _start_of("channel.close-ok")
+                "channels": [channel.describe() for channel in self.channels]}

@@ -4,7 +4,7 @@ Changes take effect at once and are returned, so that the caller can make them d
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
@@ -51,6 +51,9 @@ class VirtualHost:
         self.name = name
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, AmqpQueue] = {}
+        self.adopt: Callable[[str], AmqpQueue | None] = lambda name: None
+        """Looks for a queue that another door has made."""
+
         self._bound: dict[Destination, dict[Binding, None]] = {}       # bindings by where they lead
         self.version = 0
         """Moves with every change that could alter where a message goes."""
@@ -118,11 +121,25 @@ class VirtualHost:
         place = Destination(EXCHANGE, exchange.name)
         return [*gone, *self._drop_bindings_to(place), place]
 
+    def forget_exchange(self, exchange: Exchange) -> None:
+        """As if it had never been declared."""
+        if self.exchanges.get(exchange.name) is exchange:
+            self._drop_exchange(exchange)
+
     # ---- queues
+
+    def find_queue(self, name: str) -> AmqpQueue | None:
+        """None where there is none."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.adopt(name)
+            if queue is not None:
+                self.restore_queue(queue)
+        return queue
 
     def require_queue(self, name: str, asker: object) -> AmqpQueue:
         """Raises ChannelFault 404, 405."""
-        queue = self.queues.get(name)
+        queue = self.find_queue(name)
         if queue is None:
             raise not_found("queue", name, self.name)
         if queue.owner is not None and queue.owner is not asker:
@@ -132,7 +149,7 @@ class VirtualHost:
     def declare_queue(self, name: str, *, durable: bool, auto_delete: bool, owner: object | None, asker: object,
                       arguments: Table, generated: bool = False) -> tuple[AmqpQueue, bool]:
         """(queue, whether it is new). `owner` is the asker for an exclusive queue. Raises AmqpError."""
-        queue = self.queues.get(name)
+        queue = self.find_queue(name)
         if queue is not None:
             if queue.owner is not owner or queue.owner is not None and queue.owner is not asker:
                 raise locked(name, self.name)
@@ -178,6 +195,12 @@ class VirtualHost:
         self._bound[destination].pop(binding, None)
         self.version += 1
         return [binding, *self._drop_unused(exchange)]
+
+    def forget_binding(self, binding: Binding) -> None:
+        """As if it had never been made."""
+        self.exchanges[binding.source].unbind(binding)
+        self._bound[binding.destination].pop(binding, None)
+        self.version += 1
 
     def _drop_bindings_to(self, place: Destination) -> list[Binding | Destination]:
         gone: list[Binding | Destination] = []
@@ -261,7 +284,7 @@ class VirtualHost:
     def _destinations(self, name: str, keys: Iterable[str], headers: Table) -> list[Destination]:
         """Where one exchange sends it; what it sends nowhere goes to its alternate exchange."""
         if name == "":
-            return [Destination(QUEUE, key) for key in keys if key in self.queues]
+            return [Destination(QUEUE, key) for key in keys if self.find_queue(key) is not None]
         exchange = self.exchanges.get(name)
         if exchange is None:
             return []

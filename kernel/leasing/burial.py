@@ -74,7 +74,12 @@ class Burial:
     def _of_topic(self, group: LeasedGroup, message: Leased) -> Placement | None:
         if not group.settings.dead_letters:
             return None
-        queue = self._leasing.light.declare(PREFIX + group.name, QueueSettings(), group.tenant)
+        return self._own_queue(group.name, group.tenant, message)
+
+    def _own_queue(self, name: str, tenant: str, message: Leased) -> Placement:
+        """Whatever settings somebody has given it."""
+        light = self._leasing.light
+        queue = light.definitions.get(tenant, PREFIX + name) or light.declare(PREFIX + name, QueueSettings(), tenant)
         return self._parts.places.place_light(queue, 0, message[5])
 
     def _of_queue(self, queue: LightQueue, message: Leased, reason: str) -> Placement | None:
@@ -85,9 +90,9 @@ class Burial:
                 placement = places.place(LIGHT + to.removeprefix(TO_QUEUE), queue.tenant, False)
             elif to.startswith(TO_ADDRESS):
                 placement = places.place(to.removeprefix(TO_ADDRESS), queue.tenant, True)
+                self._parts.subscriptions.refresh(placement)
             elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
-                placement = places.place_light(self._leasing.light.declare(PREFIX + queue.name, QueueSettings(),
-                                                                     queue.tenant), 0, message[5])
+                placement = self._own_queue(queue.name, queue.tenant, message)
             else:
                 return None
         except Stopping:

@@ -1,7 +1,7 @@
 """What doors ask about groups and light queues: the part of the kernel's face that `kernel.leasing` answers."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kernel.address import ADDRESS_HEADER
 from kernel.appending import Appending
@@ -130,6 +130,16 @@ class GroupCalls:
         """The queue with everything in it, and its bindings. Raises Stopping."""
         self.leasing.light.delete(queue)
         self.leasing.answer(owner, token)
+
+    def purge(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> int:
+        """Settle what is ready in a queue, and what is on its way in; how many messages that was. Raises Stopping."""
+        count = self.leasing.light.group_of(queue).purge()
+        self.leasing.answer(owner, token)
+        return count
+
+    def on_queue_deleted(self, told: Callable[[LightQueue], None]) -> None:
+        """Tell of queues that are deleted because nobody uses them."""
+        self.leasing.light.idle.told.append(told)
 
     def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
         return self.leasing.light.definitions.get(tenant, name)

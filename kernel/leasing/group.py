@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
-from kernel.frame import StateRecord
+from kernel.errors import InvalidGroup, KernelError, UnknownGroup
+from kernel.leasing.keys import KeysFreed
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.members import Budget, Core, Counts, Member, Membership, Pop
+from kernel.leasing.receipts import good_handles
 from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
 from kernel.leasing.supply import Rules, Supply, Taken
 from kernel.message import Handle, Leased, Owner
@@ -33,29 +34,6 @@ EXPIRED: Final = "expired"
 ATTEMPTS: Final = "attempts"
 REJECTED: Final = "rejected"
 OVERFLOW: Final = "overflow"
-
-
-class KeysFreed:
-    """Keys of messages that are being settled: the next ones of them come once that is durable, so that no crash
-    brings back a message behind those that came after it."""
-
-    count = 0
-
-    def __init__(self, group: LeasedGroup, supply: Supply, offsets: list[int]) -> None:
-        self._group = group
-        self._supply = supply
-        self._offsets = offsets
-        self._moved = supply.line.moved
-
-    def records(self, first_id: int) -> list[StateRecord]:
-        return []
-
-    def applied(self) -> None:
-        if self._moved == self._supply.line.moved and self._supply.free_keys(self._offsets):
-            self._group.line_ready(self._supply)
-
-    def failed(self) -> None:
-        """The line has been put back to what is stored."""
 
 
 class LeasedGroup:
@@ -166,7 +144,7 @@ class LeasedGroup:
 
         `lazily`: they become durable with whatever is stored next, and soon in any case; for who asks no answer.
         """
-        refused, by_line = self._sort(handles)
+        refused, by_line = good_handles(handles, self.supplies, self.name)
         for supply, offsets in by_line:
             self._settle(supply, offsets, lazily=lazily)
         self._core.answer(owner, token)
@@ -178,7 +156,7 @@ class LeasedGroup:
         says. Answers as `ack`. Raises InvalidGroup, Stopping."""
         if delay_ms is not None and not 0 <= delay_ms <= MAX_DELAY_MS:
             raise InvalidGroup(f"a delay is 0 to {MAX_DELAY_MS} ms, not {delay_ms}")
-        refused, by_line = self._sort(handles)
+        refused, by_line = good_handles(handles, self.supplies, self.name)
         for supply, offsets in by_line:
             self._end_leases(supply, offsets, delay_ms)
         self._core.answer(owner, token)
@@ -190,7 +168,7 @@ class LeasedGroup:
         """Keep these for `invisible_ms` from now on. Answers as `ack`. Raises InvalidGroup, Stopping."""
         if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise InvalidGroup(f"an invisible time is 1 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}")
-        refused, by_line = self._sort(handles)
+        refused, by_line = good_handles(handles, self.supplies, self.name)
         until_ms = self._core.now_ms() + invisible_ms
         for supply, offsets in by_line:
             by_attempt: dict[int, list[int]] = {}
@@ -208,37 +186,11 @@ class LeasedGroup:
     def reject(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
                ) -> list[KernelError | None]:
         """These will not be tried again: dead letters. Answers as `ack`."""
-        refused, by_line = self._sort(handles)
+        refused, by_line = good_handles(handles, self.supplies, self.name)
         for supply, offsets in by_line:
             self._doom(supply, offsets, REJECTED)
         self._core.answer(owner, token)
         return refused
-
-    def _sort(self, handles: Sequence[Handle]) -> tuple[list[KernelError | None], list[tuple[Supply, list[int]]]]:
-        """Which handles are good, line by line; a handle that comes twice is good once."""
-        refused: list[KernelError | None] = [None] * len(handles)
-        by_line: dict[Line, list[int]] = {}
-        line: Line | None = None
-        offsets: list[int] = []
-        for i, handle in enumerate(handles):
-            if handle[0] is not line:
-                line = handle[0]
-                supply = self.supplies.get(line.queue_id) if isinstance(line, Line) else None
-                if line is None or supply is None or supply.line is not line:
-                    rewound = line is not None and supply is not None and line.group == self.name
-                    line = None
-                    refused[i] = ExpiredReceipt("the group was rewound") if rewound \
-                        else UnknownReceipt("this receipt handle is not of this group")
-                    continue
-                offsets = by_line.setdefault(line, [])
-            lease = line.out.get(handle[1])
-            if lease is None or lease.attempt != handle[2]:
-                refused[i] = ExpiredReceipt("the lease has ended")
-                continue
-            offsets.append(handle[1])
-        if len(handles) > 1:
-            by_line = {of: list(dict.fromkeys(found)) for of, found in by_line.items()}
-        return refused, [(self.supplies[of.queue_id], found) for of, found in by_line.items() if found]
 
     def _settle(self, supply: Supply, offsets: list[int], *, lazily: bool) -> None:
         if lazily:
@@ -304,9 +256,16 @@ class LeasedGroup:
     def on_refused(self, supply: Supply) -> None:
         """The line was put back to what is stored: what pops have found of it is not theirs. It is not served before
         somebody asks again, or a while has passed."""
-        self.queue_up(supply)
+        if supply.fetching:                        # what is being read counts no more, and must not bring the line back
+            supply.failed = True
+        else:
+            self.queue_up(supply)
+        self.drop_found(supply.line)
+
+    def drop_found(self, line: Line) -> None:
+        """What waiting pops have of this line is not theirs any more."""
         for pop in self._pops:
-            pop.found = [one for one in pop.found if one[0] is not supply.line]
+            pop.found = [one for one in pop.found if one[0] is not line]
 
     # ---- serving
 
@@ -346,7 +305,8 @@ class LeasedGroup:
             self._serve()
         finally:
             self._serving = False
-        if self._turn and self._wanted():          # a member has asked for more while it was handed something
+        reads_first = self.by_priority and self._reading       # which serves again when it is done
+        if self._turn and self._wanted() and not reads_first:  # a member asked for more while it was handed some
             self._core.soon(self)
 
     def _serve(self) -> None:
@@ -517,26 +477,22 @@ class LeasedGroup:
         """Messages that could be handed out now."""
         return sum([supply.line.ready(supply.end()) + supply.in_hand for supply in self.supplies.values()])
 
+    @property
+    def rests(self) -> bool:
+        """Whether nobody takes from it, nothing is outstanding, and nothing happens to it by itself."""
+        if self.taken_from or self.limit is not None or self.ttl_ms or self._reading:
+            return False
+        return all(supply.rests for supply in self.supplies.values())
+
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""
-        leased = waiting = lost = 0
-        oldest: list[int] = []
-        for supply in self.supplies.values():
-            line = supply.line
-            leased += len(line.out)
-            waiting += len(line.waiting)
-            lost += supply.lost
-            if line.floor < supply.end():
-                oldest.append(self._appended_ms(supply))
+        supplies = list(self.supplies.values())
+        leased = sum([len(supply.line.out) for supply in supplies])
+        waiting = sum([len(supply.line.waiting) for supply in supplies])
+        lost = sum([supply.lost for supply in supplies])
+        oldest = [supply.oldest_ms(self._core.append_ms) for supply in supplies if supply.line.floor < supply.end()]
         return Counts(self.ready, leased, waiting, self.settled, self.dead, self.expired, lost, self.dropped,
                       min(oldest, default=0))
-
-    def _appended_ms(self, supply: Supply) -> int:
-        """When the first message of a line that is not settled was appended; looked up once for each."""
-        first = max(supply.line.floor, supply.start())
-        if supply.oldest[0] != first:
-            supply.oldest = first, self._core.append_ms(supply.line.queue_id, first)
-        return supply.oldest[1]
 
     def end(self) -> None:
         """Its queue, its topic or itself is deleted."""

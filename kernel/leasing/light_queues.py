@@ -8,12 +8,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kernel.errors import QueueExists
 from kernel.frame import StateRecord
 from kernel.gathering import Gathering
 from kernel.leasing.ageing import Ageing, Sweep
+from kernel.leasing.burial import PREFIX
 from kernel.leasing.definitions import queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.idle import Idle
@@ -25,6 +26,9 @@ from kernel.views import decode_offset, offset_record
 
 if TYPE_CHECKING:
     from kernel.leasing.leasing import Leasing
+
+REST_MS: Final = 15_000
+"""A queue's group that rests at two looks in a row leaves memory; this lies between looks."""
 
 _QUEUE = struct.Struct(">Q")
 
@@ -38,7 +42,12 @@ class LightQueues:
         self.definitions = queue_definitions(parts.state)
         self.limits = Limits(leasing, parts.subscriptions.limited, pending)
         self.idle = Idle(leasing)
+        self.on_gone: Callable[[LightQueue], None] = lambda queue: None
+        """Told of every queue that is not there any more, whoever deleted it."""
+
         self._groups: dict[int, LeasedGroup] = {}      # by first queue id
+        self._pending = pending
+        self._resting: set[LeasedGroup] = set()        # as of the last look
         self._started = False
 
     def start(self) -> None:
@@ -52,6 +61,7 @@ class LightQueues:
                 self.idle.watch_again(queue)
         for group in self.in_memory():
             self._leasing.deadlines.act(partial(self._begin, group))
+        self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
         Sweep(self._parts, self._leasing).begin([queue for queue in queues if queue.first_queue_id not in self._groups])
 
     @staticmethod
@@ -71,6 +81,18 @@ class LightQueues:
         stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))
         return 0 if stored is None else decode_offset(stored)[0]
 
+    def _let_go(self) -> None:
+        """Groups that nobody has used for a while and of which nothing is outstanding leave memory."""
+        pending = {line for gathering in self._pending() for line in gathering.lines}
+        resting = {group for group in self._groups.values() if group.rests
+                   and pending.isdisjoint([supply.line for supply in group.supplies.values()])}
+        for group in resting & self._resting:
+            assert group.queue is not None
+            del self._groups[group.queue.first_queue_id]
+            self._leasing.end(group)
+        self._resting = resting - self._resting
+        self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
+
     # ---- definitions
 
     def declare(self, name: str, settings: QueueSettings, tenant: str) -> LightQueue:
@@ -81,7 +103,7 @@ class LightQueues:
                 raise QueueExists(f"queue {name!r} exists with other settings")
             self.idle.use(known)
             return known
-        check_name(name, "queue")
+        check_name(name.removeprefix(PREFIX), "queue")
         settings.check()
         gathering = self._gather()
         first = self._parts.topics.new_queue_ids(settings.priorities)
@@ -123,6 +145,7 @@ class LightQueues:
         group = self._groups.pop(queue.first_queue_id, None)
         if group is not None:
             self._leasing.end(group)
+        self.on_gone(queue)
 
     # ---- groups
 

@@ -67,6 +67,7 @@ class Rewinding:
         for queue_id, offset in offsets.items():
             supply = group.supplies.get(queue_id) or self._leasing.add_line(group, queue_id, offset)
             gathering.lines.pop(supply.line, None)
+            group.drop_found(supply.line)
             supply.line = supply.line.anew(offset, self._leasing.new_epoch())
             self._leasing.touch(supply.line)
             supply.reset()

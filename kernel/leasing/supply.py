@@ -81,7 +81,7 @@ class Supply:
         self.lost = 0
         self.dated = False                              # what the line holds expires so long after it entered it
         self._entered: list[tuple[int, int]] = []       # first offset of what was read, and when it entered
-        self.oldest = (-1, 0)                           # an offset, and when it was appended
+        self._oldest = (-1, 0)                           # an offset, and when it was appended
         self.busy: dict[bytes, int] = {}                # key: the offset that has it
         self.key_of: dict[int, bytes] = {}
         self.parked: dict[bytes, list[Leased]] = {}
@@ -221,6 +221,20 @@ class Supply:
     def in_hand(self) -> int:
         """Messages below the line's `next` that are neither leased nor settled, and may be."""
         return len(self.front) + self._parked_count + self._doomed
+
+    def oldest_ms(self, append_ms: Callable[[int, int], int]) -> int:
+        """When the first message that is not settled was appended; `append_ms` is asked once for each."""
+        first = max(self.line.floor, self.start())
+        if self._oldest[0] != first:
+            self._oldest = first, append_ms(self.line.queue_id, first)
+        return self._oldest[1]
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing of the line is known that its floor does not say."""
+        line = self.line
+        return not (self.fetching or self.in_hand or line.out or line.tries or line.again or line.settled or line.dirty
+                    or line.stored or line.next > line.floor or line.floor != line.stored_floor)
 
     def read(self, on_done: Callable[[], None]) -> None:
         """Read what `take` lacks; `on_done` when there may be something, before this returns or later."""

@@ -11,10 +11,10 @@ from kernel.scheduling.records import bound, due_of, id_of
 from kernel.scheduling.timers import Timers
 from kernel.state import Kind
 
-AHEAD_MS: Final = 1_000                   # messages are read before they fall due: at most this,
-LATEST_MS: Final = 500                    # and at the latest this; between them until there are
+AHEAD_MS: Final = 5_000                   # messages are read before they fall due: at most this,
+LATEST_MS: Final = 2_000                  # and at the latest this; between them until there are
 MANY: Final = 256                         # so many to read by one job
-WINDOW: Final = 4_096                     # of the next timers' messages are at hand,
+WINDOW: Final = 8_192                     # of the next timers' messages are at hand,
 FEW: Final = 64                           # and some more where earlier ones come in
 WINDOW_BYTES: Final = 16 << 20            # beyond this only those that are due
 READ_BYTES: Final = 4 << 20               # by one job

@@ -62,6 +62,10 @@ class Book:
             gathering.reserved.append(self._plan[1])
         return self._plan[1]
 
+    def taken(self) -> int:
+        """Messages that go out with the frame being gathered."""
+        return len(self._plan[1].taken) if self._plan is not None and self._plan[1].open else 0
+
     def answer(self, owner: Owner, token: object) -> None:
         """Once the frame being gathered is durable. Raises Stopping."""
         gathering = self._committer.gather()

@@ -1,7 +1,7 @@
 """What falls due is appended to where it goes, in due order, with the id it was given when it was accepted.
 
-    timers before the horizon → their messages, read a second ahead on the reading thread → one batch at a time
-    into the frame being gathered, which also says that they are delivered → when it is durable, the next batch
+    timers before the horizon → their messages, read ahead on the reading thread → into the frame being
+    gathered, which also says that they are delivered; no more than a batch into one frame
 
 A batch that the disk refuses stays due and is tried again. Where a message goes is decided now: topics may have come
 and gone. What has nowhere to go, as its topic is gone and may not be made by use, goes to `unrouted`.
@@ -45,7 +45,6 @@ class Delivering:
         self._book = book
         self._timers = book.timers
         self.at_hand = AtHand(parts, book.timers, self.turn)
-        self._appended = False                           # a batch is on its way to the disk
         self._relief = False                             # asked to be told when the kernel is no longer congested
         self._alarm: tuple[int, Timer] | None = None
         self._stopped = False
@@ -61,8 +60,6 @@ class Delivering:
         """Some frame with schedules in it is durable or was refused."""
         for key in plan.recalled:
             self.at_hand.pop(key)
-        if plan.taken:
-            self._appended = False
         self.at_hand.added(plan.begun)
         self.turn()
 
@@ -99,14 +96,14 @@ class Delivering:
     # ---- appending
 
     def _deliver(self, now_ms: int) -> None:
-        """The next batch, unless one is on its way: pacing, and a disk that is full refuses one batch at a time."""
-        if self._appended or self._relief or now_ms < self._book.retry_at_ms:
+        """Into the frame being gathered, as much as is left of its batch."""
+        if self._relief or now_ms < self._book.retry_at_ms:
             return
         if self._committer.congested:
             self._relief = True
             self._committer.on_relief(self._relieved)
             return
-        while taken := self._take(now_ms):
+        while taken := self._take(now_ms, BATCH - self._book.taken()):
             batch = [(key, one) for key, value in taken if (one := self._waiting(key, value)) is not None]
             if batch:
                 self._append(batch, now_ms)
@@ -116,11 +113,11 @@ class Delivering:
         self._relief = False
         self.turn()
 
-    def _take(self, now_ms: int) -> list[tuple[bytes, bytes]]:
-        """What is due and at hand, up to a batch, taken off the timers."""
+    def _take(self, now_ms: int, limit: int) -> list[tuple[bytes, bytes]]:
+        """What is due and at hand, taken off the timers."""
         taken: list[tuple[bytes, bytes]] = []
         total = 0
-        for key in self._timers.due(now_ms, BATCH):
+        for key in self._timers.due(now_ms, max(0, limit)):
             if key not in self.at_hand.values or total > BATCH_BYTES:
                 break
             value = self.at_hand.pop(key)
@@ -158,7 +155,6 @@ class Delivering:
                 plan.deliver(key, one, None)
         burst.add_copies(messages, ids, None)
         self._book.settling.update([(id_of(key), Fate.DELIVERED) for key, _ in batch])
-        self._appended = True
         self._committer.note_size()
 
     # ---- where to
@@ -202,7 +198,7 @@ class Delivering:
 
     def _arm(self) -> None:
         """For the next that is due, or whose message has to be read by then."""
-        idle = self._timers.keys and not (self._stopped or self._appended or self._relief)
+        idle = self._timers.keys and not (self._stopped or self._relief or self._book.taken() >= BATCH)
         when_ms = self.at_hand.wake_ms() if idle else None
         if when_ms is None:
             self._disarm()                       # woken by what is under way

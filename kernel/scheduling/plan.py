@@ -33,6 +33,7 @@ class Plan:
         self._on_end = on_end
         self._accepted: list[tuple[Run, int, bytes]] = []        # where its id goes, due_ms, what waits
         self._state: list[StateRecord] = []
+        self.open = True                                         # until it is sealed, or given up before that
         self.begun: list[bytes] = []                             # timers this frame adds
         self.taken: list[bytes] = []                             # timers it takes off: their messages are in it
         self.recalled: list[bytes] = []                          # timers it takes off for good
@@ -90,6 +91,7 @@ class Plan:
 
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""
+        self.open = False
         for run, due_ms, value in self._accepted:
             run.first_id = first_id
             key = id_key(first_id)
@@ -111,4 +113,5 @@ class Plan:
         self._on_end(self, True)
 
     def failed(self) -> None:
+        self.open = False
         self._on_end(self, False)

@@ -14,7 +14,7 @@ from typing import Final
 
 from kernel.scheduling.records import FIRST_FORGET, bound
 
-MAX_KEYS: Final = 16_384
+MAX_KEYS: Final = 32_768
 FEW: Final = 16                   # fewer than this are put in their places one by one
 
 

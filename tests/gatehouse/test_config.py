@@ -62,9 +62,10 @@ def test_the_file_in_the_repository_says_the_defaults():
     path = Path(__file__).parents[2] / "gateways.toml"
     text = path.read_text()
     assert "[gateways.mqtt]" in text
-    config = load(path, {}, SPECS | {"http": GatewaySpec("http", 2, MqttSettings, ())})
+    others = {name: GatewaySpec(name, door, MqttSettings, ()) for name, door in (("http", 2), ("amqp", 3))}
+    config = load(path, {}, SPECS | others)
     assert (config.hub, config.kernel, config.auth) == (HubSettings(), KernelSection(), AuthSettings())
-    assert [door.spec.name for door in config.doors] == ["mqtt", "http", "kafka"]
+    assert [door.spec.name for door in config.doors] == ["mqtt", "http", "amqp", "kafka"]
 
 
 def test_a_door_reads_its_own_settings(read):

@@ -1,16 +1,19 @@
 """The AMQP door with pika, a stock client, against a real hub with its log on disk."""
 from __future__ import annotations
 
+import json
 import socket
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.publish
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, UnroutableError
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, NackError, UnroutableError
 
 from tests.running_hub import RunningHub, running_hub
 
@@ -228,6 +231,76 @@ def test_what_expires_is_not_delivered_and_goes_to_the_dead_letter_exchange(chan
     wait_for(lambda: channel.basic_get(queue)[0] is None
              and channel.queue_declare(dead, passive=True).method.message_count == 1)
     assert take(channel, dead)[1].headers["x-death"][0]["reason"] == "expired"
+
+
+def test_the_oldest_go_where_a_queue_is_too_long(channel: BlockingChannel) -> None:
+    dead = declare(channel, exclusive=True)
+    queue = declare(channel, exclusive=True, arguments={
+        "x-max-length": 2, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+    for i in range(5):
+        channel.basic_publish("", queue, b"%d" % i)
+    wait_for(lambda: channel.queue_declare(dead, passive=True).method.message_count == 3)
+    assert bodies(channel, queue) == [b"3", b"4"]
+    assert take(channel, dead)[1].headers["x-death"][0]["reason"] == "maxlen"
+
+
+def test_a_full_queue_refuses_where_it_is_told_to(channel: BlockingChannel) -> None:
+    queue = declare(channel, exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.basic_publish("", queue, b"0")
+    with pytest.raises(NackError):
+        channel.basic_publish("", queue, b"1")
+    assert bodies(channel, queue) == [b"0"]
+    channel.basic_publish("", queue, b"2")
+
+
+def test_a_queue_that_nobody_uses_goes(channel: BlockingChannel) -> None:
+    queue = declare(channel, arguments={"x-expires": 100})
+
+    def is_gone() -> bool:
+        try:
+            channel.connection.channel().queue_declare(queue, passive=True)
+        except ChannelClosedByBroker:
+            return True
+        time.sleep(0.2)                # asking is use
+        return False
+
+    wait_for(is_gone)
+
+
+def test_a_queue_of_another_door_is_consumed_from(hub: RunningHub, channel: BlockingChannel) -> None:
+    queue = declare(channel, exclusive=True)
+    url = f"http://127.0.0.1:{hub.port('http')}/v1/publish/$queue/{queue}"
+    request = urllib.request.Request(url, data=b"by HTTP", headers={"Content-Type": "text/plain"}, method="POST")
+    urllib.request.urlopen(request, timeout=WAIT_S).close()
+    method, properties, body = take(channel, queue)
+    assert (method.exchange, method.routing_key, body, properties.content_type) == ("", queue, b"by HTTP", "text/plain")
+
+
+def test_other_doors_are_heard_on_amq_topic_and_the_exchange_of_the_first_level(
+        hub: RunningHub, channel: BlockingChannel) -> None:
+    whole, rest = declare(channel, exclusive=True), declare(channel, exclusive=True)
+    channel.queue_bind(whole, "amq.topic", "crossing.*.temp")
+    channel.exchange_declare("crossing", "direct", auto_delete=True)
+    channel.queue_bind(rest, "crossing", "line1.temp")
+    for topic in ("crossing/line1/temp", "crossing/line2/v1.2", "crossing/line3/temp"):
+        paho.mqtt.publish.single(topic, topic.encode(), qos=1, port=hub.port("mqtt"))
+    taken = [take(channel, whole) for _ in range(2)]
+    assert [(method.exchange, method.routing_key, body) for method, _, body in taken] == [
+        ("amq.topic", "crossing.line1.temp", b"crossing/line1/temp"),
+        ("amq.topic", "crossing.line3.temp", b"crossing/line3/temp")]
+    method, _, body = take(channel, rest)
+    assert (method.exchange, method.routing_key, body) == ("crossing", "line1.temp", b"crossing/line1/temp")
+    assert channel.basic_get(rest)[0] is None
+
+
+def test_other_doors_read_what_is_published_to_an_exchange(hub: RunningHub, channel: BlockingChannel) -> None:
+    sent = pika.BasicProperties(content_type="text/x", headers={"unit": "C"}, message_id="m1", delivery_mode=2)
+    channel.basic_publish("amq.topic", "outward.line1.temp", b"21", sent)
+    url = f"http://127.0.0.1:{hub.port('http')}/v1/topics/outward/messages?from=earliest"
+    with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+        message, = json.load(answer)["messages"]
+    assert (message["address"], message["value"], message["content_type"], message["headers"], message["door"]) == (
+        "outward/line1/temp", "21", "text/x", [["unit", "C"]], "amqp")
 
 
 def test_higher_priorities_come_first(channel: BlockingChannel) -> None:

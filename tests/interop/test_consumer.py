@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gatehouse import Client, Reject, Retry, RetryLater, SyncClient
+from gatehouse import Client, Consumer, Reject, Retry, RetryLater, SyncClient
+from gatehouse.client.errors import LeaseLost
 from gatehouse.client.message import Message
+from tests.interop.test_client import LossyLink
 from tests.running_hub import RunningHub, config_of, free_port
 
 PATIENT = Retry(retries=40, backoff_s=0.1, max_backoff_s=0.5)
@@ -66,12 +68,12 @@ def test_a_slow_handler_keeps_its_message(hub: RunningHub) -> None:
 
         async def handler(message: Message) -> None:
             seen.append(message.attempt)
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(4.5)
 
         async with Client(url(hub)) as client:
             await publish(client, "slow", 3)
-            async with (client.consumer("g", "slow", handler, invisible_s=0.5) as one,
-                        client.consumer("g", "slow", handler, invisible_s=0.5) as two):
+            async with (client.consumer("g", "slow", handler, invisible_s=2) as one,
+                        client.consumer("g", "slow", handler, invisible_s=2) as two):
                 await until(lambda: one.counts["acked"] + two.counts["acked"] == 3)
             assert seen == [1, 1, 1]
             assert one.counts["lost"] + two.counts["lost"] == 0
@@ -99,13 +101,44 @@ def test_what_fails_is_tried_again_and_ends_as_a_dead_letter(hub: RunningHub) ->
             await group.define(max_attempts=3, retry=[10])
             await client.publish_many([client.message("tries/a", value)
                                        for value in ("good", "twice", "later", "never", "poison")])
-            async with client.consumer("g", "tries", handler):
+            async with client.consumer("g", "tries", handler) as consumer:
+                await until(lambda: consumer.counts["acked"] == 3)
                 letters: list[str] = []
                 while len(letters) < 2:
                     await asyncio.sleep(0.01)
                     letters = [letter["value"] for letter in await group.dead_letters()]
             assert sorted(letters) == ["never", "poison"]
             assert attempts == {"good": 1, "twice": 2, "later": 2, "never": 3, "poison": 1}
+    run(test)
+
+
+def test_an_ack_whose_answer_is_lost_has_been_done(hub: RunningHub) -> None:
+    async def test() -> None:
+        link = LossyLink(hub.port("http"), lost=1)
+        async with link.open() as through, Client(through, retry=Retry(3, 0.02)) as lossy, Client(url(hub)) as client:
+            await publish(client, "acks", 3)
+            held = await client.group("g", "acks").pop()
+            assert [type(result) for result in await lossy.group("g", "acks").ack(held)] == [LeaseLost] * 3
+            assert link.requests == 2
+            assert (await client.group("g").describe())["topics"][0]["settled"] == 3
+    run(test)
+
+
+def test_messages_whose_pop_was_lost_come_again(hub: RunningHub) -> None:
+    async def test() -> None:
+        seen: list[str] = []
+
+        async def handler(message: Message) -> None:
+            seen.append(message.text)
+
+        link = LossyLink(hub.port("http"), lost=1)
+        async with link.open() as through, Client(through) as lossy, Client(url(hub)) as client:
+            values = await publish(client, "pops", 3)
+            await client.group("g").define(retry=[0])
+            async with lossy.consumer("g", "pops", handler, invisible_s=0.5) as consumer:
+                await until(lambda: consumer.counts["acked"] == 3)
+            assert sorted(seen) == sorted(values)
+            assert link.requests > 1
     run(test)
 
 
@@ -133,6 +166,25 @@ def test_an_ordered_consumer_keeps_every_keys_order_and_runs_keys_side_by_side(h
                 await until(lambda: consumer.counts["acked"] == 140)
             assert seen == {f"k{key}": list(range(key, 140, 7)) for key in range(7)}
             assert most > 1
+    run(test)
+
+
+def test_a_light_queue_has_consumers_too(hub: RunningHub) -> None:
+    async def test() -> None:
+        seen: list[tuple[str, str]] = []
+
+        async def handler(message: Message) -> None:
+            seen.append((message.topic, message.text))
+
+        async with Client(url(hub)) as client:
+            await publish(client, "dies", 3)
+            group = client.group("g", "dies")
+            await group.reject(await group.pop())
+            queue = client.light_queue("$dead-letters/g")
+            async with Consumer(queue, handler) as consumer:
+                await until(lambda: consumer.counts["acked"] == 3)
+            assert sorted(seen) == [("$queue/$dead-letters/g", f"k{key}:{key}") for key in range(3)]
+            assert await queue.pop() == []
     run(test)
 
 

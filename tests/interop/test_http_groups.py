@@ -310,6 +310,24 @@ def test_dead_letters_are_browsed_and_redriven(hub: RunningHub) -> None:
     assert ask(hub, "GET", "/v1/dead-letters?group=dying")[1]["messages"] == []
 
 
+def test_a_light_queue_is_taken_from_like_a_group(hub: RunningHub) -> None:
+    ask(hub, "PUT", "/v1/groups/lost", {"max_attempts": 1})
+    publish(hub, "letters", "a", "b", "c")
+    settle(hub, "lost", "release", pop(hub, "lost", "letters"), dead_letter=True)
+    path = "/v1/queues/$dead-letters%2Flost"
+    status, answer = ask(hub, "POST", f"{path}/pop?max=2&invisible=60")
+    held = answer["messages"]
+    assert (status, values(held)) == (200, ["a", "b"])
+    assert (held[0]["topic"], held[0]["queue"], held[0]["attempt"]) == ("$queue/$dead-letters/lost", 0, 1)
+    handles = [message["receipt_handle"] for message in held]
+    assert settle(hub, "lost", "ack", held) == (207, ["unknown_receipt"] * 2)
+    assert ask(hub, "POST", f"{path}/release", {"receipt_handles": handles[:1], "delay": 0})[0] == 200
+    assert ask(hub, "POST", f"{path}/ack", {"receipt_handles": handles})[1]["results"][1]["status"] == 200
+    assert values(ask(hub, "POST", f"{path}/pop")[1]["messages"]) == ["a", "c"]
+    assert ask(hub, "POST", "/v1/queues/nothing/pop")[1]["code"] == "unknown_queue"
+    assert ask(hub, "POST", f"{path}/pop?topic=letters")[1]["code"] == "unknown_parameter"
+
+
 def test_handles_rewinds_and_settings_are_there_after_a_kill(tmp_path: Path) -> None:
     with running_hub(tmp_path, "http") as hub:
         publish(hub, "safe", *map(str, range(10)))

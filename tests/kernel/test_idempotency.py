@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import StorageFull
+from kernel.errors import (
+    CorruptBatch,
+    IdempotencyConflict,
+    MessageTooLarge,
+    StorageFull,
+    UnknownQueue,
+    UnsupportedBatch,
+)
 from kernel.idempotency import Answer, Window, decode_answer, encode_answer
 from kernel.settings import KernelSettings
 from kernel.state import Kind
+from tests.kernel.batches import encode_record, wrap
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig
 
@@ -80,3 +88,63 @@ def test_a_key_whose_deletion_could_not_be_stored_is_deleted_later() -> None:
     log.full = False
     rig.publish("t/k", b"stored")
     assert remembered(rig) == []
+
+
+# ---- record batches, stored together under one key
+
+def store(rig: Rig, key: str | None, *batches: tuple[int, bytes]) -> list[tuple[int, int, int]]:
+    rig.kernel.append_batches(list(batches), rig.witness, key, idempotency_key=key)
+    rig.run()
+    answer = rig.witness.stored[-1]
+    if answer.error is not None:
+        raise answer.error
+    return answer.positions
+
+
+def two_queues(rig: Rig) -> tuple[int, int]:
+    topic = rig.kernel.create_topic("t", queues=2)
+    rig.run()
+    return topic.queue_id(0), topic.queue_id(1)
+
+
+def values_of(*numbers: int, base_ms: int = 1000) -> bytes:
+    records = b"".join(encode_record(i, b"k", b"%d" % number) for i, number in enumerate(numbers))
+    return wrap(records, len(numbers), base_ms=base_ms, max_ms=base_ms)
+
+
+def test_batches_of_one_key_are_stored_once_whenever_they_were_made() -> None:
+    rig = Rig()
+    first, second = two_queues(rig)
+    stored = store(rig, "key", (first, values_of(1, 2)), (second, values_of(3)))
+    assert [position[:2] for position in stored] == [(first, 0), (second, 0)]
+    assert store(rig, "key", (first, values_of(1, 2, base_ms=2000)), (second, values_of(3, base_ms=2000))) == stored
+    rig.restart()
+    assert store(rig, "key", (first, values_of(1, 2)), (second, values_of(3))) == stored
+    assert rig.values("t") == [b"1", b"2", b"3"]
+    assert store(rig, None, (first, values_of(1, 2)))[0][1] == 2
+    assert rig.values("t") == [b"1", b"2", b"1", b"2", b"3"]
+
+
+def test_other_batches_under_the_same_key_are_refused() -> None:
+    rig = Rig()
+    first, second = two_queues(rig)
+    store(rig, "key", (first, values_of(1, 2)))
+    for other in ((first, values_of(1, 3)), (second, values_of(1, 2)), (first, values_of(1))):
+        with pytest.raises(IdempotencyConflict):
+            store(rig, "key", other)
+    assert rig.values("t") == [b"1", b"2"]
+
+
+def test_one_batch_that_is_refused_refuses_all() -> None:
+    rig = Rig(settings=KernelSettings(max_message_bytes=200))
+    first, second = two_queues(rig)
+    good = values_of(1)
+    bad: list[tuple[tuple[int, bytes], type[Exception]]] = [
+        ((second, good[:-1] + b"x"), CorruptBatch), ((1 << 40, good), UnknownQueue),
+        ((second, values_of(*range(1000, 1050))), MessageTooLarge),
+        ((second, wrap(b"", 1, producer_id=7, epoch=0, sequence=0)), UnsupportedBatch)]
+    for one, error in bad:
+        with pytest.raises(error):
+            store(rig, "key", (first, good), one)
+    assert rig.values("t") == []
+    assert store(rig, "key", (first, good), (second, good)) != []

@@ -13,13 +13,9 @@ from kernel.segments import SegmentLog
 from kernel.settings import KernelSettings
 from tests.simulation.disk import Crash, CrashKind, SimDisk
 from tests.simulation.store import SimStore
-from tests.simulation.world import World
+from tests.simulation.world import Restless, World
 
 MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop
-
-
-class Restless(AssertionError):
-    """The hub never comes to rest."""
 
 
 class SimHub:

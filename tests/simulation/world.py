@@ -5,7 +5,13 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+MAX_STEPS: Final = 20_000       # of loop and workers until nothing is left to do; more is an endless loop
+
+
+class Restless(AssertionError):
+    """The hub never comes to rest."""
 
 
 class FakeTimer:
@@ -91,8 +97,10 @@ class World:
 
     def run(self) -> None:
         """Until nothing is ready and no job waits."""
-        while self.loop.step() or self._step_workers():
-            pass
+        for _ in range(MAX_STEPS):
+            if not self.loop.step() and not self._step_workers():
+                return
+        raise Restless(f"still busy after {MAX_STEPS} steps")
 
     def _step_workers(self) -> bool:
         """One job of each; False if there is none."""

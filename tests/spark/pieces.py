@@ -11,14 +11,13 @@ from typing import Any
 import cramjam
 import lz4.frame
 import zstandard
-from crc32c import crc32c
 
-from kernel.batch import HEADER_BYTES, as_batch, placed, read_header
+from kernel.batch import placed
 from kernel.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kernel.message import Headers, Piece
 from kernel.pieces import encode_pieces
-from kernel.record import encode_headers, encode_key, varint
 from spark.answers import Heads, read_answer
+from tests.kernel.batches import encode_record, wrap
 
 Row = tuple[bytes | None, bytes | None, Headers, int, int]
 """(key, value, headers, attributes, timestamp delta)"""
@@ -29,9 +28,7 @@ NOW_MS = 1_700_000_000_000
 def record(index: int, row: Row) -> bytes:
     """One record of format v2."""
     key, value, headers, attributes, delta_ms = row
-    body = bytes((attributes,)) + varint(delta_ms) + varint(index) + encode_key(key) + encode_key(value)
-    body += encode_headers(headers)
-    return varint(len(body)) + body
+    return encode_record(index, key, value, headers, delta_ms, attributes)
 
 
 def run_of(rows: Sequence[Row], first_offset: int = 0, first_id: int = 0) -> Piece:
@@ -43,14 +40,10 @@ def run_of(rows: Sequence[Row], first_offset: int = 0, first_id: int = 0) -> Pie
 def batch_of(rows: Sequence[Row], first_offset: int = 0, first_id: int = 0, codec: int = NONE,
              attributes: int = 0) -> Piece:
     """A producer's batch, compressed as it sent it."""
-    whole = as_batch(run_of(rows), 0)
     packed = {NONE: bytes, GZIP: gzip.compress, LZ4: lz4.frame.compress, ZSTD: zstandard.ZstdCompressor().compress,
-              SNAPPY: lambda given: bytes(cramjam.snappy.compress_raw(given))}[codec](whole[HEADER_BYTES:])
-    header = read_header(whole)
-    after_crc = struct.pack(">hiqqqhii", codec | attributes, *header[6:]) + packed
-    return Piece(first_offset, len(rows), True, placed(
-        struct.pack(">qiibI", 0, len(after_crc) + 9, 0, 2, crc32c(after_crc)) + after_crc, first_offset, 0),
-        NOW_MS + 5, NOW_MS, first_id)
+              SNAPPY: lambda given: bytes(cramjam.snappy.compress_raw(given))}[codec](run_of(rows).data)
+    batch = wrap(packed, len(rows), codec=codec | attributes, base_ms=NOW_MS, max_ms=NOW_MS)
+    return Piece(first_offset, len(rows), True, placed(batch, first_offset, 0), NOW_MS + 5, NOW_MS, first_id)
 
 
 def answer_of(*ranges: Sequence[Piece], head: dict[str, Any] | None = None) -> bytes:

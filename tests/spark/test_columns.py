@@ -19,7 +19,7 @@ TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def rows_of(rows: list[Row], *names: str, facts: HubFacts = FACTS, queue: int = 3) -> list[dict[str, Any]]:
-    records, _ = locate(heads_of(run_of(rows, 17, 1000)))
+    records, _ = next(locate(heads_of(run_of(rows, 17, 1000))))
     return Columns(names or tuple(COLUMNS), facts).build(records, "plant", queue).to_pylist()
 
 
@@ -77,7 +77,7 @@ def test_addresses_follow_the_hubs_routes() -> None:
 
 
 def test_distinct_times_of_one_batch() -> None:
-    records, _ = locate(heads_of(batch_of([(None, b"1", (), 0, 0), (None, b"2", (), 0, 1500)])))
+    records, _ = next(locate(heads_of(batch_of([(None, b"1", (), 0, 0), (None, b"2", (), 0, 1500)]))))
     built = Columns(("timestamp", "append_time", "timestampType", "partition"), FACTS).build(records, "plant", 0)
     assert built.column("timestamp").cast(pa.int64()).to_pylist() == [NOW_MS * 1000, (NOW_MS + 1500) * 1000]
     assert built.column("append_time").cast(pa.int64()).to_pylist() == [(NOW_MS + 5) * 1000] * 2

@@ -10,6 +10,7 @@ from kernel.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kernel.errors import CorruptBatch
 from kernel.message import Piece
 from kernel.record import encode_headers
+from spark import records
 from spark.records import Located, locate
 from tests.spark.pieces import NOW_MS, Row, batch_of, heads_of, run_of
 
@@ -45,9 +46,9 @@ def test_records_are_those_of_the_kernel(parts: list[tuple[list[Row], int | None
         at = sum(piece.count for piece in pieces)
         pieces.append(run_of(rows, at, 1000 + at) if codec is None else
                       batch_of(rows, at, 1000 + at, codec, attributes))
-    found, unreadable = locate(heads_of(*pieces))
-    assert not unreadable
-    assert shown(found) == expected(pieces)
+    parts = list(locate(heads_of(*pieces)))
+    assert not any(unreadable for _, unreadable in parts)
+    assert [row for found, _ in parts for row in shown(found)] == expected(pieces)
 
 
 @given(ROWS, st.data())
@@ -56,7 +57,7 @@ def test_a_damaged_piece_is_told_and_the_others_are_read(rows: list[Row], draw: 
     at = draw.draw(st.integers(0, len(bad.data) - 1))
     bad.data = bad.data[:at] + bytes((draw.draw(st.integers(0, 255)),)) + bad.data[at + 1:]
     after = run_of(rows, 2 * len(rows), 2 * len(rows))
-    found, unreadable = locate(heads_of(good, bad, after))
+    found, unreadable = next(locate(heads_of(good, bad, after)))
     kept = [good, after] if unreadable else [good, bad, after]
     if unreadable:
         assert [(one.first_offset, one.count) for one in unreadable] == [(len(rows), len(rows))]
@@ -75,7 +76,7 @@ def test_a_batch_that_claims_too_much_is_not_walked() -> None:
     count = (1 << 31) - 1
     piece.data = piece.data[:57] + count.to_bytes(4, "big") + piece.data[61:]
     piece.count = count
-    found, unreadable = locate(heads_of(piece))
+    found, unreadable = next(locate(heads_of(piece)))
     assert len(found) == 0
     assert unreadable[0].why == "it claims more records than it has"
 
@@ -83,13 +84,24 @@ def test_a_batch_that_claims_too_much_is_not_walked() -> None:
 def test_a_batch_that_does_not_decompress_is_told() -> None:
     piece = batch_of([(None, b"v" * 500, (), 0, 0)], codec=ZSTD)
     piece.data = piece.data[:70] + b"garbage" + piece.data[77:]
-    found, unreadable = locate(heads_of(piece, run_of([(b"k", b"v", (), 2, 0)], 1, 1)))
+    found, unreadable = next(locate(heads_of(piece, run_of([(b"k", b"v", (), 2, 0)], 1, 1))))
     assert [one.first_offset for one in unreadable] == [0]
     assert len(found) == 1
 
 
+def test_what_is_opened_at_one_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_PART_BYTES", 5_000)
+    rows: list[Row] = [(b"k", b"v" * 2_000, (), 0, 0)] * 2
+    pieces = [batch_of(rows, 2 * i, 2 * i, ZSTD) for i in range(7)]
+    pieces.insert(3, run_of(rows, 100, 100))
+    parts = [found for found, _ in locate(heads_of(*pieces))]
+    assert len(parts) == 4
+    assert max(len(found.buffer) for found in parts) < 20_000
+    assert [row for found in parts for row in shown(found)] == expected(pieces)
+
+
 def test_control_batches_have_no_rows() -> None:
-    found, unreadable = locate(heads_of(batch_of([(b"k", b"v", (), 0, 0)], attributes=CONTROL)))
+    found, unreadable = next(locate(heads_of(batch_of([(b"k", b"v", (), 0, 0)], attributes=CONTROL))))
     assert (len(found), unreadable) == (0, [])
 
 
@@ -97,5 +109,5 @@ def test_control_batches_have_no_rows() -> None:
 def test_runs_of_any_length(count: int) -> None:
     rows: list[Row] = [(b"k%d" % i, b"v" * (i % 300), (), 2, 0) for i in range(count)]
     piece = run_of(rows, 7, 70)
-    assert shown(locate(heads_of(piece))[0]) == expected([piece])
-    assert NOW_MS == locate(heads_of(piece))[0].timestamp_ms[0]
+    assert shown(next(locate(heads_of(piece)))[0]) == expected([piece])
+    assert NOW_MS == next(locate(heads_of(piece)))[0].timestamp_ms[0]

@@ -1,4 +1,5 @@
-"""`/v1/groups/{group}/pop`, `ack`, `extend`, `release`: messages leased to whoever asks, one by one.
+"""`/v1/groups/{group}/pop`, `ack`, `extend`, `release`: messages leased to whoever asks, one by one. And the same of a
+light queue, `/v1/queues/{queue}/…`, without `topic`: its messages are at the topic `$queue/NAME`, priority by queue.
 
     POST …/pop?topic=&max=&invisible=&wait=     {"messages": [{..., "receipt_handle", "attempt"}]}
     POST …/ack      {"receipt_handles": [...]}
@@ -25,9 +26,11 @@ from gateways.http.door import Call, Door, Routes
 from gateways.http.leases import queue_number, read_delay_ms, read_handles, read_invisible_ms, result_of
 from gateways.http.mapping import door_of, record_to_json
 from gateways.http.problems import Refusal
+from gateways.http.routes.queues import readable_queue
 from gateways.http.target import decode_number, decode_seconds
 from kernel.errors import ExpiredReceipt, KernelError, Stopping
 from kernel.leasing.settings import MAX_INVISIBLE_MS
+from kernel.placing import LIGHT
 from kernel.record import read_headers
 
 if TYPE_CHECKING:
@@ -37,36 +40,59 @@ if TYPE_CHECKING:
     from kernel.leasing.group import LeasedGroup
     from kernel.message import Handle, Leased
 
+POP_PARAMETERS: Final = ("max", "invisible", "wait")
 DEFAULT_POP: Final = 32
 DISK_S: Final = 0.25
 """What a pop that does not want to wait is given for messages that must be read from the disk first."""
 
 
 async def pop(door: Door, call: Call) -> web.StreamResponse:
-    """Lease messages."""
+    """Lease a topic's messages to a member of a group."""
     principal = door.principal(call.request)
-    query = call.query("topic", "max", "invisible", "wait")
+    query = call.query("topic", *POP_PARAMETERS)
     name = call.topic_name()
     if "topic" not in query:
         raise Refusal("invalid_parameter", "a pop needs a 'topic'", parameter="topic")
     topic = door.readable_topic(principal, query["topic"])
+    found = await _pop(door, query, partial(door.kernel.group, name, topic.name, tenant=principal.tenant))
+    topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got queues while this waited
+    return _answer(door, principal, name, found,
+                   [(topic.name, queue_number(topic, leased[0].queue_id)) for leased in found])
+
+
+async def pop_queue(door: Door, call: Call) -> web.StreamResponse:
+    """Lease a light queue's messages."""
+    principal = door.principal(call.request)
+    query = call.query(*POP_PARAMETERS)
+    name = call.topic_name()
+    queue = readable_queue(door, principal, name)
+    found = await _pop(door, query, partial(door.kernel.queue_group, queue))
+    return _answer(door, principal, name, found,
+                   [(LIGHT + name, leased[0].queue_id - queue.first_queue_id) for leased in found])
+
+
+async def _pop(door: Door, query: dict[str, str], group_of: Callable[[], LeasedGroup]) -> list[Leased]:
+    """What the query asks for. The group is made once the query is known to be good."""
     most = door.config.max_page_messages
     count = decode_number(query, "max", min(DEFAULT_POP, most), 1, most)
     wait_s = decode_seconds(query, "wait", door.config.max_wait_s)
     invisible_ms = round(decode_seconds(query, "invisible", MAX_INVISIBLE_MS / 1000) * 1000)
-    group = door.kernel.group(name, topic.name, tenant=principal.tenant)
-    found = await take(door, group, count, invisible_ms or group.settings.invisible_ms, wait_s)
+    group = group_of()
+    return await take(door, group, count, invisible_ms or group.settings.invisible_ms, wait_s)
+
+
+def _answer(door: Door, principal: Principal, name: str, found: list[Leased], places: list[tuple[str, int]]
+            ) -> web.Response:
+    """The messages as JSON; `places` are their topics and queues."""
     handles = door.kernel.leasing.handles(principal.tenant, name)
-    topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got queues while this waited
     messages = []
-    for leased in found:
-        line, offset, attempt, message_id, timestamp_ms, key, value, encoded, attributes = leased
-        headers = read_headers(encoded, 0)[0]
-        queue = queue_number(topic, line.queue_id)
-        record = (offset, timestamp_ms, key, value, headers, attributes, message_id)
+    for leased, (topic, queue) in zip(found, places, strict=True):
+        _, offset, attempt, message_id, timestamp_ms, key, value, headers, attributes = leased
+        record = (offset, timestamp_ms, key, value, read_headers(headers, 0)[0], attributes, message_id)
+        came_by = door_of(attributes)
         messages.append({
-            **record_to_json(record, topic.name, queue, door.kernel.address_of(topic.name, key, headers),
-                             door.door_names.get(door_of(attributes), str(door_of(attributes)))),
+            **record_to_json(record, topic, queue, door.kernel.address_of_leased(leased) or topic,
+                             door.door_names.get(came_by, str(came_by))),
             "receipt_handle": handles.encode(leased[:3]), "attempt": attempt})
     return json_answer({"messages": messages})
 
@@ -171,4 +197,8 @@ ROUTES: Routes = (
     ("POST", "/v1/groups/{group}/ack", ack),
     ("POST", "/v1/groups/{group}/extend", extend),
     ("POST", "/v1/groups/{group}/release", release),
+    ("POST", "/v1/queues/{queue}/pop", pop_queue),
+    ("POST", "/v1/queues/{queue}/ack", ack),
+    ("POST", "/v1/queues/{queue}/extend", extend),
+    ("POST", "/v1/queues/{queue}/release", release),
 )

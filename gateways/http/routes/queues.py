@@ -2,6 +2,8 @@
 
     GET /v1/queues?cursor=       {"queues": [{"name", settings...}], "cursor"}
     GET /v1/queues/{queue}       settings, and `ready`, `leased`, `waiting`, `settled`, ...
+
+What is in them is taken as from a group, see `leases.py`.
 """
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from kernel.errors import UnknownQueue
 from kernel.placing import LIGHT
 
 if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
     from kernel.leasing.settings import LightQueue
 
 MAX_LISTED: Final = 1_000
@@ -40,12 +43,17 @@ async def get_queue(door: Door, call: Call) -> web.StreamResponse:
     """One queue with its counts."""
     principal = door.principal(call.request)
     call.query()
-    name = call.topic_name()
+    queue = readable_queue(door, principal, call.topic_name())
+    return json_answer({**_describe(queue), **door.kernel.queue_group(queue).counts()._asdict()})
+
+
+def readable_queue(door: Door, principal: Principal, name: str) -> LightQueue:
+    """A light queue that the principal may take from. Raises Denied, UnknownQueue."""
     door.admission.require(principal, Operation.CONSUME, LIGHT + name)
     queue = door.kernel.queue(name, tenant=principal.tenant)
     if queue is None:
         raise UnknownQueue(f"there is no queue {name!r}")
-    return json_answer({**_describe(queue), **door.kernel.queue_group(queue).counts()._asdict()})
+    return queue
 
 
 def _describe(queue: LightQueue) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from gatehouse.client.consumer import Consumer, Reject, RetryLater
 from gatehouse.client.errors import Conflict, HubError, LeaseLost, NotAuthorized, NotFound, OutcomeUnknown, Unavailable
-from gatehouse.client.groups import Group
+from gatehouse.client.groups import Group, LeasedQueue
 from gatehouse.client.message import Message
 from gatehouse.client.settling import Settling
 
@@ -22,7 +22,7 @@ def message(number: int) -> Message:
                    receipt_handle=f"h{number}", attempt=1)
 
 
-class FakeGroup:
+class FakeGroup(Group):
     """Hands out `count` messages once; remembers what it was told. `faults` are raised by the next calls of a name."""
 
     def __init__(self, count: int) -> None:
@@ -92,7 +92,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 def consumer(group: FakeGroup, handler: Callable[[Any], Any], **options: Any) -> Consumer:
-    return Consumer(cast(Group, group), handler, **options)
+    return Consumer(group, handler, **options)
 
 
 def handles(count: int) -> list[str]:
@@ -166,7 +166,9 @@ def test_a_lease_that_was_lost_is_counted_and_not_renewed_again():
             await group.until(lambda: quick.counts["lost"] == 1)
         assert quick.counts["acked"] == 0
 
-        settling = Settling(cast(Group, group), 0.02, go_on.set)
+        group = FakeGroup(0)
+        group.lost = {"h0"}
+        settling = Settling(group, 0.02, go_on.set)
         settling.hold("h0")
         settling.hold("h1")
         await group.until(lambda: group.told["extend"].count("h1") >= 3)
@@ -277,6 +279,11 @@ def test_an_ordered_consumer_wants_an_ordered_group():
             await group.until(lambda: bool(group.told["ack"]))
         assert group.settings == {"ordered": True}
     run(test)
+
+
+def test_a_light_queue_has_no_order_of_keys():
+    with pytest.raises(ValueError, match="only a group"):
+        Consumer(LeasedQueue(cast(Any, None), "queues", "q"), print, ordered=True)
 
 
 @pytest.mark.parametrize("options", [{"concurrency": 0}, {"batch": 0}, {"invisible_s": 0}])

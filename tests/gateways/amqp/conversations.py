@@ -10,8 +10,8 @@ from tests.gateways.amqp.fakes import Client, Hub
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "amqp"
 FRAME_MAX = 4096
-TOKEN = re.compile(r"""(?P<short>s)?(?P<quote>['"])(?P<text>.*?)(?P=quote)(?:\*(?P<count>\d+))?|(?P<hex>[0-9a-f]+)|\s+|"""
-                   r"(?P<open>\[)|(?P<close>\])")
+TOKEN = re.compile(r"""(?P<short>s)?(?P<quote>['"])(?P<text>.*?)(?P=quote)(?:\*(?P<count>\d+))?|"""
+                   r"(?P<hex>[0-9a-f]+)|\s+|(?P<open>\[)|(?P<close>\])")
 
 
 @dataclass(frozen=True)

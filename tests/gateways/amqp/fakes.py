@@ -49,6 +49,12 @@ class FakeQueues:
     def reopen(self, vhost: VirtualHost) -> list[AmqpQueue]:
         return []
 
+    def adopt(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
+        return None
+
+    def on_gone(self, tell: Any) -> None:
+        self.tell_gone = tell
+
     def drop(self, queue: AmqpQueue) -> None:
         queue.light = FakeLight()
 

@@ -405,6 +405,20 @@ def test_replies_leave_in_order_once_changes_are_durable(hub: Hub, client: Clien
     assert len(hub.queues.records) == 2
 
 
+def test_what_the_disk_does_not_take_is_not_there(hub: Hub, client: Client) -> None:
+    client.ask("exchange.declare", exchange="old", type="fanout", durable=True)
+    hub.kernel.disk_error = StorageFull("no space")
+    client.send(b"".join(codec.frame(codec.METHOD, 1, encode_method(name, **arguments)) for name, arguments in (
+        ("queue.declare", {"queue": "q", "durable": True}), ("queue.bind", {"queue": "q", "exchange": "old"}),
+        ("exchange.declare", {"exchange": "new", "type": "topic", "durable": True}))))
+    hub.kernel.flush()
+    assert refused(client, "connection", 506) == "RESOURCE_ERROR - no space"
+    vhost = hub.broker.vhost("/")
+    assert "q" not in vhost.queues
+    assert "new" not in vhost.exchanges
+    assert not vhost.exchanges["old"].bindings
+
+
 def test_only_what_is_durable_at_both_ends_is_kept(hub: Hub, client: Client) -> None:
     client.ask("queue.declare", queue="kept", durable=True)
     client.ask("queue.declare", queue="lost")

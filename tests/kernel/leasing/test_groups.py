@@ -468,3 +468,21 @@ def test_a_member_that_asks_for_more_while_it_is_handed_something_gets_it() -> N
     taker.membership = rig.kernel.queue_group(queue).join(taker, 2)
     rig.run()
     assert len(taker.got) == 10
+
+
+def test_a_queue_that_nobody_uses_leaves_memory_and_goes_on_where_it_was() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work")
+    send(rig, queue, b"1", b"2")
+    group = rig.kernel.queue_group(queue)
+    group.ack(handles(pop(rig, group, 1)))
+    rig.run()
+    assert rig.kernel.leasing.light.in_memory() == [group]
+    for _ in range(3):
+        rig.world.advance(20_000)
+    assert rig.kernel.leasing.light.in_memory() == []
+    again = rig.kernel.queue_group(queue)
+    assert values(pop(rig, again, invisible_ms=3_600_000)) == [b"2"]
+    for _ in range(3):
+        rig.world.advance(20_000)
+    assert rig.kernel.leasing.light.in_memory() == [again]                 # a lease runs

@@ -113,6 +113,26 @@ def test_what_gives_way_is_a_dead_letter_where_the_queue_says_so() -> None:
     assert [(death["reason"], death["address"]) for death in deaths_of(dead[0][7])] == [("overflow", "$queue/work")]
 
 
+def test_dead_letters_for_an_address_are_messages_like_others() -> None:
+    """Stored in its topic, in the queues that are bound to it, and told to who listens."""
+    rig = Rig()
+    rig.kernel.bind("deaths/#", rig.kernel.declare_queue("bound"))
+    rig.kernel.subscribe("deaths/#", rig.witness)
+    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=1, dead_letter="address:deaths/of/work"))
+    send(rig, queue, b"1", b"2")
+    assert rig.values("deaths") == [b"1"]
+    assert taken(rig, "bound") == [b"1"]
+    assert [(address, value) for address, value, *_ in rig.witness.delivered] == [("deaths/of/work", b"1")]
+
+
+def test_dead_letters_for_a_queue_that_is_not_there_are_dropped_and_counted() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=1, dead_letter="queue:nowhere"))
+    send(rig, queue, b"1", b"2")
+    assert taken(rig, "work") == [b"2"]
+    assert rig.kernel.queue_group(queue).counts().dropped == 1
+
+
 def test_an_overflow_of_dead_letters_has_a_queue_of_its_own() -> None:
     rig = Rig()
     queue = rig.kernel.declare_queue("work", QueueSettings(max_length=2, overflow="dead-letter"))

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.errors import ExpiredReceipt, KernelError, UnknownTopic
-from kernel.leasing.burial import HEADER
-from kernel.leasing.settings import GroupSettings, LightQueue, Retry
-from kernel.message import Record
+from kernel.errors import ExpiredReceipt, KernelError, QueueFull, UnknownQueue, UnknownTopic
+from kernel.leasing.burial import HEADER, MAX_HISTORY, read_deaths
+from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, Retry
+from kernel.message import RETAIN, Record, Retained
+from kernel.record import read_headers
 from tests.kernel.leasing.test_groups import handles, pop, send, values
 from tests.kernel.rig import Rig
 
@@ -120,3 +121,99 @@ def test_a_message_that_never_died_has_nowhere_to_go() -> None:
     results = redrive(rig, letters(rig))
     assert results[0] is None
     assert isinstance(results[1], UnknownTopic)
+
+
+def test_a_letter_that_dies_again_has_died_twice() -> None:
+    """Its attempts begin anew; what it says of its deaths does not."""
+    rig = rig_with_dead(1)
+    first_id = letters(rig)[0][6]
+    for deaths in range(2, 30):
+        assert redrive(rig, letters(rig)) == [None]
+        group = rig.kernel.group("billing", "orders")
+        again = pop(rig, group)
+        assert [one[2] for one in again] == [1]
+        group.release(handles(again))
+        rig.run()
+        (letter,) = letters(rig)
+        assert letter[6] == first_id
+        history = read_deaths(letter[4])
+        assert len(history) == min(deaths, MAX_HISTORY)
+        assert (history[0]["offset"], history[-1]["offset"]) == (0, deaths - 1)
+
+
+def test_a_letter_of_a_light_queue_goes_back_into_it() -> None:
+    """By the shortest way, however far it has come; with its key and the address it was bound by."""
+    rig = Rig()
+    rig.kernel.declare_queue("two", QueueSettings(dead_letter="queue:three"))
+    rig.kernel.declare_queue("three")
+    one = rig.kernel.declare_queue("one", QueueSettings(dead_letter="queue:two"))
+    rig.kernel.bind("orders/#", one)
+    rig.publish("orders/a", b"1")
+    for name in ("one", "two"):
+        queue = rig.kernel.queue(name)
+        assert queue is not None
+        group = rig.kernel.queue_group(queue)
+        group.reject(handles(pop(rig, group)))
+        rig.run()
+    three = rig.kernel.queue("three")
+    assert three is not None
+    letter = rig.read_queue(three.first_queue_id)
+    assert [death["address"] for death in read_deaths(letter[0][4])] == ["$queue/one", "$queue/two"]
+    assert rig.kernel.redrive(three, letter) == [None]
+    rig.run()
+    found = pop(rig, rig.kernel.queue_group(one))
+    assert [(message[5], message[6]) for message in found] == [(b"a", b"1")]
+    assert read_headers(found[0][7], 0)[0][0] == (b"address", b"orders/a")
+    rig.kernel.queue_group(one).release(handles(found), 0)
+    rig.kernel.delete_queue(one)
+    rig.run()
+    assert rig.read_queue(three.first_queue_id) == []
+
+
+def test_a_letter_stays_while_where_it_came_from_is_full_or_gone() -> None:
+    rig = Rig()
+    rig.kernel.declare_queue("dead")
+    work = rig.kernel.declare_queue("work", QueueSettings(max_length=1, overflow="reject", dead_letter="queue:dead"))
+    dead = rig.kernel.queue("dead")
+    assert dead is not None
+    send(rig, work, b"1")
+    group = rig.kernel.queue_group(work)
+    group.reject(handles(pop(rig, group)))
+    send(rig, work, b"2")
+    (result,) = rig.kernel.redrive(dead, rig.read_queue(dead.first_queue_id))
+    assert isinstance(result, QueueFull)
+    rig.kernel.delete_queue(work)
+    rig.run()
+    (result,) = rig.kernel.redrive(dead, rig.read_queue(dead.first_queue_id))
+    assert isinstance(result, UnknownQueue)
+    assert values(pop(rig, rig.kernel.queue_group(dead))) == [b"1"]
+
+
+def test_a_group_with_the_longest_name_has_dead_letters_and_so_has_one_whose_queue_somebody_made() -> None:
+    rig = Rig()
+    rig.publish("orders/a", b"1")
+    rig.kernel.declare_queue("$dead-letters/taken", QueueSettings(max_length=7))
+    for name in ("x" * 255, "taken"):
+        rig.kernel.define_group(name, ONCE)
+        group = rig.kernel.group(name, "orders")
+        group.release(handles(pop(rig, group)))
+        rig.run()
+        queue = rig.kernel.queue(f"$dead-letters/{name}")
+        assert queue is not None
+        assert values(pop(rig, rig.kernel.queue_group(queue))) == [b"1"]
+
+
+def test_a_retained_value_is_not_set_by_a_death() -> None:
+    rig = Rig()
+    rig.kernel.define_group("billing", ONCE)
+    rig.publish("orders/a", b"old", attributes=RETAIN | 2)
+    group = rig.kernel.group("billing", "orders")
+    old = pop(rig, group)
+    rig.publish("orders/a", b"new", attributes=RETAIN | 2)
+    group.release(handles(old))
+    rig.run()
+    assert redrive(rig, letters(rig)) == [None]
+    found: list[Retained] = []
+    rig.kernel.retained("#", "/", lambda page, *_: found.extend(page))
+    rig.run()
+    assert [(one.address, one.record[3]) for one in found] == [("orders/a", b"new")]

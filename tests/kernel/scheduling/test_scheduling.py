@@ -1,6 +1,8 @@
 """Messages for later: they come at their time, in due order, once, with their id, whatever happens meanwhile."""
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from kernel.checkpoints import Checkpoints
@@ -289,6 +291,24 @@ def test_no_more_than_a_million_are_remembered(rig: ScheduleRig) -> None:
     rig.advance(130_000, 1_000)
     known = [message_id for message_id in ids if rig.show(message_id) is not None]
     assert known == ids[-3:] and rig.kernel.scheduling.book.counts == (0, 3)
+
+
+def test_publishers_wait_while_checkpoints_do_not_keep_pace(rig: ScheduleRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernel.checkpoints.BEHIND_BYTES", 1 << 10)
+    rig.kernel.configure(rig.settings)
+    rig.kernel._checkpoints._settings = KernelSettings(checkpoint_bytes=1 << 10)
+    relieved: list[bool] = []
+    jobs, rig.world.checkpoint_worker.jobs = rig.world.checkpoint_worker.jobs, deque()
+    for n in range(3):
+        rig.kernel.schedule([rig.message("t/k", b"x" * 2_000)], [When(rig.now_ms + 60_000 + n)], rig.witness)
+        while rig.world.loop.step() or rig.world.log_worker.step():
+            pass
+    assert rig.kernel.congested and not relieved
+    rig.kernel.on_relief(lambda: relieved.append(True))
+    jobs.extend(rig.world.checkpoint_worker.jobs)
+    rig.world.checkpoint_worker.jobs = jobs
+    rig.run()
+    assert relieved and not rig.kernel.congested and len(rig.waiting()) == 3
 
 
 def test_memory_is_let_go_of(rig: ScheduleRig) -> None:

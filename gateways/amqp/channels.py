@@ -1,0 +1,143 @@
+"""The channels of one connection: opened, fed, refused, closed; what one turn of reading asked is done together.
+
+A refused channel (channel.close) is not listened to until the client has agreed (channel.close-ok) or closes it itself.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from gateways.amqp import codec
+from gateways.amqp.channel import Channel
+from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault
+from gateways.amqp.methods import IDS, decode_method, encode_method, start_of
+
+if TYPE_CHECKING:
+    from gateways.amqp.session import AmqpSession
+
+CHANNEL_ERROR: Final = 504
+FRAME_ERROR: Final = 501
+NOT_ALLOWED: Final = 530
+OPEN: Final = start_of("channel.open")
+CLOSE: Final = start_of("channel.close")
+CLOSE_OK: Final = start_of("channel.close-ok")
+
+
+class Channels:
+    def __init__(self, connection: AmqpSession) -> None:
+        self.channel_max = 0
+        self.open: dict[bytes, Channel] = {}
+        """Those that are listened to, by their number in two bytes."""
+
+        self._connection = connection
+        self._by_number: dict[int, Channel] = {}           # and those that were refused
+        self._unfinished: dict[Channel, None] = {}
+
+    def __iter__(self) -> Iterator[Channel]:
+        return iter([*self._by_number.values()])
+
+    # ---- frames
+
+    def take_frame(self, kind: int, number: int, payload: bytes) -> None:
+        """One whole frame. Raises AmqpError for what ends the connection."""
+        channel = self._by_number.get(number)
+        if channel is None:
+            self._open(kind, number, payload)
+        elif channel.closing:
+            if kind == codec.METHOD and payload[:4] in (CLOSE, CLOSE_OK):
+                self._drop(channel)
+                if payload[:4] == CLOSE:
+                    channel.reply(encode_method("channel.close-ok"))
+        else:
+            try:
+                self._take(channel, kind, payload)
+            except ChannelFault as error:
+                self._refuse(channel, error)
+
+    def _take(self, channel: Channel, kind: int, payload: bytes) -> None:
+        if kind == codec.METHOD:
+            self._take_method(channel, payload)
+        elif kind == codec.HEADER:
+            channel.publishing.take_header(payload)
+        elif kind == codec.BODY:
+            channel.publishing.take_body(payload)
+        else:
+            raise ConnectionFault(FRAME_ERROR, f"a frame of the unknown type {kind}")
+        if channel.publishing.pending:
+            self._unfinished[channel] = None
+
+    def _take_method(self, channel: Channel, payload: bytes) -> None:
+        name, arguments = decode_method(payload)
+        try:
+            if name == "channel.close":
+                self.finish_turn()
+                channel.end()
+                self._drop(channel)
+                channel.reply(encode_method("channel.close-ok"))
+            elif name == "channel.open":
+                raise ConnectionFault(CHANNEL_ERROR, "second 'channel.open' seen")
+            else:
+                channel.take_method(name, arguments, payload)
+        except AmqpError as error:
+            error.method = error.method if any(error.method) else IDS[name]
+            raise
+
+    def take_acks(self, channel: Channel, tags: list[int]) -> None:
+        """A burst of acknowledgements, negative tags standing for all before them too."""
+        try:
+            channel.ack_many(tags)
+        except ChannelFault as error:
+            error.method = IDS["basic.ack"]
+            self._refuse(channel, error)
+
+    # ---- the end of a turn
+
+    def note_unfinished(self, channel: Channel) -> None:
+        """There is something to append or settle at the end of the turn."""
+        self._unfinished[channel] = None
+
+    def finish_turn(self) -> None:
+        """Append and settle what the frames so far asked for. Raises AmqpError for what ends the connection."""
+        while self._unfinished:
+            channel, _ = self._unfinished.popitem()
+            try:
+                channel.finish_turn()
+            except ChannelFault as error:
+                self._refuse(channel, error)
+
+    # ---- opening and closing
+
+    def _open(self, kind: int, number: int, payload: bytes) -> None:
+        if kind != codec.METHOD or payload[:4] != OPEN:
+            if payload[:4] == CLOSE_OK:
+                return
+            fault = ConnectionFault(CHANNEL_ERROR, "expected 'channel.open'")
+            if kind == codec.METHOD:
+                fault.method = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
+            raise fault
+        count = len(self._by_number)
+        if number > self.channel_max or count >= self.channel_max:
+            raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({count}) has reached the negotiated "
+                                               f"channel_max ({self.channel_max})")
+        channel = self._by_number[number] = Channel(number, self._connection)
+        self.open[channel.raw] = channel
+        channel.reply(encode_method("channel.open-ok"))
+
+    def _refuse(self, channel: Channel, error: ChannelFault) -> None:
+        """The channel is closed; what it had asked for before stands."""
+        if self.open.pop(channel.raw, None) is None:
+            return
+        self._unfinished[channel] = None
+        self.finish_turn()
+        self._connection.count(f"channel_{error.code}")
+        channel.refuse(error)
+
+    def _drop(self, channel: Channel) -> None:
+        del self._by_number[channel.number]
+        self.open.pop(channel.raw, None)
+
+    def end(self) -> None:
+        """The connection has ended. Idempotent."""
+        ended, self._by_number, self.open, self._unfinished = self._by_number, {}, {}, {}
+        for channel in ended.values():
+            channel.end()

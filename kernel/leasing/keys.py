@@ -1,0 +1,33 @@
+"""When the next message of a key may be handed out, in groups that keep the order of keys."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernel.frame import StateRecord
+from kernel.leasing.supply import Supply
+
+if TYPE_CHECKING:
+    from kernel.leasing.group import LeasedGroup
+
+
+class KeysFreed:
+    """Keys of messages that are being settled: the next ones of them come once that is durable, so that no crash
+    brings back a message behind those that came after it."""
+
+    count = 0
+
+    def __init__(self, group: LeasedGroup, supply: Supply, offsets: list[int]) -> None:
+        self._group = group
+        self._supply = supply
+        self._offsets = offsets
+        self._moved = supply.line.moved
+
+    def records(self, first_id: int) -> list[StateRecord]:
+        return []
+
+    def applied(self) -> None:
+        if self._moved == self._supply.line.moved and self._supply.free_keys(self._offsets):
+            self._group.line_ready(self._supply)
+
+    def failed(self) -> None:
+        """The line has been put back to what is stored."""

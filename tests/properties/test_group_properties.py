@@ -1,0 +1,499 @@
+"""Leased groups over the kernel against the plain model: any order of publishing, taking, ending leases, time, restarts
+and full disks.
+
+Three groups at once: one over a topic, one of a light queue that is bound to the topic, one of a light queue with
+priorities. Whatever is handed out must be the model's to hand out, lowest offset first; and nothing that somebody wants
+stays behind.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kernel.errors import ExpiredReceipt, StorageFull, UnknownReceipt
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.members import Membership, Pop
+from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
+from kernel.message import Leased, Message, Placement
+from kernel.record import encode_headers
+from kernel.settings import KernelSettings
+from kernel.state import Kind
+from tests.kernel.rig import Rig
+from tests.properties.group_model import ACKED, DEAD, EXPIRED, LEASED, OPEN, READY, WAITING, GroupModel, Place
+from tests.simulation.disk import SimDisk
+
+DELAYS_MS = (1_000, 5_000)
+STEP_MS = 50                    # a lease may last so much longer
+LONG_MS = 100_000               # longer than any lease, wait or life of a message here
+SPACE_BYTES = 1 << 40
+WORK_PRIORITIES = 3
+NAMES = ("billing", "copies", "work")
+
+some_name = st.sampled_from(NAMES)
+some_number = st.integers(0, 1_000)
+some_time = st.sampled_from([1_000, 5_000, 30_000])
+some_delay = st.sampled_from([None, 0, 0, 1_000, 10_000])
+
+
+class Taker:
+    """A member, or who waits for a pop, and what it was told in this step."""
+
+    def __init__(self, machine: GroupMachine, name: str, number: int, keeps: bool = True) -> None:
+        self._machine = machine
+        self.name = name
+        self.number = number
+        self.keeps = keeps
+        self.membership: Membership | None = None
+        self.pop: Pop | None = None
+        self.invisible_ms = 0
+        self.answered = False
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        self._machine.told.append((self, messages))
+
+    def on_popped(self, messages: list[Leased]) -> None:
+        self.answered = True
+        self._machine.told.append((self, messages))
+
+    def on_gone(self) -> None:
+        raise AssertionError("nothing was deleted")
+
+
+class Subject:
+    """One group: the real one is looked up by name, since every start makes it anew."""
+
+    def __init__(self, name: str, model: GroupModel) -> None:
+        self.name = name
+        self.model = model
+        self.members: list[Taker] = []
+        self.pops: list[Taker] = []
+        self.single_active = False
+
+
+class GroupMachine(RuleBasedStateMachine):
+    rig: Rig
+    disk: SimDisk
+
+    @initialize(queues=st.sampled_from([1, 3]), ordered=st.booleans(), attempts=st.sampled_from([0, 0, 2, 3]),
+                queue_attempts=st.sampled_from([0, 2]), single_active=st.booleans(),
+                recent_bytes=st.sampled_from([1 << 10, 1 << 20]))
+    def begin(self, queues: int, ordered: bool, attempts: int, queue_attempts: int, single_active: bool,
+              recent_bytes: int) -> None:
+        self.disk = SimDisk(Random(1))
+        self.rig = Rig(disk=self.disk, settings=KernelSettings(segment_bytes=1 << 20, recent_bytes=recent_bytes))
+        kernel = self.rig.kernel
+        kernel.create_topic("t", queues=queues)
+        retry = Retry(delays_ms=DELAYS_MS)
+        kernel.define_group("billing", GroupSettings(ordered=ordered, max_attempts=attempts, retry=retry))
+        copies = kernel.declare_queue("copies", QueueSettings(max_attempts=queue_attempts, single_active=single_active))
+        kernel.declare_queue("work", QueueSettings(priorities=WORK_PRIORITIES))
+        kernel.bind("t/#", copies)
+        kernel.declare_queue("$dead-letters/billing")
+        self.rig.run()
+        self.subjects = {
+            "billing": Subject("billing", GroupModel(ordered=ordered, max_attempts=attempts, delays_ms=DELAYS_MS)),
+            "copies": Subject("copies", GroupModel(ordered=False, max_attempts=queue_attempts, delays_ms=())),
+            "work": Subject("work", GroupModel(ordered=False, max_attempts=0, delays_ms=()))}
+        self.subjects["copies"].single_active = single_active
+        self.told: list[tuple[Taker, list[Leased]]] = []
+        self.handles: list[tuple[str, int, int, int]] = []       # of every lease there ever was
+        self.sent = self.numbers = 0
+        self.full = False
+        self.unwritten: set[tuple[str, Place]] = set()           # leases of members that a full disk did not take
+        self.before: dict[str, dict[Place, Any]] = {}
+        self.ended: set[tuple[str, Place]] = set()               # members' leases that this step ended
+        for name in NAMES:
+            self.group(name)
+        self.rig.run()
+
+    # ---- looking
+
+    @property
+    def now_ms(self) -> int:
+        return self.rig.world.loop.now_ms()
+
+    def group(self, name: str) -> LeasedGroup:
+        kernel = self.rig.kernel
+        if name == "billing":
+            return kernel.group("billing", "t")
+        queue = kernel.queue(name)
+        assert queue is not None
+        return kernel.queue_group(queue)
+
+    @property
+    def has_members(self) -> bool:
+        return any(subject.members for subject in self.subjects.values())
+
+    def is_settled(self, name: str, place: Place) -> bool:
+        supply = self.group(name).supplies.get(place[0])
+        return supply is not None and supply.line.is_settled(place[1])
+
+    # ---- one step
+
+    def ready(self) -> None:
+        """Before anything is done."""
+        self.before = {name: subject.model.copy() for name, subject in self.subjects.items()}
+        self.ended.clear()
+        if self.full:
+            self.disk.space_bytes = self.disk.used_bytes()
+
+    def finish(self, *, in_order: bool = True) -> None:
+        """Run until nothing moves, then compare. `in_order`: whatever came free did so before anybody was served."""
+        refused = self.rig.kernel.statistics()["refused_flushes_total"]
+        self.rig.run()
+        refused = self.rig.kernel.statistics()["refused_flushes_total"] - refused
+        if self.full:
+            self.disk.space_bytes = SPACE_BYTES
+            self.full = False
+        if refused:
+            self._undo()
+        told, self.told = self.told, []
+        self._take_told(told, in_order and not refused, stored=not refused)
+        if refused:                                    # what could not be written down is tried again after a while
+            self.advance(2_000)
+
+    def _undo(self) -> None:
+        """Nothing of this step was stored; members keep what they hold."""
+        for name, subject in self.subjects.items():
+            subject.model.messages = dict(self.before[name])
+        for name, place in self.ended:
+            self.subjects[name].model.end(place, READY)
+            self._recount(name, place)
+        for subject in self.subjects.values():
+            subject.model.tick(self.now_ms)
+
+    def _recount(self, name: str, place: Place) -> None:
+        """That a member had this may have been forgotten, if it was never written down."""
+        if (name, place) in self.unwritten:
+            self.unwritten.remove((name, place))
+            model, supply = self.subjects[name].model, self.group(name).supplies.get(place[0])
+            known = model.messages[place]
+            attempt = supply.line.tries.get(place[1], 0) if supply is not None else 0
+            assert known.attempt - 1 <= attempt <= known.attempt
+            model.messages[place] = replace(known, attempt=attempt)
+
+    def _take_told(self, told: list[tuple[Taker, list[Leased]]], in_order: bool, stored: bool) -> None:
+        by_place: list[tuple[Place, Taker, Leased]] = []
+        for taker, messages in told:
+            ordered = self.subjects[taker.name].model.ordered
+            last: dict[tuple[int, bytes | None], int] = {}           # by queue, or by queue and key
+            for message in messages:
+                queue_id = message[0].queue_id
+                of = (queue_id, message[5] if ordered else None)
+                assert last.get(of, -1) < message[1] or ordered and message[5] is None, f"{taker.name}: {messages}"
+                last[of] = message[1]
+                by_place.append(((queue_id, message[1]), taker, message))
+        for place, taker, message in sorted(by_place, key=lambda one: one[0]):
+            self._look_for_spent(self.subjects[taker.name])
+            self._take(place, taker, message, stored)
+        for subject in self.subjects.values():
+            subject.pops = [taker for taker in subject.pops if not taker.answered]
+            self._look_for_spent(subject)
+            if in_order and not subject.model.ordered:
+                self._check_lowest_first(subject, [place for place, taker, _ in by_place if taker.name == subject.name])
+
+    def _take(self, place: Place, taker: Taker, message: Leased, stored: bool) -> None:
+        model = self.subjects[taker.name].model
+        known = model.messages[place]
+        assert place in model.available(self.now_ms), f"{taker.name}: {place} was handed out and is {known}"
+        assert message[2] == known.attempt + 1, (place, message, known)
+        assert (message[5], message[6]) == (known.key, known.value)
+        if not taker.keeps and not stored:             # it counted as acked, which could not be written down
+            return
+        until_ms = 0 if taker.pop is None else self.now_ms + taker.invisible_ms
+        model.lease(place, until_ms, taker.number)
+        if not stored:
+            self.unwritten.add((taker.name, place))
+        if not taker.keeps:
+            model.end(place, ACKED)
+        self.handles.append((taker.name, place[0], place[1], message[2]))
+
+    def _look_for_spent(self, subject: Subject) -> None:
+        """Messages that could not be handed out any more leave when somebody could have had them."""
+        for place in subject.model.of(READY):
+            spent = subject.model.spent(place, self.now_ms)
+            if spent and self.is_settled(subject.name, place):
+                subject.model.end(place, spent)
+
+    def _check_lowest_first(self, subject: Subject, handed_out: list[Place]) -> None:
+        left = subject.model.available(self.now_ms)
+        for queue_id, offset in handed_out:
+            better = [place for place in left if place[0] == queue_id and place[1] < offset
+                      or subject.name == "work" and place[0] > queue_id]
+            assert not better, f"{subject.name}: {(queue_id, offset)} was handed out and {better} are left"
+
+    # ---- publishing
+
+    @rule(key=st.sampled_from(["a", "b", "c", ""]), count=st.integers(1, 5), life_ms=st.sampled_from([0, 0, 0, 3_000]))
+    def publish(self, key: str, count: int, life_ms: int) -> None:
+        self.ready()
+        placement = self.rig.kernel.place(f"t/{key}" if key else "t")
+        stored = self._append(placement, count, life_ms)
+        if stored is None:
+            return
+        bound = self.rig.kernel.queue("copies")
+        assert bound is not None
+        copies = self.subjects["copies"].model
+        for queue_id, offset, value, expires_ms in stored:
+            self.subjects["billing"].model.enter((queue_id, offset), placement.key, value, expires_ms)
+            copies.enter((bound.first_queue_id, len(copies.messages)), placement.key, value, expires_ms)
+        self.finish()
+
+    @rule(priority=st.integers(0, WORK_PRIORITIES), count=st.integers(1, 5), life_ms=st.sampled_from([0, 0, 3_000]))
+    def send(self, priority: int, count: int, life_ms: int) -> None:
+        self.ready()
+        queue = self.rig.kernel.queue("work")
+        assert queue is not None
+        stored = self._append(self.rig.kernel.place_queue(queue, priority), count, life_ms)
+        for queue_id, offset, value, expires_ms in stored or []:
+            assert queue_id == queue.queue_id(priority)
+            self.subjects["work"].model.enter((queue_id, offset), None, value, expires_ms)
+        if stored is not None:
+            self.finish()
+
+    def _append(self, placement: Placement, count: int, life_ms: int) -> list[tuple[int, int, bytes, int]] | None:
+        """Queue id, offset, value, expiry of each; None where the disk is full: the step is over."""
+        expires_ms = self.now_ms + life_ms if life_ms else 0
+        headers = encode_headers([(b"expires-at", b"%d" % expires_ms)] if life_ms else [])
+        values = [b"%d" % (self.sent + i) for i in range(count)]
+        self.sent += count
+        messages: list[Message] = [(placement, value, headers, 1, 0) for value in values]
+        self.rig.kernel.append(messages, self.rig.witness, positions=True)
+        if self.full:
+            self.finish()
+            assert isinstance(self.rig.witness.stored[-1].error, StorageFull)
+            return None
+        self.rig.run()
+        answer = self.rig.witness.stored[-1]
+        assert answer.error is None
+        return [(queue_id, offset, value, expires_ms)
+                for (queue_id, offset, _), value in zip(answer.positions, values, strict=True)]
+
+    # ---- taking
+
+    @rule(name=some_name, count=st.integers(1, 8), invisible_ms=some_time, waits=st.sampled_from([False, False, True]))
+    def pop(self, name: str, count: int, invisible_ms: int, waits: bool) -> None:
+        self.ready()
+        self.numbers += 1
+        subject = self.subjects[name]
+        taker = Taker(self, name, self.numbers)
+        taker.invisible_ms = invisible_ms
+        taker.pop = self.group(name).pop(count, invisible_ms, taker.on_popped)
+        subject.pops.append(taker)
+        self.finish()
+        if not taker.answered and not waits:
+            if count % 2:
+                taker.pop.cancel()
+            else:
+                taker.pop.on_time()
+                assert taker.answered
+            self.told.clear()
+            subject.pops.remove(taker)
+
+    @rule(name=some_name, credit=st.integers(1, 6), keeps=st.sampled_from([True, True, False]))
+    def join(self, name: str, credit: int, keeps: bool) -> None:
+        if len(self.subjects[name].members) >= 3:
+            return
+        self.ready()
+        self.numbers += 1
+        taker = Taker(self, name, self.numbers, keeps)
+        taker.membership = self.group(name).join(taker, credit, keeps=keeps)
+        self.subjects[name].members.append(taker)
+        self.finish()
+
+    @precondition(lambda self: self.has_members)
+    @rule(name=some_name, which=some_number, credit=st.integers(1, 6))
+    def add_credit(self, name: str, which: int, credit: int) -> None:
+        members = self.subjects[name].members
+        if members:
+            self.ready()
+            membership = members[which % len(members)].membership
+            assert membership is not None
+            membership.add_credit(credit)
+            self.finish()
+
+    @precondition(lambda self: self.has_members)
+    @rule(name=some_name, which=some_number)
+    def leave(self, name: str, which: int) -> None:
+        subject = self.subjects[name]
+        if subject.members:
+            self.ready()
+            taker = subject.members.pop(which % len(subject.members))
+            self.ended.update((name, place) for place, known in subject.model.messages.items()
+                              if known.holder == taker.number)
+            subject.model.leave(taker.number, self.now_ms)
+            assert taker.membership is not None
+            taker.membership.leave()
+            self.finish()
+
+    # ---- ending leases
+
+    def some_handles(self, name: str, which: int, count: int) -> list[tuple[str, int, int, int]]:
+        """Handles of this group, most of them good, some of leases that are over, one perhaps twice."""
+        model = self.subjects[name].model
+        mine = [one for one in self.handles if one[0] == name]
+        good = [one for one in mine if model.is_lease((one[1], one[2]), one[3])]
+        pool = good or mine
+        found = [pool[(which + i * (1 + which % 3)) % len(pool)] for i in range(min(count, len(pool)))]
+        return found + mine[which % 5:which % 5 + 1]
+
+    def _end(self, verb: str, name: str, which: int, count: int, *numbers: Any) -> None:
+        self.ready()
+        handles = self.some_handles(name, which, count)
+        model = self.subjects[name].model
+        group = self.group(name)
+        found = []
+        for handle in handles:
+            known = self.rig.kernel.leasing.find("/", *handle)
+            assert known is not None and known[0] is group
+            found.append(known[1])
+        good = [model.is_lease((one[1], one[2]), one[3]) for one in handles]
+        answers = getattr(group, verb)(found, *numbers, owner=self.rig.witness)
+        for handle, answer, is_good in zip(handles, answers, good, strict=True):
+            assert answer is None if is_good else isinstance(answer, ExpiredReceipt), (handle, answer)
+        places = {(one[1], one[2]) for one, is_good in zip(handles, good, strict=True) if is_good}
+        self.ended.update((name, place) for place in places if not model.messages[place].until_ms)
+        for place in sorted(places):
+            if verb == "ack":
+                model.end(place, ACKED)
+            elif verb == "reject":
+                model.end(place, DEAD)
+            elif verb == "release":
+                model.release(place, self.now_ms, *numbers)
+            else:
+                model.extend(place, self.now_ms + numbers[0])
+        self.finish()
+
+    @precondition(lambda self: self.handles)
+    @rule(name=some_name, which=some_number, count=st.integers(1, 8))
+    def ack(self, name: str, which: int, count: int) -> None:
+        self._end("ack", name, which, count)
+
+    @precondition(lambda self: self.handles)
+    @rule(name=some_name, which=some_number, count=st.integers(1, 8), delay_ms=some_delay)
+    def release(self, name: str, which: int, count: int, delay_ms: int | None) -> None:
+        if delay_ms is None and name != "billing":               # a queue's own retry jitters
+            delay_ms = 2_000
+        self._end("release", name, which, count, delay_ms)
+
+    @precondition(lambda self: self.handles)
+    @rule(name=some_name, which=some_number, count=st.integers(1, 4), invisible_ms=some_time)
+    def extend(self, name: str, which: int, count: int, invisible_ms: int) -> None:
+        self._end("extend", name, which, count, invisible_ms)
+
+    @precondition(lambda self: self.handles)
+    @rule(name=some_name, which=some_number, count=st.integers(1, 2))
+    def reject(self, name: str, which: int, count: int) -> None:
+        self._end("reject", name, which, count)
+
+    @precondition(lambda self: self.handles)
+    @rule(name=some_name, other=some_name, which=some_number)
+    def use_the_handle_of_another(self, name: str, other: str, which: int) -> None:
+        mine = [one for one in self.handles if one[0] == name]
+        if not mine or name == other:
+            return
+        known = self.rig.kernel.leasing.find("/", *mine[which % len(mine)])
+        assert known is not None
+        group = self.group(other)
+        for refused in (group.ack([known[1]]), group.release([known[1]], 0), group.reject([known[1]]),
+                        group.extend([known[1]], 1_000)):
+            assert isinstance(refused[0], UnknownReceipt)
+
+    # ---- time, crashes, the disk
+
+    @rule(by_ms=st.sampled_from([50, 1_000, 3_000, 20_000]))
+    def advance(self, by_ms: int) -> None:
+        self.ready()
+        self.rig.world.loop.advance(by_ms)
+        for subject in self.subjects.values():
+            subject.model.tick(self.now_ms)
+        self.finish(in_order=False)
+
+    @rule(lose_index=st.booleans())
+    def restart(self, lose_index: bool) -> None:
+        self.full = False
+        self.rig.restart(lose_index=lose_index)
+        self.told.clear()
+        for name, subject in self.subjects.items():
+            for place in subject.model.of(LEASED):
+                if not subject.model.messages[place].until_ms:
+                    self._recount(name, place)
+            subject.members.clear()
+            subject.pops.clear()
+            subject.model.restart()
+            subject.model.tick(self.now_ms)
+        self.unwritten.clear()
+        self.rig.world.advance(STEP_MS)
+        self.rig.world.advance(0)
+        for subject in self.subjects.values():
+            subject.model.tick(self.now_ms)
+        self.ready()
+        self.finish(in_order=False)
+
+    @precondition(lambda self: not self.full)
+    @rule()
+    def fill_the_disk(self) -> None:
+        """For the next step."""
+        self.full = True
+
+    # ---- what always holds
+
+    @invariant()
+    def nobody_who_wants_is_left_waiting(self) -> None:
+        for subject in self.subjects.values():
+            active = subject.members[:1] if subject.single_active else subject.members
+            hungry = subject.pops or any(one.membership is not None and one.membership.credit > 0 for one in active)
+            left = subject.model.free()
+            assert not hungry or not left, f"{subject.name}: {left} are not handed out"
+
+    @invariant()
+    def the_counts_agree(self) -> None:
+        for name, subject in self.subjects.items():
+            model, counts = subject.model, self.group(name).counts()
+            assert (counts.leased, counts.waiting) == (len(model.of(LEASED)), len(model.of(WAITING))), name
+            assert counts.ready == len(model.of(READY)), f"{name}: {counts} and {model.of(READY)}"
+            assert counts.lost == 0
+
+    # ---- the end
+
+    def teardown(self) -> None:
+        if not hasattr(self, "subjects"):
+            return
+        self.full = False
+        for name, subject in self.subjects.items():
+            while subject.members:
+                self.leave(name, 0)
+        self.advance(LONG_MS)
+        for _ in range(50):
+            for name in NAMES:
+                self.pop(name, 8, 1_000, False)
+                self.ack(name, 0, 8)
+        self._check_end()
+        self.restart(True)
+        self.the_counts_agree()
+
+    def _check_end(self) -> None:
+        """Everything has ended one way; dead letters are where they belong; nothing is remembered of the rest."""
+        for name, subject in self.subjects.items():
+            assert not subject.model.of(*OPEN), (name, subject.model.of(*OPEN))
+            for supply in self.group(name).supplies.values():
+                line = supply.line
+                assert (line.settled, line.out, line.tries, line.waiting, line.again, line.stored) == \
+                    ({}, {}, {}, {}, [], set()), name
+                assert not supply.parked and not supply.busy and not supply.key_of
+        assert not list(self.rig.kernel.parts.state.scan(Kind.LEASES))
+        billing = self.subjects["billing"].model
+        dead = [billing.messages[place].value for place in billing.of(DEAD, EXPIRED)]
+        queue = self.rig.kernel.queue("$dead-letters/billing")
+        assert queue is not None
+        assert sorted(record[3] or b"" for record in self.rig.read_queue(queue.first_queue_id)) == sorted(dead)
+
+
+TestGroups = GroupMachine.TestCase
+TestGroups.settings = settings(max_examples=50, stateful_step_count=60, deadline=None,
+                               suppress_health_check=[HealthCheck.too_slow])
