@@ -24,6 +24,9 @@ class NeededByLines:
             found: list[Stretch] = []
             for group, supply in readers:
                 end = stop if group.queue is not None else min(stop, supply.line.next)
+                if end < stop:                         # the rest is going: nobody is handed it in the meantime
+                    self._leasing.touch_lazily(supply.line)
+                    supply.overtake(stop)
                 found += supply.line.unsettled_stretches(start, end)
             return found
         if self._topics.of_queue(queue_id) is not None:

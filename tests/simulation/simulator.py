@@ -20,6 +20,7 @@ from tests.simulation.definitions import GROUPS, Definitions
 from tests.simulation.disk import BROKEN, FULL, Crash, CrashAt, CrashKind
 from tests.simulation.doors import Doors
 from tests.simulation.hub import SimHub
+from tests.simulation.leasing import Leasing
 from tests.simulation.plan import Plan, Step
 from tests.simulation.reading import Reading
 from tests.simulation.retaining import Retaining
@@ -51,12 +52,14 @@ class Simulation:
         self.retaining = Retaining(self)
         self.doors = Doors(self)
         self.scheduled = Scheduled(self)
+        self.leasing = Leasing(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._random = Random(f"start {plan.seed}")
-        self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled)
+        self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled,
+                       self.leasing)
 
     # ---- the run
 
@@ -105,6 +108,7 @@ class Simulation:
         self.hub.advance(max(ADVANCES_MS))
         self.settle()
         self.check()
+        self.leasing.drain()
         self.lose_index()
 
     # ---- lives
@@ -118,6 +122,7 @@ class Simulation:
     def _crashed(self, kind: CrashKind) -> None:
         self.doors.end()
         self.ledger.crashed()
+        self.leasing.crashed()
         self.hub.crash(kind)
 
     def _restart(self) -> None:
@@ -157,6 +162,7 @@ class Simulation:
         self.settle()
         self.doors.end()
         self.hub.stop(self._random)
+        self.leasing.crashed()
         self._restart()
 
     def kill(self, *_: int) -> None:
