@@ -3,10 +3,10 @@
     python -m bench.spark_read [--rows 10000000] [--rounds 3] [--master 'local[2]'] [--no-kafka] [--seconds 20]
 
 The same batches (see `spark_topic`) are in all of them. A batch sums the lengths of all values; a stream writes all
-values nowhere, in one micro-batch. Processor time is of all processes that take part: on a machine with other work
-it says more than seconds. Every run is checked to have seen every row. The first round is not counted. Then
-the sink, with rows made by Spark. Last, what live MQTT publishers feel while Spark reads: send to PUBACK at a fixed
-rate, alone and with Spark reading without a pause.
+values nowhere, in one micro-batch. Processor time is of all processors that take part: on a machine with other work it
+says more than seconds. Every run is checked to have seen every row. The first round is not counted. Then the sink, with
+rows made by Spark: their making is counted too. Last, what live MQTT publishers feel while Spark reads: send to PUBACK
+at a fixed rate, alone and with Spark reading without a pause.
 """
 from __future__ import annotations
 
@@ -89,25 +89,30 @@ class Used(NamedTuple):
     spark_s: float           # of all processors: the JVM, its Python daemons and all their workers
 
 
-def spark_cpu() -> float:
-    """Processor seconds of everything that this process has started and Spark is made of, ended workers included."""
+def spark_cpu(python: bool) -> float:
+    """Processor seconds of the JVM, and of Python's daemons and all workers that they ever had.
+
+    Without Python where none is used: workers that have been idle for a minute are ended, and their times go away.
+    """
     total = 0.0
     for child in psutil.Process().children(recursive=True):
         try:
-            if any(name in " ".join(child.cmdline()) for name in ("java", "pyspark")) and "kafka.Kafka" not in \
-                    child.cmdline():
+            words = child.cmdline()
+            if "org.apache.spark.deploy.SparkSubmit" in words:
+                total += sum(child.cpu_times()[:2])
+            elif python and "pyspark.daemon" in words:
                 total += sum(child.cpu_times()[:4])
         except psutil.NoSuchProcess:
-            continue         # its parent counts it from now on
+            continue         # its daemon counts it from now on
     return total
 
 
-def timed(server: Server, run: Callable[[], None]) -> Used:
+def timed(server: Server, run: Callable[[], None], *, python: bool = True) -> Used:
     """Run it."""
-    server_before, spark_before, began_s = server.cpu(), spark_cpu(), time.perf_counter()
+    server_before, spark_before, began_s = server.cpu(), spark_cpu(python), time.perf_counter()
     run()
     seconds, used = time.perf_counter() - began_s, server.cpu().since(server_before)
-    return Used(seconds, used.user_s + used.system_s, spark_cpu() - spark_before)
+    return Used(seconds, used.user_s + used.system_s, spark_cpu(python) - spark_before)
 
 
 def compare(session: SparkSession, cases: list[Case], rows: int, rounds: int) -> list[list[str]]:
@@ -116,7 +121,8 @@ def compare(session: SparkSession, cases: list[Case], rows: int, rounds: int) ->
     for _ in range(rounds + 1):
         for case in cases:
             for kind, read in (("batch", read_batch), ("stream", read_stream)):
-                found[f"{case.name}, {kind}"].append(timed(case.server, lambda: read(session, case, rows)))  # noqa: B023
+                used = timed(case.server, lambda: read(session, case, rows), python=case.format != "kafka")  # noqa: B023
+                found[f"{case.name}, {kind}"].append(used)
     lines = []
     for name, runs in found.items():
         seconds = median(run.seconds for run in runs[1:])

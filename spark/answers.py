@@ -40,19 +40,24 @@ class Heads:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last record; there is at least one piece."""
-        return int(self.first_offset[-1] + self.count[-1])
+        """The offset behind the last record, -1 where there is none."""
+        return int(self.first_offset[-1] + self.count[-1]) if len(self) else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one range got. `code` is empty where nothing was wrong."""
+    """What one range got. `code` is empty where nothing was wrong.
+
+    A compacted queue has gaps; nothing is left of it before `next_offset`, where that is 0 or more.
+    """
 
     pieces: Heads
     log_start_offset: int
     high_watermark: int
     code: str
     detail: str
+    compacted: bool
+    next_offset: int
 
 
 def read_answer(answer: bytes) -> list[Served]:
@@ -67,7 +72,8 @@ def read_answer(answer: bytes) -> list[Served]:
     for one in ranges:
         end = first + one["pieces"]
         served.append(Served(heads.part(first, end), one.get("log_start_offset", 0), one.get("high_watermark", 0),
-                             one.get("code", ""), one.get("detail", "")))
+                             one.get("code", ""), one.get("detail", ""), one.get("compacted", False),
+                             one.get("next_offset", -1)))
         first = end
     return served
 

@@ -19,13 +19,16 @@ from crc32c import crc32c
 from kernel.batch import CRC_COVERS_FROM, HEADER_BYTES, LENGTH_COVERS_FROM
 from kernel.compression import LZ4, NONE, ZSTD
 from kernel.murmur2 import POSITIVE
-from kernel.record import NO_HEADERS, encode_headers, varint
+from kernel.record import NO_HEADERS, NULL, SMALL, SMALL_LIMIT, encode_headers, varint
 from spark.answers import Longs
 
 HTTP: Final = 2
 """The door that rows come in by, as it stands in a record's attribute byte."""
 
 CODECS: Final = {"none": NONE, "lz4": LZ4, "zstd": ZSTD}
+COMMON: Final = pa.array([NULL, *SMALL], pa.large_binary())
+"""The varints from -1 on: lengths and offset deltas are nearly always among them."""
+
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _SEED, _MULTIPLIER = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 
@@ -97,13 +100,11 @@ def _present(column: pa.Array) -> pa.Array:
 
 
 def _varints(numbers: Longs) -> pa.Array:
-    """Each number's zigzag varint; each distinct one is made once."""
-    lowest, highest = int(numbers.min()), int(numbers.max())
-    if highest - lowest < 2 * len(numbers) + 256:
-        table = pa.array([varint(number) for number in range(lowest, highest + 1)], pa.binary())
-        return table.take(pa.array(numbers - lowest))
+    """Each number's zigzag varint, from the table, or made once for each distinct number."""
+    if numbers.min() >= -1 and numbers.max() < SMALL_LIMIT:
+        return COMMON.take(pa.array(numbers + 1))
     distinct, which = np.unique(numbers, return_inverse=True)
-    return pa.array([varint(number) for number in distinct.tolist()], pa.binary()).take(pa.array(which))
+    return pa.array([varint(number) for number in distinct.tolist()], pa.large_binary()).take(pa.array(which))
 
 
 # --- headers ------------------------------------------------------------------------------------------------

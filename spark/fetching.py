@@ -39,7 +39,7 @@ class ReadSpec:
     filter: tuple[str, ...] = ()           # levels of an address filter; (): every address
     keys: frozenset[bytes] = frozenset()   # only these keys, where there are any
     fail_on_data_loss: bool = True
-    fetch_bytes: int = 2 << 20
+    fetch_bytes: int = 512 << 10
 
 
 class Task(InputPartition):
@@ -101,12 +101,12 @@ def _advance(spec: ReadSpec, asked: Sequence[Range], served: Sequence[Served]) -
             moved = True
         elif got.code:
             raise HubRefused(0, got.code, f"{_named(one)}: {got.detail}")
-        elif len(got.pieces):
-            _check_whole(spec, one, got.pieces)
-            rest = replace(one, offset=min(got.pieces.end_offset, one.end))
-            moved = True
         else:
-            rest = one
+            if not got.compacted:
+                _check_whole(spec, one, got.pieces)
+            next_offset = max(got.pieces.end_offset, got.next_offset, one.offset)
+            rest = replace(one, offset=min(next_offset, one.end))
+            moved = moved or next_offset > one.offset
         if rest.rows > 0:
             left.append(rest)
     if left and not moved:

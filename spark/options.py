@@ -72,7 +72,7 @@ class ReadOptions:
     max_records_per_partition: int = 0
     max_offsets_per_trigger: int = 0
     max_bytes_per_trigger: int = 0
-    fetch_bytes: int = 2 << 20
+    fetch_bytes: int = 512 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         _position(options, "ending", EARLIEST), columns, options.flag("failOnDataLoss", True),
         options.number("minPartitions", 0), options.number("maxRecordsPerPartition", 0),
         options.number("maxOffsetsPerTrigger", 0), options.number("maxBytesPerTrigger", 0),
-        options.number("fetchBytes", 2 << 20, 1024))
+        options.number("fetchBytes", 512 << 10, 1024))
 
 
 def read_write_options(given: Mapping[str, str]) -> WriteOptions:

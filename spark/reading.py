@@ -1,11 +1,4 @@
-"""The readers that Spark asks for: a batch's, which plans once, and a stream's, which plans every micro-batch.
-
-A stream's position, as it stands in the checkpoint:
-
-    {"plant": {"uuid": "6f0c...", "offsets": {"0": 17, "1": 4}}}
-
-A queue that is not in it yet (the topic was widened, or a new topic matches the pattern) is read from its beginning.
-"""
+"""The reader of a batch: two positions, fixed when the query is planned, and tasks between them."""
 from __future__ import annotations
 
 import sys

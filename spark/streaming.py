@@ -1,5 +1,10 @@
 """The reader of a stream: positions that Spark keeps in its checkpoint, limits per trigger, and what may go wrong
 between two triggers.
+
+    {"plant": {"uuid": "6f0c...", "offsets": {"0": 17, "1": 4}, "began": {"1": 0}}}
+
+A queue that is not in a position yet (the topic was widened, a new topic matches the pattern) is read from its
+beginning, which the next position keeps in `began`: a repeated micro-batch begins there again.
 """
 from __future__ import annotations
 
@@ -82,8 +87,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lags = {(name, queue): known[name].ends[queue] - begin for (name, queue), begin in begins.items()}
         rows = self._rows_of(limit, known, begins, lags)
         shares = lags if rows is None else share(lags, rows)
-        return {name: _entry(one, {queue: begins[name, queue] + shares[name, queue] for queue in one.queues})
-                for name, one in known.items()}
+        return {name: _entry(one, {queue: begins[name, queue] + shares[name, queue] for queue in one.queues},
+                             _began(start, one)) for name, one in known.items()}
 
     def _rows_of(self, limit: ReadLimit, known: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
                  lags: Mapping[tuple[str, int], int]) -> int | None:
@@ -135,11 +140,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             positions.bounds()             # a restarted query plans before it asks
         ranges = []
         for name, entry in end.items():
-            before = start.get(name)
-            if before is not None and before["uuid"] != entry["uuid"]:
-                before = None
+            before = _offsets_of(start, name, entry["uuid"])
             for queue, offset in entry["offsets"].items():
-                begin = 0 if before is None else before["offsets"].get(queue, 0)
+                begin = before.get(queue, entry.get("began", {}).get(queue, 0))
                 ranges.append(Range(name, entry["uuid"], int(queue), begin, max(begin, offset)))
         return plan(ranges, self._options, positions)
 
@@ -157,13 +160,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._hub.close()
 
 
-def _entry(one: TopicBounds, offsets: Mapping[int, int]) -> dict[str, Any]:
-    return {"uuid": one.uuid, "offsets": {str(queue): offset for queue, offset in offsets.items()}}
+def _entry(one: TopicBounds, offsets: Mapping[int, int], began: Mapping[str, int] | None = None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"uuid": one.uuid, "offsets": {str(queue): offset for queue, offset in offsets.items()}}
+    return {**entry, "began": dict(began)} if began else entry
+
+
+def _offsets_of(start: Offsets, name: str, uuid: str) -> dict[str, int]:
+    """The offsets of one topic in a position; none where it is not in it, or an earlier topic of that name is."""
+    entry = start.get(name)
+    offsets: dict[str, int] = {} if entry is None or entry["uuid"] != uuid else entry["offsets"]
+    return offsets
 
 
 def _begin(start: Offsets, one: TopicBounds, queue: int) -> int:
-    """Where a micro-batch that begins at `start` begins in a queue."""
-    entry = start.get(one.name)
-    if entry is None or entry["uuid"] != one.uuid:
-        return 0
-    return int(entry["offsets"].get(str(queue), 0))
+    """Where a micro-batch that begins at `start` begins in a queue, as far as the position says."""
+    return _offsets_of(start, one.name, one.uuid).get(str(queue), 0)
+
+
+def _began(start: Offsets, one: TopicBounds) -> dict[str, int]:
+    """Where the queues began that no position had before: what retention took before that was never to be read."""
+    known = _offsets_of(start, one.name, one.uuid)
+    before = start[one.name].get("began", {}) if known else {}
+    return before | {str(queue): one.log_starts[queue] for queue in one.queues if str(queue) not in known}

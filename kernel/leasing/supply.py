@@ -405,6 +405,15 @@ class Supply:
         self.parked.clear()
         self._parked_count = 0
 
+    def purge(self, end: int) -> int:
+        """Settle everything before `end` that is ready; how many messages that was."""
+        self.forget()
+        line = self.line
+        ready = [*line.take_again(len(line.again)), *self.being_read, *line.unsettled(line.next, end)]
+        line.next = max(line.next, end)
+        line.settle(ready)
+        return len(ready)
+
     def reset(self) -> None:
         """The line was reset: nothing of what was read counts."""
         self.front, self.ahead, self._at = [], [], 0

@@ -130,6 +130,21 @@ def test_a_new_topic_of_the_pattern_is_read_from_its_beginning(door: HttpDoor) -
     assert query.next() == list(range(10))
 
 
+def test_what_a_new_topic_lost_before_the_stream_knew_it_is_no_loss(door: HttpDoor) -> None:
+    door.publish("plant-a", 10)
+    query = Query(door, subscribePattern="plant-.*")
+    assert len(query.next()) == 10
+    door.publish("plant-b", 10)
+    retain_nothing(door, "plant-b")
+    door.publish("plant-b", 5, 10)
+    start = query.position
+    assert query.next() == list(range(10, 15))
+    assert query.read(start, query.position) == list(range(10, 15))
+    before = query.position
+    assert query.next() == []
+    assert query.position == before
+
+
 def test_a_deleted_topic_is_an_error_or_left_out(door: HttpDoor) -> None:
     door.publish("plant", 10)
     door.publish("fleet", 10, 10)

@@ -25,10 +25,13 @@ that was deleted and made again is told apart. The answer:
     u32 length of the head | head, JSON | pieces, see `kernel.pieces`
 
     {"ranges": [{"pieces": 3, "log_start_offset": 0, "high_watermark": 17},
+                {"pieces": 1, "log_start_offset": 0, "high_watermark": 90, "compacted": true, "next_offset": 40},
                 {"pieces": 0, "code": "unknown_topic", "detail": "..."}, ...]}
 
 The first piece of a range may begin before its offset, the last may end behind its end: a reader skips what it did not
-ask for. A range's `code` is one of the problem codes.
+ask for. Pieces follow each other without a gap, unless the topic is `compacted`: then newer records of the same keys
+stand further on, and where `next_offset` is given nothing is left before it. A range's `code` is one of the problem
+codes.
 """
 from __future__ import annotations
 
@@ -143,6 +146,7 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
         raise Refusal("invalid_body", "'max_bytes' is a whole number from 1")
     max_bytes = min(max_bytes, door.config.max_bulk_bytes)
     heads: list[dict[str, Any]] = []
+    compacted: list[bool] = []
     wants: list[tuple[int, int]] = []
     topics: dict[tuple[str, bytes | None], Topic | dict[str, Any]] = {}
     for one in ranges:
@@ -154,13 +158,15 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
             heads.append(_refused("unknown_queue", f"{topic.name} has the queues 0 to {topic.queues - 1}"))
         else:
             heads.append({})
+            compacted.append(topic.settings.compact)
             wants.append((topic.queue_id(one.queue), one.offset))
     share = max(MIN_SHARE_BYTES, max_bytes // max(1, len(wants)))
-    fetched = iter(await fetch(door, [(queue_id, offset, share) for queue_id, offset in wants], max_bytes))
+    fetched = await fetch(door, [(queue_id, offset, share) for queue_id, offset in wants], max_bytes)
+    served = zip(fetched, compacted, strict=True)
     pieces: list[Piece] = []
     for i, one in enumerate(ranges):
         if not heads[i]:
-            heads[i] = _serve(next(fetched), one, pieces)
+            heads[i] = _serve(*next(served), one, pieces)
     head = orjson.dumps({"ranges": heads})
     body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces)])
     return web.Response(body=body, content_type="application/octet-stream")
@@ -177,7 +183,7 @@ def _topic(door: Door, principal: Principal, one: _Range) -> Topic | dict[str, A
     return topic
 
 
-def _serve(fetched: Fetched, one: _Range, pieces: list[Piece]) -> dict[str, Any]:
+def _serve(fetched: Fetched, compacted: bool, one: _Range, pieces: list[Piece]) -> dict[str, Any]:
     """The head of one range; its pieces are added to `pieces`."""
     if fetched.error is not None:
         code = getattr(fetched.error, "code", "internal_error")
@@ -185,8 +191,13 @@ def _serve(fetched: Fetched, one: _Range, pieces: list[Piece]) -> dict[str, Any]
                 "high_watermark": fetched.high_watermark}
     mine = [piece for piece in fetched.pieces if piece.first_offset < one.end]
     pieces += mine
-    return {"pieces": len(mine), "log_start_offset": fetched.log_start_offset,
-            "high_watermark": fetched.high_watermark}
+    head: dict[str, Any] = {"pieces": len(mine), "log_start_offset": fetched.log_start_offset,
+                            "high_watermark": fetched.high_watermark}
+    if compacted:
+        head["compacted"] = True
+        if fetched.next_offset >= 0:
+            head["next_offset"] = fetched.next_offset
+    return head
 
 
 def _refused(code: str, detail: str) -> dict[str, Any]:
