@@ -18,6 +18,7 @@ from gatehouse import exits
 from gatehouse.exits import Refused
 from spark.jobs.arguments import option_name
 from spark.jobs.failure import JobFailed
+from spark.jobs.settings import AnalyticsSettings, ArchiveSettings, JobSettings
 
 DEFAULT_CONFIG: Final = "gateways.toml"
 NEEDS: Final = "Spark is not installed here: pip install 'gatehouse[spark]', and Java 17 or later"
@@ -31,15 +32,13 @@ def spark() -> None:
     """
 
 
-def _command(name: str, text: str) -> click.Command:
+def _command(name: str, section: type[JobSettings], text: str) -> click.Command:
     """The command of one job: an option for each setting."""
-    from gatehouse.config import JOBS
-
     def run_job(config_file: Path, once: bool, **given: Any) -> None:
         _run(name, config_file, once, {key: value for key, value in given.items() if value is not None})
 
     command: Callable[..., Any] = run_job
-    for field in reversed(dataclasses.fields(JOBS[name])):
+    for field in reversed(dataclasses.fields(section)):
         if not field.metadata.get("secret"):
             command = click.option(option_name(field.name), field.name, help=_help(field))(command)
     command = click.option("--once", is_flag=True, help="End when everything that is there now has been read.")(command)
@@ -76,13 +75,13 @@ def _run(name: str, config_file: Path, once: bool, given: dict[str, str]) -> Non
         raise Refused(str(error), exits.FAILED) from None
 
 
-spark.add_command(_command("archive", """Store topics as a Delta table, or as Parquet files, each message once.
+ARCHIVE_HELP: Final = """Store topics as a Delta table, or as Parquet files, each message once.
 
-    One commit per micro-batch, partitioned by topic and day.
-    Example: gatehouse spark archive --topics plant --to archive
-    """))
-spark.add_command(_command("analytics", """Send statistics of every address over windows of time back to the hub.
+One commit per micro-batch, partitioned by topic and day. Example: gatehouse spark archive --topics plant --to archive
+"""
+ANALYTICS_HELP: Final = """Send statistics of every address over windows of time back to the hub.
 
-    Count, mean, smallest, largest, percentiles, late readings.
-    Example: gatehouse spark analytics --topics plant
-    """))
+Count, mean, smallest, largest, percentiles, late readings. Example: gatehouse spark analytics --topics plant
+"""
+spark.add_command(_command("archive", ArchiveSettings, ARCHIVE_HELP))
+spark.add_command(_command("analytics", AnalyticsSettings, ANALYTICS_HELP))

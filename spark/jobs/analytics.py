@@ -3,9 +3,9 @@
 A message of `plant/line1/temp` is one reading; every micro-batch sends the windows that it changed, as JSON, to
 `statistics/plant/line1/temp`, where MQTT and HTTP clients see them at once:
 
-    {"address": "plant/line1/temp", "window_start": "2026-11-20T12:00:00Z", "window_end": "2026-11-20T12:01:00Z",
-     "count": 60, "mean": 21.4, "min": 20.9, "max": 22.1, "p50": 21.4, "p95": 22.0, "p99": 22.1,
-     "late": 0, "invalid": 0}
+    {"address": "plant/line1/temp",
+     "window_start": "2026-11-20T12:00:00.000Z", "window_end": "2026-11-20T12:01:00.000Z", "count": 60,
+     "mean": 21.4, "min": 20.9, "max": 22.1, "p50": 21.4, "p95": 22.0, "p99": 22.1, "late": 0, "invalid": 0}
 
 `late` counts readings that came after their own window was closed; they are counted in the window that was open then.
 `invalid` counts values that are no number. A later message of the same window replaces an earlier one.
@@ -89,7 +89,7 @@ def statistics(found: DataFrame, settings: AnalyticsSettings) -> DataFrame:
         F.max(on_time).alias("max"), F.percentile_approx(on_time, fractions, PERCENTILE_ACCURACY).alias("percentiles"),
         F.count_if("late").alias("late"), F.count_if(~F.col("late") & F.col("reading").isNull()).alias("invalid"),
     ).select("address", "window", "count", "mean", "min", "max",
-             *(F.col("percentiles")[number].alias(f"p{percentile:g}")
+             *(F.col("percentiles")[number].alias(f"p{percentile:.12g}")
                for number, percentile in enumerate(settings.percentiles)), "late", "invalid")
 
 

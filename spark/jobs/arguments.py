@@ -1,4 +1,8 @@
-"""The options of a job under spark-submit, made from its settings: `--window-s 60`, `--topics a,b`."""
+"""The options of a job under spark-submit, made from its settings: `--window-s 60`, `--topics a,b`.
+
+Passwords and tokens are no options, since everybody on a machine can read a process's arguments: they come from the
+environment, as GATEHOUSE_SPARK_PASSWORD.
+"""
 from __future__ import annotations
 
 import argparse
@@ -6,7 +10,7 @@ import dataclasses
 import functools
 import os
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from spark.jobs.settings import JobSettings
@@ -21,21 +25,24 @@ def parse_arguments(section: type[Settings], name: str,
     parser.add_argument("--once", action="store_true", help="End when everything that is there now has been read.")
     hints = typing.get_type_hints(section)
     for field in dataclasses.fields(section):
-        variable = f"GATEHOUSE_SPARK_{field.name.upper()}"
-        text = str(field.metadata["help"])
-        # A password among a process's arguments can be read by everybody on the machine.
-        default = os.environ.get(variable, field.default) if field.metadata.get("secret") else field.default
-        if field.metadata.get("secret"):
-            text += f" From the environment: {variable}."
-        parser.add_argument(option_name(field.name), dest=field.name, default=default, help=text,
-                            type=functools.partial(from_text, hints[field.name]),
-                            choices=field.metadata.get("choices"))
+        if not field.metadata.get("secret"):
+            parser.add_argument(option_name(field.name), dest=field.name, default=field.default,
+                                help=str(field.metadata["help"]), type=functools.partial(from_text, hints[field.name]),
+                                choices=field.metadata.get("choices"))
     values = vars(parser.parse_args(arguments))
     once = values.pop("once")
+    values.update(secrets(section, os.environ))
     try:
         return check(section(**values)), once
     except ValueError as error:
         parser.error(str(error))
+
+
+def secrets(section: type[JobSettings], environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings that stand in the environment."""
+    names = [field.name for field in dataclasses.fields(section) if field.metadata.get("secret")]
+    variables = {name: f"GATEHOUSE_SPARK_{name.upper()}" for name in names}
+    return {name: environ[variable] for name, variable in variables.items() if variable in environ}
 
 
 def option_name(setting: str) -> str:
@@ -48,13 +55,11 @@ def from_text(hint: Any, text: str) -> Any:
     if typing.get_origin(hint) is tuple:
         item = typing.get_args(hint)[0]
         return tuple(item(part.strip()) for part in text.split(",") if part.strip())
-    if hint is bool:
-        return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _refuse(text)
-    return hint(text)
-
-
-def _refuse(text: str) -> bool:
-    raise ValueError(f"{text!r} is neither true nor false")
+    if hint is not bool:
+        return hint(text)
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
 
 
 def check(settings: Settings) -> Settings:

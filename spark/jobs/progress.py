@@ -22,11 +22,11 @@ from spark.jobs.failure import JobFailed
 LOOK_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0
 START_ATTEMPTS: Final = 5
+START_AGAIN_S: Final = 1.0
 MAX_IN_VAIN: Final = 3
 PASSING: Final = ("failed to connect back", "exited unexpectedly", "Stream closed")
 """What Spark says of its processes for Python: on a busy machine they need longer to start than it waits."""
 
-START_AGAIN_S: Final = 1.0
 CAUSE_CHARACTERS: Final = 500
 RAISED: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w*: (.+)$", re.MULTILINE)
 """The last line of a Python traceback."""
@@ -139,7 +139,8 @@ def follow(spark: SparkSession, starts: Sequence[Callable[[], StreamingQuery]]) 
     runs: list[Run] = []
     with stop_signals() as stopped:
         try:
-            runs += [Run(start) for start in starts]
+            for start in starts:
+                runs.append(Run(start))
             while not stopped.wait(LOOK_S):
                 _look(runs, line)
                 if not any(run.query.isActive for run in runs):
@@ -148,7 +149,8 @@ def follow(spark: SparkSession, starts: Sequence[Callable[[], StreamingQuery]]) 
             for run in runs:
                 run.query.stop()
                 run.add_progress()
-            line.end(_text(runs))
+            if runs:
+                line.end(_text(runs))
             spark.stop()
 
 

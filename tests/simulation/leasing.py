@@ -1,7 +1,7 @@
 """Leased groups in the simulator: steps that publish, take and settle, and whether the hub kept its word.
 
-Three groups read the same messages: one as they come, one in order per key, one a light queue that is bound to them. They
-belong to a tenant of their own, so that `checker` need not know of them. What each group said is kept in `fates`.
+Three groups read the same messages: one as they come, one in order per key, one a light queue that is bound to them.
+They belong to a tenant of their own, so that `checker` need not know of them. What each group said is kept in `fates`.
 """
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kernel.leasing.members import Membership, Pop
 from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
 from kernel.message import Fetched, Leased, Stored
 from kernel.record import NO_HEADERS
+from kernel.state import Kind
 from tests.simulation.checker import Broken
 from tests.simulation.clients import LEASED
 from tests.simulation.fates import ASKED, DONE, FOREVER_MS, OPEN, UNKNOWN, Fate, Fates
@@ -37,6 +38,7 @@ INVISIBLE_MS: Final = (500, 3_000, 20_000)
 DELAYS_MS: Final = (None, 0, 0, 700, 15_000)
 MEMBERS_MAX: Final = 3
 DRAINED_MS: Final = 700_000             # longer than every lease, wait and retry
+SETTLED_MS: Final = 1_000               # by then what nobody waits for is written down
 ROUNDS: Final = 60
 
 
@@ -208,12 +210,14 @@ class Leasing:
 
         def answered(good: bool) -> None:
             for fate, handle in asked:
-                if good and fate.handle == handle and fate.until_ms and fate.state == OPEN:
+                if good and fate.handle == handle and fate.state == OPEN:
                     fate.until_ms = max(fate.until_ms, until_ms)
 
         asked = [(fate, fate.handle) for fate in fates]
         for fate in fates:
-            fate.until_ms, fate.member = min(fate.until_ms, until_ms), 0
+            if fate.member:                     # until that is stored it may be as if nobody had it
+                fate.let_go()
+            fate.until_ms = min(fate.until_ms, until_ms)
         self._call(which, "extend", fates, until_ms - self._now_ms, owner=Told(answered))
 
     # ---- how they do it
@@ -276,6 +280,8 @@ class Leasing:
             before = sum(len(fates.all) + sum(fate.state == DONE for fate in fates.all.values())
                          for fates in self.fates.values())
             self._simulation.settle()
+            for pop in self._pops:
+                pop.on_time()
             self._simulation.hub.advance(DRAINED_MS)
             for which in range(len(NAMES)):
                 self.pop_work(which, 19, 2)
@@ -304,6 +310,12 @@ class Leasing:
             counts = self._group(name)
             if counts is not None and counts.counts()[:3] != (0, 0, 0):
                 raise Broken(f"{name} is drained and counts {counts.counts()}")
+
+        self._simulation.hub.advance(SETTLED_MS)
+        self._simulation.settle()
+        pages = [key for key, _ in self._kernel.parts.state.scan(Kind.LEASES)]
+        if pages:
+            raise Broken(f"everything is settled, and pages are left: {pages}")
 
     def _letters(self, name: str) -> set[int]:
         queue = self._kernel.queue(LETTERS[name], TENANT)
