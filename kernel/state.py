@@ -12,10 +12,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kernel.frame import StateRecord
-from kernel.store import IndexStore
+
+if TYPE_CHECKING:
+    from kernel.store import IndexStore
 
 _STORED = struct.Struct(">QQBB")
 _STORED_DELETED: Final = 1

@@ -200,6 +200,8 @@ class Channel:
 
     def _get(self, arguments: Arguments) -> None:
         queue = self.source(arguments["queue"])
+        if queue.consumers and queue.consumers[0].exclusive:
+            raise refused(f"{queue.where} in exclusive use")
         no_ack = arguments["no_ack"]
         queues = self.connection.broker.queues
         waiting = self.reply_when_stored(b"")
@@ -244,8 +246,11 @@ class Channel:
         """What to consume from: a queue, or the leased group `$share/GROUP/FILTER` of all doors. Raises
         ChannelFault."""
         if name.startswith(SHARE):
-            return self.connection.broker.queues.share(self.connection.vhost, name)
-        return self.queue(name)
+            queue = self.connection.broker.queues.share(self.connection.vhost, name)
+        else:
+            queue = self.queue(name)
+        self.connection.require_consume(queue.name)
+        return queue
 
     def queue(self, name: str) -> AmqpQueue:
         """The queue of that name, or the last one declared here. Raises ChannelFault."""
@@ -274,6 +279,7 @@ class Channel:
     def end(self) -> None:
         """Nothing more goes in or out; what was not acknowledged is given back. Idempotent."""
         self.closing = True
+        self.publishing.drop_content()
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             self.connection.broker.remove_consumer(consumer)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CHANNEL_ERROR: Final = 504
 FRAME_ERROR: Final = 501
 NOT_ALLOWED: Final = 530
+RESOURCE_ERROR: Final = 506
+CONTENT_BYTES_MAX: Final = 64 << 20    # of contents that have begun on all channels of a connection
 OPEN: Final = start_of("channel.open")
 CLOSE: Final = start_of("channel.close")
 CLOSE_OK: Final = start_of("channel.close-ok")
@@ -30,6 +32,7 @@ class Channels:
         """Those that are listened to, by their number in two bytes."""
 
         self._connection = connection
+        self._content_bytes = 0                            # of contents that have begun and are not whole
         self._by_number: dict[int, Channel] = {}           # and those that were refused
         self._unfinished: dict[Channel, None] = {}
 
@@ -89,6 +92,18 @@ class Channels:
         except ChannelFault as error:
             error.method = IDS["basic.ack"]
             self._refuse(channel, error)
+
+    # ---- what is put together
+
+    def reserve(self, size: int) -> None:
+        """A content of this size is on its way. Raises ConnectionFault 506 where too much is."""
+        self._content_bytes += size
+        if self._content_bytes > max(CONTENT_BYTES_MAX, self._connection.message_bytes_max):
+            raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {CONTENT_BYTES_MAX} bytes begun at once")
+
+    def release(self, size: int) -> None:
+        """It is whole, or dropped."""
+        self._content_bytes -= size
 
     # ---- the end of a turn
 

@@ -19,11 +19,10 @@ from gateways.amqp.tables import Table, decode_table, encode_table
 
 NAMES: Final = ("content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
                 "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id")
-KINDS: Final = "ssFoossss" + "qssss"
-NO_PROPERTIES: Final = b"\0\0"
-SPECIAL: Final = 0x2000 | 0x0800 | 0x0100 | 0x0010
-"""Flags of what the hub itself looks at: headers, priority, expiration, user-id."""
+KINDS: Final = "ssFoossssqssss"
+"""Of the names: s short string, F table, o octet, q time (8)."""
 
+NO_PROPERTIES: Final = b"\0\0"
 PERSISTENT: Final = 2
 CACHED: Final = 4096
 CACHED_BYTES_MAX: Final = 256

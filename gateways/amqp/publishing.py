@@ -76,12 +76,15 @@ class Publishing:
             raise ConnectionFault(UNEXPECTED_FRAME, "expected content body, got non content body frame instead")
         if len(payload) < codec.SMALLEST_HEADER or payload[:4] != codec.BASIC_HEADER:
             raise SyntaxFault("a content header that is none of the class basic")
-        content.size = int.from_bytes(payload[4:12], "big")
-        content.raw = payload[12:]
-        limit = self._channel.connection.message_bytes_max
-        if content.size > limit:
-            raise _of_publish(precondition(f"message size {content.size} is larger than configured max size {limit}"))
-        if content.size == 0:
+        size = int.from_bytes(payload[4:12], "big")
+        connection = self._channel.connection
+        if size > connection.message_bytes_max:
+            self.content = None
+            raise _of_publish(precondition(f"message size {size} is larger than configured max size "
+                                           f"{connection.message_bytes_max}"))
+        connection.channels.reserve(size)
+        content.size, content.raw = size, payload[12:]
+        if size == 0:
             self._complete(content)
 
     def take_body(self, payload: bytes) -> None:
@@ -98,8 +101,14 @@ class Publishing:
         if content.got == content.size:
             self._complete(content)
 
-    def _complete(self, content: Content) -> None:
+    def drop_content(self) -> None:
+        """What is not whole yet is nothing."""
+        if self.content is not None and self.content.size > 0:
+            self._channel.connection.channels.release(self.content.size)
         self.content = None
+
+    def _complete(self, content: Content) -> None:
+        self.drop_content()
         channel = self._channel
         body = content.parts[0] if len(content.parts) == 1 else b"".join(content.parts)
         try:

@@ -53,6 +53,7 @@ class Sent(NamedTuple):
 class Target(NamedTuple):
     placement: Placement | None
     routed: bool
+    timed: bool                # one of its queues counts from when the message came: the sender's time may not be kept
 
 
 class Sender:
@@ -98,6 +99,8 @@ class Sender:
             headers = mapping.headers_for_queues(names, raw, now_ms + ttl_ms if ttl_ms is not None else 0)
         else:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, now_ms)
+            if target.timed:
+                timestamp_ms = 0
         return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed)
 
     def _check(self, name: str, traits: Traits) -> int | None:
@@ -139,11 +142,12 @@ class Sender:
         except Denied as error:
             raise refused(str(error)) from None
         if not name and not queues:
-            return Target(None, False)
+            return Target(None, False, False)
         may_create = self._admission.may(self._principal, Operation.CREATE, address)
         try:
             placement = self._broker.queues.place(address, self._vhost, queues, priority,
                                                   in_topic=bool(name), may_create=may_create)
         except KernelError as error:
             raise precondition(str(error)) from None
-        return Target(placement, bool(queues))
+        timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
+        return Target(placement, bool(queues), timed)

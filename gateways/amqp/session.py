@@ -9,11 +9,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from gateways.addresses import address_of_amqp
 from gateways.admission.admission import NotAuthenticated
+from gateways.admission.decision import Operation
 from gateways.amqp import codec, login
 from gateways.amqp.broker import Broker
 from gateways.amqp.channels import Channels
-from gateways.amqp.errors import AmqpError, ConnectionFault
+from gateways.amqp.errors import AmqpError, ConnectionFault, refused
 from gateways.amqp.methods import IDS, Arguments, decode_method, encode_method, start_of
 from gateways.amqp.sending import Sender
 
@@ -142,6 +144,7 @@ class AmqpSession:
             slow_steps += 1
             if slow_steps > SLOW_STEPS_PER_TURN:
                 self._pause_until(self._heard_ms)
+                needed = 0
                 break
             try:
                 self._take_frame(data, pos, size)
@@ -195,7 +198,7 @@ class AmqpSession:
             elif self._state is not State.OPEN:
                 self._take_opening(name, arguments)
             else:
-                raise ConnectionFault(503, f"{name} on an open connection, on channel 0")
+                raise ConnectionFault(CHANNEL_ERROR, "unexpected method in connection state running")
         except AmqpError as error:
             error.method = error.method if any(error.method) else IDS[name]
             raise
@@ -271,6 +274,12 @@ class AmqpSession:
     def unsent_max(self) -> int:
         """Bytes that may wait for the client to take them."""
         return self._config.max_unsent_bytes
+
+    def require_consume(self, queue: str) -> None:
+        """Raises ChannelFault 403 where the client may not take from this queue."""
+        if not self._services.admission.may(self._principal, Operation.CONSUME, address_of_amqp("", queue)):
+            raise refused(f"read access to queue '{queue}' in vhost '{self.vhost.name}' refused for user "
+                          f"'{self._user}'")
 
     def may_deliver(self) -> bool:
         return self._state is State.OPEN and self._link.unsent_bytes < self._config.max_unsent_bytes

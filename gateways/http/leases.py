@@ -70,7 +70,7 @@ def read_handles(document: Mapping[str, Any], max_handles: int, *more: str) -> l
     return [handle[:MAX_HANDLE_CHARACTERS] for handle in handles]
 
 
-def read_ms(document: Mapping[str, Any], name: str, lowest_ms: int, highest_ms: int) -> int | None:
+def _read_ms(document: Mapping[str, Any], name: str, lowest_ms: int, highest_ms: int) -> int | None:
     """A number of seconds of the document in ms, None where it is not given. Refuses `invalid_body`."""
     given = document.get(name)
     if given is None:
@@ -81,15 +81,14 @@ def read_ms(document: Mapping[str, Any], name: str, lowest_ms: int, highest_ms: 
     return int(round(given * 1000))
 
 
-def read_invisible_ms(document: Mapping[str, Any], default_ms: int | None = None) -> int | None:
-    """For how long messages stay with their taker."""
-    given = read_ms(document, "invisible", 1, MAX_INVISIBLE_MS)
-    return default_ms if given is None else given
+def read_invisible_ms(document: Mapping[str, Any]) -> int | None:
+    """For how long messages stay with their taker; None: as the group says."""
+    return _read_ms(document, "invisible", 1, MAX_INVISIBLE_MS)
 
 
 def read_delay_ms(document: Mapping[str, Any]) -> int | None:
     """After how long released messages come again; None: as the group's retry says."""
-    return read_ms(document, "delay", 0, MAX_DELAY_MS)
+    return _read_ms(document, "delay", 0, MAX_DELAY_MS)
 
 
 def result_of(handle: str, error: KernelError | None) -> dict[str, Any]:

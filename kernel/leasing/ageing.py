@@ -4,9 +4,9 @@ The oldest ready message is looked at once when it gets to the head of its sub-q
 time at which it expires. Whoever takes finds out about all others. A topic's messages stay where they are, so its
 groups settle what has expired when somebody takes.
 
-After a start every queue that holds something is looked at, in the background: what expires at its head is watched from
-then on. A message that expires by its own word, in a queue that nobody has used since the start and that was empty
-then, is noticed when somebody does.
+Queues whose messages expire, or that have a place for dead letters, are watched for as long as they are there. Of the
+others those that are in memory are, and after a start every one that holds something is looked at, in the background. A
+message that expires by its own word in a queue that rests, and leaves no dead letter, is noticed when somebody asks.
 """
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ class Ageing:
         self._known: dict[Supply, int] = {}        # offset at the head that was looked at
         self._alarms: dict[Supply, int] = {}       # when a timer wakes for it
         self._expiring: set[Supply] = set()
+
+    @property
+    def watches(self) -> bool:
+        """Whether a message is known that will expire."""
+        return bool(self._alarms)
 
     def look(self) -> None:
         """What is at the head may be another message, and nobody takes it."""

@@ -1,7 +1,7 @@
 """What doors ask about groups and light queues: the part of the kernel's face that `kernel.leasing` answers."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kernel.address import ADDRESS_HEADER
 from kernel.appending import Appending
@@ -136,10 +136,6 @@ class GroupCalls:
         count = self.leasing.light.group_of(queue).purge()
         self.leasing.answer(owner, token)
         return count
-
-    def on_queue_deleted(self, told: Callable[[LightQueue], None]) -> None:
-        """Tell of queues that are deleted because nobody uses them."""
-        self.leasing.light.idle.told.append(told)
 
     def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
         return self.leasing.light.definitions.get(tenant, name)

@@ -450,14 +450,8 @@ class LeasedGroup:
         """Settle everything that is ready, and what is on its way in; how many messages that was. Raises Stopping."""
         count = 0
         for supply in self.supplies.values():
-            supply.forget()
-            line = supply.line
-            end = supply.end() + self._core.entering(line.queue_id)
-            ready = [*line.take_again(len(line.again)), *supply.being_read, *line.unsettled(line.next, end)]
-            self._core.touch(line)
-            line.next = max(line.next, end)
-            line.settle(ready)
-            count += len(ready)
+            self._core.touch(supply.line)
+            count += supply.purge(supply.end() + self._core.entering(supply.line.queue_id))
         self.settled += count
         return count
 
@@ -476,13 +470,6 @@ class LeasedGroup:
     def ready(self) -> int:
         """Messages that could be handed out now."""
         return sum([supply.line.ready(supply.end()) + supply.in_hand for supply in self.supplies.values()])
-
-    @property
-    def rests(self) -> bool:
-        """Whether nobody takes from it, nothing is outstanding, and nothing happens to it by itself."""
-        if self.taken_from or self.limit is not None or self.ttl_ms or self._reading:
-            return False
-        return all(supply.rests for supply in self.supplies.values())
 
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""

@@ -5,7 +5,6 @@ the time may pass before it is written down again. A start gives whoever uses a 
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -25,7 +24,6 @@ class Idle:
     def __init__(self, leasing: Leasing) -> None:
         self._leasing = leasing
         self._used: dict[int, int] = {}                # by first queue id
-        self.told: list[Callable[[LightQueue], None]] = []
 
     def watch(self, queue: LightQueue, used_ms: int) -> None:
         """From now on; it was used last at this time."""
@@ -64,8 +62,6 @@ class Idle:
         used_ms = self._used.setdefault(first_queue_id, queue.used_ms)
         if now_ms - used_ms >= expires_ms:
             self._leasing.light.delete(queue)
-            for told in self.told:
-                told(queue)
             self._wake(queue, now_ms + TRY_AGAIN_MS)
             return
         if used_ms - queue.used_ms >= step_ms:

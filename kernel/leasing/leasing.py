@@ -36,6 +36,7 @@ from kernel.state import Kind
 from kernel.topics import Topic
 from kernel.views import offset_record
 
+LEAVING: Final = 10_000            # queues whose next start is remembered, before those that have reached it are not
 LAZY_MS: Final = 20
 """Changes that nobody waits for (a member's leases, acks whose end nobody asked to hear of) get a frame of their own
 after this, if no other has come. A crash before forgets them: those messages come again."""
@@ -66,6 +67,7 @@ class Leasing:
         self.on_floor: Callable[[int], None] = lambda queue_id: None
         self._numbers = 0
         self._lazy: dict[Line, None] = {}
+        self._leaving: dict[int, int] = {}                             # by queue id, see `note_leaving`
         self._lazy_armed = False
         self._epochs = 0
         self.loaded_pages: Pages = {}                  # of lines that are being loaded
@@ -213,13 +215,26 @@ class Leasing:
 
     # ---- lines
 
+    def _start_of(self, queue_id: int) -> int:
+        start = self._parts.reader.start_of(queue_id)
+        return start if not self._leaving else max(start, self._leaving.get(queue_id, 0))
+
+    def note_leaving(self, queue_id: int, stop: int) -> None:
+        """Retention is about to drop what a topic's queue has below `stop`: new readers begin there."""
+        if self._parts.topics.is_compacted(queue_id):
+            return
+        if len(self._leaving) >= LEAVING:
+            log_start = self._parts.heads.log_start
+            self._leaving = {of: until for of, until in self._leaving.items() if log_start(of) < until}
+        self._leaving[queue_id] = stop
+
     def add_line(self, group: LeasedGroup, queue_id: int, floor: int) -> Supply:
         """The group reads this queue too, from `floor` on, as far as nothing else is stored."""
         heads = self._parts.heads
         line = Line(queue_id, group.name, floor)
         line.topic_id = group.topic_id
         supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, queue_id),
-                        partial(self._parts.reader.start_of, queue_id))
+                        partial(self._start_of, queue_id))
         if group.queue is None:
             self.number(line)
         group.supplies[queue_id] = supply

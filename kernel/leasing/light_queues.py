@@ -1,7 +1,7 @@
 """Light queues by name, and the group that each is of itself.
 
 A queue is a definition in the state until somebody uses it; then its group is in memory. Queues that are limited, or in
-which something happens by itself, are in memory from the start on.
+which something is to happen by itself, are in memory from the start on.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LightQueues:
         self._started = True
         queues = [self.definitions.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE)]
         for queue in queues:
-            if queue.settings.limited or queue.settings.timed:
+            if queue.settings.watched:
                 self.group_of(queue)
             if queue.settings.expires_ms:
                 self.idle.watch_again(queue)
@@ -84,7 +84,7 @@ class LightQueues:
     def _let_go(self) -> None:
         """Groups that nobody has used for a while and of which nothing is outstanding leave memory."""
         pending = {line for gathering in self._pending() for line in gathering.lines}
-        resting = {group for group in self._groups.values() if group.rests
+        resting = {group for group in self._groups.values() if rests(group)
                    and pending.isdisjoint([supply.line for supply in group.supplies.values()])}
         for group in resting & self._resting:
             assert group.queue is not None
@@ -110,7 +110,7 @@ class LightQueues:
         queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.burst.now_ms)
         gathering.state += [self.definitions.put(tenant, name, queue),
                             StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
-        if settings.limited:
+        if settings.watched:
             self.group_of(queue)
         if settings.expires_ms:
             self.idle.watch(queue, queue.used_ms)
@@ -169,3 +169,9 @@ class LightQueues:
         if self._started:
             self._begin(group)
         return group
+
+
+def rests(group: LeasedGroup) -> bool:
+    """Whether nobody takes from a queue, nothing is outstanding, and nothing is to happen in it by itself."""
+    watched = group.queue is None or group.queue.settings.watched or group.ageing is None or group.ageing.watches
+    return not group.taken_from and not watched and all(supply.rests for supply in group.supplies.values())

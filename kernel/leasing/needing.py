@@ -20,10 +20,15 @@ class NeededByLines:
 
     def wanted(self, queue_id: int, start: int, stop: int) -> list[Stretch]:
         readers = self._leasing.reading(queue_id)
+        if self._topics.of_queue(queue_id) is not None:
+            self._leasing.note_leaving(queue_id, stop)
         if readers:
             found: list[Stretch] = []
             for group, supply in readers:
                 end = stop if group.queue is not None else min(stop, supply.line.next)
+                if end < stop and not self._topics.is_compacted(queue_id):
+                    self._leasing.touch_lazily(supply.line)
+                    supply.overtake(stop)                  # what is going is handed to nobody in the meantime
                 found += supply.line.unsettled_stretches(start, end)
             return found
         if self._topics.of_queue(queue_id) is not None:

@@ -129,9 +129,9 @@ class QueueSettings:
         return bool(self.max_length or self.max_bytes)
 
     @property
-    def timed(self) -> bool:
-        """Something happens to the queue or in it without anybody's doing, but for what messages say themselves."""
-        return bool(self.ttl_ms or self.expires_ms)
+    def watched(self) -> bool:
+        """Something is to happen in the queue though nobody uses it: its group stays in memory."""
+        return bool(self.limited or self.ttl_ms or self.dead_letter)
 
 
 @dataclass(frozen=True, slots=True)

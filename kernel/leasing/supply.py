@@ -258,10 +258,14 @@ class Supply:
 
     def _skip_lost(self) -> None:
         """Retention has overtaken the group: what is gone is lost to it."""
-        start = self.start()
+        self.overtake(self.start())
+
+    def overtake(self, start: int) -> None:
+        """What nobody has had yet below `start` is lost to the group."""
         if self.line.next < start:
             self.lost += start - self.line.next
             self.line.skip_to(start)
+            self.ahead, self._at = [one for one in self.ahead[self._at:] if one[1] >= start], 0
 
     def _fresh_read(self, found: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
         self.fetching = False
@@ -400,6 +404,15 @@ class Supply:
         self.ahead, self._at = [], 0
         self.parked.clear()
         self._parked_count = 0
+
+    def purge(self, end: int) -> int:
+        """Settle everything before `end` that is ready; how many messages that was."""
+        self.forget()
+        line = self.line
+        ready = [*line.take_again(len(line.again)), *self.being_read, *line.unsettled(line.next, end)]
+        line.next = max(line.next, end)
+        line.settle(ready)
+        return len(ready)
 
     def reset(self) -> None:
         """The line was reset: nothing of what was read counts."""

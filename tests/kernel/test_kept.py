@@ -6,10 +6,12 @@ from random import Random
 import pytest
 
 from kernel.batch import records_of
-from kernel.errors import KeptFull, OffsetOutOfRange
+from kernel.errors import KeptFull, OffsetOutOfRange, StorageFailed
 from kernel.leasing.settings import QueueSettings
-from kernel.message import RETAIN, Leased, Record
+from kernel.message import RETAIN, Leased, Record, When
 from kernel.owed import NONE_NEEDED, Stretch
+from kernel.scheduling.queries import Page
+from kernel.scheduling.records import Pending
 from kernel.settings import KernelSettings
 from kernel.state import Kind
 from tests.kernel.batches import batch_of
@@ -194,18 +196,25 @@ def test_a_light_queue_outlives_the_log_and_is_consumed_from_what_is_kept() -> N
 # ---- a crash at every write of the moving
 
 def play(disk: SimDisk, store: SimStore) -> Rig:
-    """One entry of a light queue, one leased one, one retained value, and the log turns over them."""
+    """One entry of a light queue, one leased one, one delay, one retained value, and the log turns over them."""
     rig = new_rig(disk, store)
     light = rig.kernel.declare_queue("q", QueueSettings())
     rig.publish("plant/a", b"retained", attributes=RETAIN | 2)
     rig.kernel.append([(rig.kernel.place_queue(light), b"light", b"\0", 2, 0)], None)
     rig.publish("t/k", b"0", b"leased", b"2")
+    in_a_year = When(rig.world.loop.now_ms() + 365 * 24 * 3_600_000)
+    rig.kernel.schedule([(rig.kernel.place("later/x"), b"delayed", b"\0", 2, 0)], [in_a_year], None)
     rig.run()
     return rig
 
 
 def check(rig: Rig, queue_id: int) -> None:
     assert retained(rig, "#") == {"plant/a": b"retained"}
+    pages: list[Page | StorageFailed] = []
+    rig.kernel.scheduling.page("/", b"", 10, pages.append)
+    rig.run()
+    assert not isinstance(pages[0], StorageFailed)
+    assert [one.what.value for one in pages[0][0] if isinstance(one.what, Pending)] == [b"delayed"]
     found: list[Leased] = []
     queue = rig.kernel.queue("q")
     assert queue is not None

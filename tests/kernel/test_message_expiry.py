@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.message import Headers
+from kernel.message import Headers, Leased
 from kernel.message_expiry import NEVER, expires_at
 from kernel.topics import TopicSettings
+from tests.kernel.rig import Rig
 
 
 @pytest.mark.parametrize(("headers", "ttl_ms", "end"), [
@@ -21,3 +22,23 @@ def test_the_earlier_of_both(headers: Headers, ttl_ms: int | None, end: int) -> 
 
 def test_a_topic_that_is_gone_says_nothing() -> None:
     assert expires_at((), 1_000, None) == NEVER
+
+
+def test_groups_over_a_topic_are_given_no_expired_messages() -> None:
+    rig = Rig()
+    rig.kernel.create_topic("t", queues=1, settings=TopicSettings(message_ttl_ms=1_000))
+    group = rig.kernel.group("g", "t")
+    rig.publish("t/k", b"old")
+    rig.world.advance(2_000)
+    rig.publish("t/k", b"new")
+    leased: list[Leased] = []
+    group.pop(10, 60_000, leased.extend)
+    rig.run()
+    assert [one[6] for one in leased] == [b"new"]
+    rig.kernel.change_topic("t", settings=TopicSettings())
+    rig.publish("t/k", b"later")
+    rig.world.advance(2_000)
+    group.pop(10, 60_000, leased.extend)
+    rig.run()
+    assert [one[6] for one in leased] == [b"new", b"later"]
+    assert rig.values("t") == [b"old", b"new", b"later"], "who reads offsets sees them all"

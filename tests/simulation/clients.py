@@ -11,6 +11,11 @@ from tests.simulation.checker import Attempt, Broken, Ledger
 SCHEDULED: Final = "later/"
 """What begins the addresses of messages for later."""
 
+LEASED: Final = "work/"
+"""What begins the addresses of messages for leased groups."""
+
+ELSEWHERE: Final = (SCHEDULED, LEASED)
+
 FILTERS: Final[tuple[tuple[str, Callable[[str], bool]], ...]] = (
     ("#", lambda address: True),
     ("t0/#", lambda address: address == "t0" or address.startswith("t0/")),
@@ -91,8 +96,8 @@ class Listener:
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
         for placement, messages, first_offset, _ in deliveries:
-            if placement.address.startswith(SCHEDULED):
-                continue                                     # `scheduled` looks after those
+            if placement.address.startswith(ELSEWHERE):
+                continue                                     # `scheduled` and `leasing` look after those
             for i, message in enumerate(messages):
                 self._hear(message[1], first_offset + i)
 

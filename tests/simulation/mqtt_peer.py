@@ -4,7 +4,7 @@ from __future__ import annotations
 from gateways.mqtt import GATEWAY
 from kernel.message import RETAIN
 from tests.simulation.checker import Attempt, Broken, Ledger, Sent
-from tests.simulation.clients import FILTERS, SCHEDULED
+from tests.simulation.clients import ELSEWHERE, FILTERS
 from tests.simulation.wire import Wire
 
 CONNECT = bytes.fromhex("10 0c 0004 4d515454 04 02 0000 0000")       # clean session, no keep alive, no client id
@@ -105,7 +105,7 @@ class MqttPeer:
         if first & 6:
             self.wire.send(packet(PUBACK, rest[:2]))
             rest = rest[2:]
-        if address.startswith(SCHEDULED):
+        if address.startswith(ELSEWHERE):
             return
         found = self._ledger.identify(rest)
         sent = self._ledger.attempts[found[0]].messages[found[1]]

@@ -38,6 +38,15 @@ WEIGHTS: Final[dict[str, int]] = {
     "fetch": 6,              # topic, queue, offset, bytes
     "schedule": 8,           # key, delay, count, repeat
     "recall": 3,             # which
+    "send_work": 10,         # key, count, size: to a topic that groups lease from
+    "pop_work": 10,          # group, count, invisible time
+    "join_work": 3,          # group, credit
+    "leave_work": 1,         # which
+    "more_credit": 3,        # which, credit
+    "ack_work": 10,          # group, count, first
+    "reject_work": 1,        # group, first
+    "release_work": 4,       # group, count, first, delay
+    "extend_work": 2,        # group, count, first, invisible time
     "mqtt_publish": 10,      # client, address, count, size: QoS 1 over the real door
     "mqtt_subscribe": 2,     # -, filter
     "kafka_fetch": 4,        # topic, queue, offset, bytes; every second producer produces over the Kafka door too

@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from kernel.idempotency import decode_answer
 from kernel.log import LogFailed, LogFull
 from kernel.state import Kind
 from tests.simulation.checker import Broken, Ledger, difference
@@ -20,6 +21,7 @@ from tests.simulation.definitions import GROUPS, Definitions
 from tests.simulation.disk import BROKEN, FULL, Crash, CrashAt, CrashKind
 from tests.simulation.doors import Doors
 from tests.simulation.hub import SimHub
+from tests.simulation.leasing import Leasing
 from tests.simulation.plan import Plan, Step
 from tests.simulation.reading import Reading
 from tests.simulation.retaining import Retaining
@@ -29,6 +31,7 @@ from tests.simulation.traffic import Traffic
 STALL_MS: Final = 3_000                     # the longest that work in progress waits
 STARTS: Final = 5                           # a start that crashes or finds the disk full is tried again this often
 ADVANCES_MS: Final = (10, 600, 2_500, 11_000, 31_000)
+RESTARTED_MS: Final = 15_000                # the longest that two starts take, however often they are tried
 PLENTY_BYTES: Final = 1 << 60
 
 _DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
@@ -51,12 +54,14 @@ class Simulation:
         self.retaining = Retaining(self)
         self.doors = Doors(self)
         self.scheduled = Scheduled(self)
+        self.leasing = Leasing(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._random = Random(f"start {plan.seed}")
-        self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled)
+        self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled,
+                       self.leasing)
 
     # ---- the run
 
@@ -105,6 +110,7 @@ class Simulation:
         self.hub.advance(max(ADVANCES_MS))
         self.settle()
         self.check()
+        self.leasing.drain()
         self.lose_index()
 
     # ---- lives
@@ -118,6 +124,7 @@ class Simulation:
     def _crashed(self, kind: CrashKind) -> None:
         self.doors.end()
         self.ledger.crashed()
+        self.leasing.crashed()
         self.hub.crash(kind)
 
     def _restart(self) -> None:
@@ -157,6 +164,7 @@ class Simulation:
         self.settle()
         self.doors.end()
         self.hub.stop(self._random)
+        self.leasing.crashed()
         self._restart()
 
     def kill(self, *_: int) -> None:
@@ -190,16 +198,17 @@ class Simulation:
         """With and without the index the hub holds the same."""
         self.hub.settle(self._random)
         self.note()
-        before = self.dump()
+        answered_ms = self.hub.world.loop.now_ms() - self.plan.settings.idempotency_ms + RESTARTED_MS
+        before = self.dump(answered_ms)
         self._crashed(self._some_kind())
         self._restart()
-        kept = self.dump()
+        kept = self.dump(answered_ms)
         if kept != before:
             raise Broken(f"a crash at rest changed {difference(before, kept)}")
         self._crashed("kill")
         self.hub.store.delete_folder()
         self._restart()
-        rebuilt = self.dump()
+        rebuilt = self.dump(answered_ms)
         if rebuilt != before:
             raise Broken(f"building the index anew changed {difference(before, rebuilt)}")
 
@@ -210,10 +219,13 @@ class Simulation:
         self.retaining.check()
         self.scheduled.check(rests=False)
 
-    def dump(self) -> dict[str, object]:
-        """Everything that a start must find again, at rest."""
+    def dump(self, answered_ms: int) -> dict[str, object]:
+        """Everything that a start must find again, at rest. Idempotency keys answered before `answered_ms` may leave
+        the window with any frame."""
         kernel = self.hub.kernel
-        state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel.parts.state.scan(kind))
+        state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel.parts.state.scan(kind)
+                       if kind != Kind.IDEMPOTENCY or decode_answer(value).append_ms > answered_ms)
         return {"topics": self.definitions.now(), "queues": self.reading.read_all(), "state": state,
                 "offsets": {group: kernel.committed(group) for group in GROUPS},
-                "idempotency": dict(kernel.parts.window._answers)}
+                "idempotency": {key: value for key, value in kernel.parts.window._answers.items()
+                                if decode_answer(value).append_ms > answered_ms}}

@@ -143,7 +143,7 @@ def test_without_heartbeats_silence_is_no_end(hub: Hub, client: Client) -> None:
     (codec.frame(codec.METHOD, 1, encode_method("tx.select")), 540),
     (codec.frame(codec.METHOD, 1, encode_method("channel.flow")), 540),
     (publish("", "q", b"x", immediate=True), 540),
-    (codec.frame(codec.METHOD, 0, encode_method("connection.open")), 503),
+    (codec.frame(codec.METHOD, 0, encode_method("connection.open")), 504),
 ])
 def test_faults_that_end_the_connection(client: Client, data: bytes, code: int) -> None:
     client.send(data)
@@ -250,6 +250,15 @@ def test_a_message_larger_than_the_hub_takes(hub: Hub, client: Client) -> None:
     client.send(codec.frame(codec.METHOD, 1, encode_method("basic.publish", routing_key="q")) + header)
     assert refused(client, "channel", 406) == (f"PRECONDITION_FAILED - message size {limit + 1} is larger than "
                                                f"configured max size {limit}")
+
+
+def test_contents_that_have_begun_are_bounded(hub: Hub) -> None:
+    client = hub.client().login(channels=30)
+    begun = codec.content_head(b"\0\0", b"\0\0", hub.kernel.settings.max_message_bytes)
+    for number in range(1, 31):
+        method = codec.frame(codec.METHOD, number, encode_method("basic.publish", routing_key="q"))
+        client.send(method + begun[:1] + number.to_bytes(2, "big") + begun[3:])
+    refused(client, "connection", 506)
 
 
 @pytest.mark.parametrize(("options", "raw", "code", "words"), [
@@ -372,9 +381,9 @@ def test_all_at_once_is_no_fault_where_nothing_is_out(client: Client) -> None:
 def test_exclusive_consumers(hub: Hub, client: Client) -> None:
     fill(client)
     client.ask("basic.consume", queue="q", exclusive=True)
-    other = hub.client().login()
-    assert other.ask("basic.consume", queue="q")[-1][2]["text"] == (
-        "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
+    for name in ("basic.consume", "basic.get"):
+        other = hub.client().login()
+        assert other.ask(name, queue="q")[-1][2]["text"] == "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"
 
 
 def test_rejected_messages_do_not_loop_by_themselves(hub: Hub, client: Client) -> None:

@@ -67,6 +67,39 @@ def test_a_message_expires_by_its_own_word_at_the_head() -> None:
     assert group.counts().expired == 2
 
 
+@pytest.mark.parametrize("crash", [False, True])
+def test_messages_that_wait_by_their_own_word_move_on_from_a_queue_that_nobody_uses(crash: bool) -> None:
+    """Delays as AMQP clients make them: a queue without consumers, messages that expire, a place for dead letters."""
+    rig = Rig()
+    rig.kernel.declare_queue("work")
+    queue = rig.kernel.declare_queue("wait", QueueSettings(dead_letter="queue:work"))
+    send_expiring(rig, queue, b"1", 1_000)
+    wait(rig, 60_000)                                       # it rests
+    found = pop(rig, group_of(rig))
+    assert values(found) == [b"1"]
+    group_of(rig).ack(handles(found))
+    rig.run()
+    if crash:
+        rig.restart()
+        wait(rig, 60_000)
+    send_expiring(rig, queue, b"2", 5_000)
+    wait(rig, 4_500)
+    assert taken(rig, "work") == []
+    wait(rig, 1_000)
+    assert taken(rig, "work") == [b"2"]
+
+
+def test_a_queue_does_not_rest_while_a_message_is_going_to_expire() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work")
+    group_of(rig)
+    send_expiring(rig, queue, b"1", 100_000)
+    wait(rig, 90_000)
+    assert rig.kernel.bounds(queue.first_queue_id) == (0, 1)
+    wait(rig, 11_000)
+    assert rig.kernel.bounds(queue.first_queue_id) == (1, 1)
+
+
 def test_what_expired_does_not_expire_again_where_it_is_kept() -> None:
     rig = Rig()
     rig.publish("orders/a", b"1", headers=[(b"expires-at", b"%d" % (rig.world.loop.now_ms() + 100))])
