@@ -398,7 +398,7 @@ class Leasing:
         (self.light.definitions if record.kind == Kind.QUEUE else self.groups).settle(record)
 
     def applied(self, queue_ids: Iterable[int]) -> None:
-        """Messages entered these queues: whoever reads them is served, next turn: the answers of this one leave first."""
+        """Messages entered these queues: whoever reads them is served next turn, after the answers of this one."""
         if not self._readers and not self._of_topic:
             return
         for queue_id in queue_ids:
