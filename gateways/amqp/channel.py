@@ -207,8 +207,16 @@ class Channel:
         waiting = self.reply_when_stored(b"")
         source = Source(self, queue)
 
+        def look(leased: Leased | None) -> None:
+            if leased is None:                 # what was published before may be on its way still
+                queues.when_flushed(lambda: queues.take_one(queue, answer))
+            else:
+                answer(leased)
+
         def answer(leased: Leased | None) -> None:
-            if leased is None:
+            if leased is not None and self.closing:
+                queues.release(queue, [leased[:3]])
+            elif leased is None:
                 waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
             else:
                 if no_ack:
@@ -222,7 +230,7 @@ class Channel:
                 waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
             self.release_replies(waiting)
 
-        queues.take_one(queue, answer)
+        queues.take_one(queue, look)
 
     def _recover(self, arguments: Arguments) -> None:
         if not arguments["requeue"]:

@@ -22,7 +22,7 @@ from kernel.filters import MANY
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.message import Handle, Leased, Message, Owner, Placement
+from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 from kernel.record import named_headers
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ class KernelQueues:
         return self._group(queue).purge()
 
     def ready(self, queue: AmqpQueue) -> int:
-        return self._group(queue).counts().ready
+        group = self._group(queue)
+        entering = [self._kernel.leasing.entering(queue_id) for queue_id in group.supplies]
+        return group.counts().ready + sum(entering)
 
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
         """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""
@@ -169,7 +171,13 @@ class KernelQueues:
             membership.add_credit(consumer.room() - membership.credit)
 
     def take_one(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
-        self._group(queue).take_now(_Getter(on_done))
+        if queue.light is None:
+            on_done(None)
+        else:
+            self._group(queue).take_now(_Getter(on_done))
+
+    def when_flushed(self, then: Callable[[], None]) -> None:
+        self._kernel.append([], _Flushed(then), None)
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
@@ -214,6 +222,16 @@ class KernelQueues:
 
     def stored(self) -> Iterable[tuple[str, str, bytes]]:
         return self._kernel.definitions(SPACE)
+
+
+class _Flushed:
+    """Who waits for a flush and wants nothing else of it; an `Owner`."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        self._then()
 
 
 class _Getter:

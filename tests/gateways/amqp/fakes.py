@@ -29,6 +29,11 @@ class FakeLight:
         self.next_offset = 0
 
 
+class Flushed:
+    def __init__(self, then: Any) -> None:
+        self.on_stored = lambda stored: then()
+
+
 class FakeQueues:
     """`gateways.amqp.ports.Queues` in memory, fed by `QueueKernel.flush`."""
 
@@ -93,6 +98,9 @@ class FakeQueues:
         if one is not None:
             light.out[one[:3]] = one
         on_done(one)
+
+    def when_flushed(self, then: Any) -> None:
+        self.kernel.append([], Flushed(then), None)
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         for handle in handles:

@@ -353,6 +353,13 @@ def test_unacknowledged_messages_go_back_when_the_channel_or_connection_ends(hub
     assert other.ask("basic.get", queue="q")[0][2]["message_count"] == 1
 
 
+def test_a_get_sees_what_was_published_before_it(client: Client) -> None:
+    fill(client)
+    client.publish("", "q", b"1")
+    assert client.ask("basic.get", queue="q")[0][1] == "basic.get-ok"
+    assert client.ask("basic.get", queue="q")[0][1] == "basic.get-empty"
+
+
 def test_recover_gives_everything_back(client: Client) -> None:
     fill(client, b"1", b"2")
     for _ in range(2):
