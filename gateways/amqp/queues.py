@@ -17,7 +17,7 @@ from gateways.amqp.exchanges import Binding
 from gateways.amqp.tables import Table, decode_table, encode_table
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
 from kernel.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
-from kernel.errors import InvalidFilter, KernelError, UnknownTopic
+from kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from kernel.filters import MANY
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
@@ -177,7 +177,7 @@ class KernelQueues:
             self._group(queue).take_now(_Getter(on_done))
 
     def when_flushed(self, then: Callable[[], None]) -> None:
-        self._kernel.append([], _Flushed(then), None)
+        self._kernel.append([], _Flushed(self._kernel, then), None)
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
@@ -225,13 +225,25 @@ class KernelQueues:
 
 
 class _Flushed:
-    """Who waits for a flush and wants nothing else of it; an `Owner`."""
+    """Who waits until a flush is over and wants nothing else of it; an `Owner`.
 
-    def __init__(self, then: Callable[[], None]) -> None:
+    Owners are told before the flush's messages are in their queues: whoever asks once more is told when they are.
+    """
+
+    def __init__(self, kernel: Kernel, then: Callable[[], None]) -> None:
+        self._kernel = kernel
         self._then = then
+        self._is_stored = False
 
     def on_stored(self, stored: list[Stored]) -> None:
-        self._then()
+        if self._is_stored:
+            self._then()
+            return
+        self._is_stored = True
+        try:
+            self._kernel.append([], self, None)
+        except Stopping:                       # there is no other flush to come
+            self._then()
 
 
 class _Getter:
