@@ -128,6 +128,7 @@ class Index:
 
     def __init__(self, store: IndexStore) -> None:
         self._store = store
+        self._leftovers = True                # a checkpoint may have been cut off before the start
 
     # ---- checkpoints
 
@@ -144,16 +145,30 @@ class Index:
         Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
         """
         puts = pack_blocks(checkpoint.tail, checkpoint.consumed)
+        left = self._left_over(checkpoint.tail, {key for key, _ in puts}) if self._leftovers else []
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
         superseded = self._superseded(checkpoint.changes)
         states, gone = self._state_puts(checkpoint.changes, segments)
         puts += states
+        gone += left
         for queue_id, start in checkpoint.consumed.items():
             below = self._first_block_needed(queue_id, start)
             gone += [key for key, _ in self._store.scan(block_key(queue_id, 0), below)]
         puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
+        self._leftovers = True                # until all of it is written
         self._store.write(puts, gone, sync=sync)
+        self._leftovers = False
         return superseded
+
+    def _left_over(self, tail: Tail, replaced: set[bytes]) -> list[bytes]:
+        """Blocks of a checkpoint that a crash cut off: what they hold has been replayed and is in the tail. They may
+        begin elsewhere than the tail's own, as less was consumed then, and would hide what those have."""
+        first: dict[int, int] = {}
+        for queue_id, offset in zip(tail.entries.queue_id, tail.entries.first_offset, strict=True):
+            first[queue_id] = min(offset, first.get(queue_id, offset))
+        return [key for queue_id, offset in first.items()
+                for key, _ in self._store.scan(block_key(queue_id, offset), block_key(queue_id + 1, 0))
+                if key not in replaced]
 
     def _superseded(self, changes: StateChanges) -> list[bytes]:
         found: list[bytes] = []

@@ -13,7 +13,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 DEADLINE_S: Final = 30
-DOORS: Final = ("mqtt", "http", "kafka")
+DOORS: Final = ("mqtt", "http", "amqp", "kafka")
 COMMAND_LINE: Final = "from gatehouse.cli import main; main()"
 
 

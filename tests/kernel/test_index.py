@@ -28,12 +28,12 @@ class Filler:
     """Checkpoints of random frames, and what they hold as a plain list."""
 
     def __init__(self, index: Index) -> None:
-        self._index = index
+        self.index = index
         self._random = Random(1)
         self._position = 100
         self.entries: dict[int, list[Entry]] = {1: [], 2: [], 300: []}
 
-    def checkpoint(self, frames: int) -> None:
+    def checkpoint(self, frames: int, consumed: dict[int, int] | None = None) -> None:
         tail = Tail(self._position)
         for _ in range(frames):
             entries = Entries()
@@ -42,7 +42,8 @@ class Filler:
                 self._add(entries, queue_id, append_ms)
             tail.absorb(self._position, self._position + 500, append_ms, 500, entries)
             self._position += 500
-        self._index.write(Checkpoint(tail, StateChanges(), {}, Positions(self._position, 0, 9), {}), SEGMENTS)
+        self.index.write(Checkpoint(tail, StateChanges(), {}, Positions(self._position, 0, 9), consumed or {}),
+                          SEGMENTS)
 
     def _add(self, entries: Entries, queue_id: int, append_ms: int) -> None:
         mine = self.entries[queue_id]
@@ -101,6 +102,18 @@ def test_writing_a_checkpoint_again_changes_nothing(store: IndexStore) -> None:
             Filler(Index(store)).checkpoint(300)
         dumps.append(list(store.scan(b"", b"\xff" * 32)))
     assert dumps[0] == dumps[1]
+
+
+def test_blocks_of_a_checkpoint_that_was_cut_off_hide_nothing(store: IndexStore) -> None:
+    """It left out what was consumed by then, which the next one does not know of: their blocks begin elsewhere."""
+    cut_off = Filler(Index(store))
+    cut_off.checkpoint(20, dict.fromkeys(cut_off.entries, 30))
+    again = Filler(Index(store))
+    again.checkpoint(50)
+    for queue_id, entries in again.entries.items():
+        for offset in range(0, entries[-1].end_offset, 7):
+            expected = [entry for entry in entries if entry.end_offset > offset]
+            assert again.index.entries_from(queue_id, offset, 1 << 40, 1 << 40) == expected
 
 
 def test_a_dropped_segments_entries_go_and_no_other(filled: tuple[Index, Filler]) -> None:

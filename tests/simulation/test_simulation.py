@@ -16,6 +16,12 @@ from kernel.heads import Heads
 from kernel.idempotency import Window
 from kernel.index import Index
 from kernel.kernel import Kernel
+from kernel.leasing import leasing as leasing_module
+from kernel.leasing.burial import Burial
+from kernel.leasing.leasing import Leasing
+from kernel.leasing.line import Line
+from kernel.leasing.pages import load_page
+from kernel.leasing.supply import Supply
 from kernel.log import Frame
 from kernel.message import Stored
 from kernel.producers import Producers
@@ -188,6 +194,46 @@ def recalling_without_taking_off_the_timer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AtHand, "pop", lambda at_hand, key: at_hand.values.get(key, b""))
 
 
+def without_pages_of_leases(patch: pytest.MonkeyPatch) -> None:
+    real = Leasing._records
+    patch.setattr(Leasing, "_records", lambda leasing, line: [record for record in real(leasing, line)
+                                                              if record.kind != Kind.LEASES])
+
+
+def without_floors_of_leases(patch: pytest.MonkeyPatch) -> None:
+    real = Leasing._records
+    patch.setattr(Leasing, "_records", lambda leasing, line: [record for record in real(leasing, line)
+                                                              if record.kind != Kind.OFFSET])
+
+
+def without_copies_of_dead_letters(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Burial, "_copies", lambda burial, group, message, reason: [])
+
+
+def answering_acks_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
+    def answer(leasing: Leasing, owner: Any, token: object) -> None:
+        if owner is not None:
+            owner.on_stored([Stored(token, None, 0, [])])
+
+    patch.setattr(Leasing, "answer", answer)
+
+
+def without_keys_that_are_taken_at_a_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Supply, "want_keys", lambda supply, offsets: None)
+
+
+def forgetting_which_leases_run_at_a_start(patch: pytest.MonkeyPatch) -> None:
+    def load(line: Line, page: int, value: bytes, end: int) -> list[Any]:
+        for lease, offsets in load_page(line, page, value, end):
+            lease.left = 0
+            for offset in offsets:
+                del line.out[offset]
+            line.load_again(offsets)
+        return []
+
+    patch.setattr(leasing_module, "load_page", load)
+
+
 @pytest.mark.parametrize("broken", [
     without_fdatasync, without_sync_of_folders, without_sync_of_kept_frames, answering_before_the_sync,
     with_a_frame_left_out_of_replay, without_cutting_off_what_is_torn, without_moving_state,
@@ -195,6 +241,9 @@ def recalling_without_taking_off_the_timer(patch: pytest.MonkeyPatch) -> None:
     without_the_idempotency_window, without_retained_values_that_left_memory,
     with_positions_written_before_the_entries, acknowledging_over_mqtt_at_once, answering_kafka_before_it_is_stored,
     without_saying_what_was_delivered, without_the_timers_of_a_replay, recalling_without_taking_off_the_timer,
+    without_pages_of_leases, without_floors_of_leases, without_copies_of_dead_letters,
+    answering_acks_before_they_are_stored, without_keys_that_are_taken_at_a_start,
+    forgetting_which_leases_run_at_a_start,
 ], ids=lambda broken: broken.__name__)
 def test_a_broken_promise_is_noticed(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch)
