@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from tests.faults.checker import Checker
 from tests.faults.nursery import ForkedHub, Nursery
-from tests.faults.oplog import OperationLog
+from tests.faults.oplog import OperationLog, identify
 from tests.faults.readers import (
     KafkaFollower,
     follow_over_http,
@@ -30,11 +30,13 @@ from tests.faults.readers import (
     read_over_http,
     read_over_kafka,
 )
+from tests.faults.takers import Takers
 from tests.faults.writers import HttpWriter, TopicMaker, writers_of
 from tests.running_hub import free_port
 
 OVERLAP: Final = 500               # messages per queue that are read again in every round
 JOIN_S: Final = 20.0
+TAKERS: Final = 2                  # members of a leased group
 QUEUES: Final = 4                  # of the topic, as `default_queues` has it
 
 POINTS: Final = (                  # where a hub is killed from inside: function, calls until then, before or after it
@@ -43,7 +45,8 @@ POINTS: Final = (                  # where a hub is killed from inside: function
     ("kernel.catalogue:Catalogue.take", 3, "before"), ("kernel.catalogue:Catalogue.take", 3, "after"),
     ("kernel.segments:SegmentLog.append", 200, "after"), ("kernel.segments:SegmentLog.sync", 200, "before"),
     ("kernel.segments:SegmentLog.sync", 200, "after"), ("kernel.segments:SegmentChain._create", 2, "before"),
-    ("kernel.segments:SegmentChain._create", 2, "after"))
+    ("kernel.segments:SegmentChain._create", 2, "after"),
+    ("kernel.leasing.leasing:Leasing.seal", 100, "before"), ("kernel.leasing.leasing:Leasing.seal", 100, "after"))
 RETENTION_POINTS: Final = (
     ("kernel.segments:SegmentLog.keep", 2, "before"), ("kernel.segments:SegmentLog.keep", 2, "after"),
     ("kernel.segments:SegmentLog.sync_kept", 2, "after"), ("kernel.index:Index.forget_segment", 2, "before"),
@@ -85,6 +88,7 @@ class Campaign:
         self._writers, self._kafka = writers_of(self.log, self.ports["kafka"], plan.message_bytes)
         self._follower = KafkaFollower(self.log, self.ports["kafka"], QUEUES)
         self._topics = TopicMaker()
+        self._takers = Takers(seed)
         self._faults: list[BaseException] = []
         self.kills = 0
         self.inside = 0                # of them by the hub's own hand
@@ -191,6 +195,7 @@ class Campaign:
         jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop),
                  partial(follow_over_http, self.ports["http"], self.log, stop),
                  partial(follow_over_mqtt, self.ports["mqtt"], self.log, stop)]
+        jobs += [partial(self._takers.run, number, self.ports["http"], stop) for number in range(TAKERS)]
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
             thread.start()
@@ -231,6 +236,8 @@ class Campaign:
         assert over_http == read_over_kafka(self.ports["kafka"])
         assert self.log.seen and self.log.heard, "nobody was given anything while there was load"
         self.checker.check(over_http, whole=True)
+        present = {identify(value) for messages in over_http.values() for _, _, value in messages}
+        self._takers.finish(self.ports["http"], present, forgets=self._plan.forgets)
         topics = self._topics.check(self.ports["http"])
         assert hub.stop() == 0
         assert "Traceback" not in hub.log, hub.log
