@@ -5,8 +5,9 @@
 The same batches (see `spark_topic`) are in all of them. A batch sums the lengths of all values; a stream writes all
 values nowhere, in one micro-batch. Processor time is of all processors that take part: on a machine with other work it
 says more than seconds. Every run is checked to have seen every row. The first round is not counted. Then the sink, with
-rows made by Spark: their making is counted too. Last, what live MQTT publishers feel while Spark reads: send to PUBACK
-at a fixed rate, alone and with Spark reading without a pause.
+rows made by Spark: their making is counted too. Last, what live MQTT publishers feel while Spark reads without a pause:
+send to PUBACK at a fixed rate, alone, at a hub that Spark does not read (what the machine is short of), and at the one
+that it reads.
 """
 from __future__ import annotations
 
@@ -154,9 +155,13 @@ def write_rows(session: SparkSession, hub: Server, number: int) -> None:
     frame.write.format("gatehouse").options(url=url_of(hub), topic=f"written-{number}").mode("append").save()
 
 
-def live(session: SparkSession, hub: Server, case: Case, rows: int, seconds: float) -> list[list[str]]:
-    """Send to PUBACK, alone and beside Spark."""
-    alone = [measure_rate(LOAD, hub, LIVE_RATE, seconds)["PUBACK"] for _ in range(3)]
+def live(session: SparkSession, hub: Server, other: Server, case: Case, rows: int, seconds: float) -> list[list[str]]:
+    """Send to PUBACK: alone, at another hub beside Spark, which tells what the machine is short of, and at this one."""
+    def measured(at: Server) -> list[str]:
+        spread = median_spread([measure_rate(LOAD, at, LIVE_RATE, seconds)["PUBACK"] for _ in range(3)])
+        return [f"{spread.p50:.2f}", f"{spread.p99:.2f}", f"{spread.longest:.1f}"]
+
+    alone = measured(hub)
     ended = threading.Event()
 
     def keep_reading() -> None:
@@ -165,11 +170,11 @@ def live(session: SparkSession, hub: Server, case: Case, rows: int, seconds: flo
 
     thread = threading.Thread(target=keep_reading)
     thread.start()
-    beside = [measure_rate(LOAD, hub, LIVE_RATE, seconds)["PUBACK"] for _ in range(3)]
+    lines = [["alone", *alone], ["while Spark reads another hub", *measured(other)],
+             ["while Spark reads this hub", *measured(hub)]]
     ended.set()
     thread.join()
-    return [[name, f"{spread.p50:.2f}", f"{spread.p99:.2f}", f"{spread.longest:.1f}"]
-            for name, spread in (("alone", median_spread(alone)), ("while Spark reads", median_spread(beside)))]
+    return lines
 
 
 def measure(session: SparkSession, folder: Path, options: Any) -> None:
@@ -198,8 +203,11 @@ def measure(session: SparkSession, folder: Path, options: Any) -> None:
         print(table(["sink", "rows/s", "hub µs a row", "Spark µs a row"],
                     [["100-byte values, keys", f"{rate:,.0f}", *per_row(runs, SINK_ROWS)]]))
         if options.seconds:
+            other = start_hub(folder / "other")
+            lines = live(session, hub, other, cases[0], rows, options.seconds)
+            other.stop()
             print("\n" + table([f"{LIVE_RATE:,} MQTT publishes a second, to PUBACK", "p50 ms", "p99 ms", "longest ms"],
-                               live(session, hub, cases[0], rows, options.seconds)))
+                               lines))
     finally:
         hub.stop()
         if kafka is not None:

@@ -35,6 +35,9 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "door": pa.string(), "message_id": pa.int64(), "content_type": pa.string(), "principal": pa.string(),
     "trace_id": pa.string(), "envelope": ENVELOPE, "timestampType": pa.int32()}
 
+MAX_KNOWN: Final = 100_000
+"""Addresses that a task remembers."""
+
 CREATE_TIME: Final = 0
 """The Kafka connector's number for a timestamp that the sender gave."""
 
@@ -54,27 +57,40 @@ class Columns:
         self._names = tuple(names)
         self._facts = facts
         self._routes = Routes(facts.routes)
+        self._known: dict[tuple[str, bytes | None], str] = {}
         self.schema = pa.schema([pa.field(name, TYPES[name]) for name in names])
 
     def build(self, records: Located, topic: str, queue: int) -> pa.RecordBatch:
         """One batch of records of one queue."""
-        page = _Page(records, topic, queue, self._facts, self._routes)
+        page = _Page(records, topic, queue, self._facts, self._address_of)
         return pa.RecordBatch.from_arrays([page.column(name) for name in self._names], schema=self.schema)
 
     def addresses(self, records: Located, topic: str) -> pa.DictionaryArray:
         """Each record's address, each distinct one once."""
-        return _Page(records, topic, 0, self._facts, self._routes).addresses()
+        return _Page(records, topic, 0, self._facts, self._address_of).addresses()
+
+    def _address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
+        """A record's address; what hangs on the key alone is remembered from page to page."""
+        if headers:
+            return self._routes.address_of(topic, key, headers)
+        address = self._known.get((topic, key))
+        if address is None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            address = self._known[topic, key] = self._routes.address_of(topic, key)
+        return address
 
 
 class _Page:
     """The columns of some records, made when asked for; what several need is kept."""
 
-    def __init__(self, records: Located, topic: str, queue: int, facts: HubFacts, routes: Routes) -> None:
+    def __init__(self, records: Located, topic: str, queue: int, facts: HubFacts,
+                 address_of: Callable[[str, bytes | None, Headers], str]) -> None:
         self._records = records
         self._topic = topic
         self._queue = queue
         self._facts = facts
-        self._routes = routes
+        self._address_of = address_of
         self._blocks: pa.DictionaryArray | None = None
         self._parsed: list[Headers] = []
 
@@ -113,14 +129,14 @@ class _Page:
         """By key; a record with headers may say its address there."""
         keys = self.column("key").dictionary_encode("encode")
         if self._without_headers():
-            texts = [self._routes.address_of(self._topic, key) for key in keys.dictionary.to_pylist()]
+            texts = [self._address_of(self._topic, key, ()) for key in keys.dictionary.to_pylist()]
             return pa.DictionaryArray.from_arrays(keys.indices, pa.array(texts, pa.string()))
         blocks = self._header_blocks()
         stated = [tuple(pair for pair in headers if pair[0] == ADDRESS_HEADER) for headers in self._parsed]
         both = keys.indices.to_numpy().astype(np.int64) * len(stated) + blocks.indices.to_numpy()
         distinct, which = np.unique(both, return_inverse=True)
         known = keys.dictionary.to_pylist()
-        texts = [self._routes.address_of(self._topic, known[pair // len(stated)], stated[pair % len(stated)])
+        texts = [self._address_of(self._topic, known[pair // len(stated)], stated[pair % len(stated)])
                  for pair in distinct.tolist()]
         return pa.DictionaryArray.from_arrays(pa.array(which.astype(np.int32)), pa.array(texts, pa.string()))
 

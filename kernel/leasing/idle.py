@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.leasing.group import LeasedGroup
 from kernel.leasing.settings import LightQueue
 
 if TYPE_CHECKING:
     from kernel.leasing.leasing import Leasing
 
 PARTS: Final = 4                       # of the time, before a use is written down again
+SHORTEST_MS: Final = 100               # between two looks at a queue in use
 COME_BACK_MS: Final = 60_000           # after a start, or the whole time where that is less
 TRY_AGAIN_MS: Final = 1_000            # where the disk did not take the deletion
 
@@ -54,16 +54,15 @@ class Idle:
         if queue is None or queue.first_queue_id != first_queue_id:
             self._used.pop(first_queue_id, None)
             return
-        group: LeasedGroup = self._leasing.light.group_of(queue)
         now_ms, expires_ms = self._leasing.now_ms(), queue.settings.expires_ms
-        step_ms = max(1, expires_ms // PARTS)
-        if group.taken_from:
-            self._used[first_queue_id] = now_ms
-        used_ms = self._used.setdefault(first_queue_id, queue.used_ms)
+        taken_from = self._leasing.light.is_taken_from(queue)
+        used_ms = now_ms if taken_from else self._used.get(first_queue_id, queue.used_ms)
         if now_ms - used_ms >= expires_ms:
             self._leasing.light.delete(queue)
             self._wake(queue, now_ms + TRY_AGAIN_MS)
             return
+        self._used[first_queue_id] = used_ms
+        step_ms = max(expires_ms // PARTS, SHORTEST_MS)
         if used_ms - queue.used_ms >= step_ms:
             self._leasing.light.redefine(replace(queue, used_ms=used_ms))
-        self._wake(queue, min(used_ms + expires_ms, now_ms + step_ms))
+        self._wake(queue, now_ms + step_ms if taken_from else min(used_ms + expires_ms, now_ms + step_ms))

@@ -398,7 +398,7 @@ class Leasing:
         (self.light.definitions if record.kind == Kind.QUEUE else self.groups).settle(record)
 
     def applied(self, queue_ids: Iterable[int]) -> None:
-        """Messages entered these queues: whoever reads them is served."""
+        """Messages entered these queues: whoever reads them is served next turn, after the answers of this one."""
         if not self._readers and not self._of_topic:
             return
         for queue_id in queue_ids:
@@ -407,8 +407,6 @@ class Leasing:
                 readers = self._with_new_lines(queue_id)
             for group, supply in readers:
                 group.line_ready(supply)
-        if self._woken:
-            self._serve_woken()
 
     def _with_new_lines(self, queue_id: int) -> list[tuple[LeasedGroup, Supply]]:
         """The queue may be one that groups over its topic have not met yet."""

@@ -76,6 +76,11 @@ class LightQueues:
         """The groups of queues that somebody uses."""
         return list(self._groups.values())
 
+    def is_taken_from(self, queue: LightQueue) -> bool:
+        """Whether anybody is there to take."""
+        group = self._groups.get(queue.first_queue_id)
+        return group is not None and group.taken_from
+
     def floor(self, queue_id: int) -> int:
         """Everything below is settled, as far as is stored."""
         stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))

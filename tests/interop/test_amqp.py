@@ -139,6 +139,20 @@ def test_what_goes_nowhere_is_returned_if_asked_for(channel: BlockingChannel) ->
     assert (returned.method.reply_code, returned.method.reply_text, returned.body) == (312, "NO_ROUTE", b"x")
 
 
+@pytest.mark.parametrize("auto_ack", [True, False])
+def test_a_backlog_flows_without_limits(hub: RunningHub, auto_ack: bool) -> None:
+    connection = connect(hub)
+    channel = connection.channel()
+    queue = declare(channel, exclusive=True)
+    for i in range(3_000):
+        channel.basic_publish("", queue, b"%d" % i)
+    got: list[bytes] = []
+    channel.basic_consume(queue, lambda ch, method, properties, body: got.append(body), auto_ack=auto_ack)
+    wait_for(lambda: connection.process_data_events(0.01) or len(got) == 3_000)
+    assert got == [b"%d" % i for i in range(3_000)]
+    connection.close()
+
+
 def test_prefetch_bounds_what_is_not_acknowledged(channel: BlockingChannel) -> None:
     queue = declare(channel, exclusive=True)
     for i in range(10):

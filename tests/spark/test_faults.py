@@ -24,6 +24,7 @@ from tests.spark.door import HttpDoor
 ROWS = 8_000
 LINES_BEFORE_KILL = 1
 DEADLINE_S = 100
+DAEMON = ["pyspark.daemon", "pyspark.worker"]
 
 
 class Crashing:
@@ -58,12 +59,15 @@ def check_copy(door: HttpDoor) -> None:
 
 
 def workers() -> list[psutil.Process]:
-    """The Python processes of this process's Spark that run tasks: children of Spark's Python daemons."""
+    """The Python processes of this process's Spark that run tasks: children of its Python daemon for workers.
+
+    Those that plan are children of other daemons. Spark does not try them again.
+    """
     found = []
     for child in psutil.Process().children(recursive=True):
         try:
             parent = child.parent()
-            if parent is not None and all("pyspark.daemon" in one.cmdline() for one in (child, parent)):
+            if parent is not None and all(one.cmdline()[-2:] == DAEMON for one in (child, parent)):
                 found.append(child)
         except psutil.NoSuchProcess:
             continue                  # it ended while we looked

@@ -1,7 +1,10 @@
 """The archive against a real hub: what the doors acknowledged is in the table once, whatever format, however often."""
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -12,10 +15,11 @@ from pyspark.sql import SparkSession
 
 from gatehouse.client.sync import SyncClient
 from gatehouse.demo.replay import replay
+from spark.jobs import archive as job
 from spark.jobs.archive import Archive
 from spark.jobs.progress import cause_of
 from spark.jobs.settings import ArchiveSettings
-from tests.running_hub import RunningHub
+from tests.running_hub import ROOT, RunningHub
 
 DEADLINE_S = 240
 DAY_S = 86_400
@@ -115,6 +119,19 @@ def test_parquet_files_for_readers_without_delta(spark: SparkSession, url: str, 
     found = duckdb.sql(f"select value from read_parquet('{folder}/topic=*/*/*.parquet', hive_partitioning = true) "
                        "where topic = 'plain'").fetchall()
     assert sorted(value.decode() for (value,) in found) == sorted(values)
+
+
+def test_the_job_runs_under_spark_submit(url: str, client: SyncClient, folder: Path):
+    """As on a cluster: the file of the installed module, its options, and the master that was submitted."""
+    values = publish(client, "submitted", 10)
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2,3]", "--conf",
+               "spark.ui.enabled=false", "--driver-java-options", "-XX:TieredStopAtLevel=1", job.__file__,
+               "--url", url, "--topics", "submitted", "--to", str(folder), "--once"]
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "archive: 10 rows" in done.stdout, "spark-submit passes the job's own lines on there"
+    assert stored(folder) == sorted(values)
 
 
 def test_a_day_of_telemetry_gives_the_same_counts_everywhere(spark: SparkSession, hub: RunningHub, url: str,
