@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.faults.amqp_taker import AmqpTaker
 from tests.faults.checker import Checker
 from tests.faults.nursery import ForkedHub, Nursery
 from tests.faults.oplog import OperationLog, identify
@@ -82,13 +83,14 @@ class Campaign:
         self._folder = folder
         self._plan = plan
         self._random = random.Random(seed)
-        self.ports = {door: free_port() for door in ("mqtt", "http", "kafka")}
+        self.ports = {door: free_port() for door in ("mqtt", "http", "amqp", "kafka")}
         self.log = OperationLog()
         self.checker = Checker(self.log, forgets=plan.forgets)
         self._writers, self._kafka = writers_of(self.log, self.ports["kafka"], plan.message_bytes)
         self._follower = KafkaFollower(self.log, self.ports["kafka"], QUEUES)
         self._topics = TopicMaker()
         self._takers = Takers(seed)
+        self._amqp = AmqpTaker(self.log, self.ports["amqp"])
         self._faults: list[BaseException] = []
         self.kills = 0
         self.inside = 0                # of them by the hub's own hand
@@ -122,6 +124,7 @@ class Campaign:
         self.log.note(f"round {number}: {orders}")
         hub = self._start(orders)
         self._check(hub, whole=self._plan.forgets or number % 10 == 9)
+        self._amqp.bind()
         self._load(hub)
         hub.kill()
         self.kills += 1
@@ -195,6 +198,7 @@ class Campaign:
         jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop),
                  partial(follow_over_http, self.ports["http"], self.log, stop),
                  partial(follow_over_mqtt, self.ports["mqtt"], self.log, stop)]
+        jobs.append(partial(self._amqp.run, stop))
         jobs += [partial(self._takers.run, number, self.ports["http"], stop) for number in range(TAKERS)]
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
@@ -238,6 +242,7 @@ class Campaign:
         self.checker.check(over_http, whole=True)
         present = {identify(value) for messages in over_http.values() for _, _, value in messages}
         self._takers.finish(self.ports["http"], present, forgets=self._plan.forgets)
+        self._amqp.finish()
         topics = self._topics.check(self.ports["http"])
         assert hub.stop() == 0
         assert "Traceback" not in hub.log, hub.log
