@@ -76,11 +76,6 @@ def own_side(headers: bytes) -> bytes:
     return headers[at:at + size]
 
 
-def is_own(headers: bytes) -> bool:
-    """Whether a record says itself what AMQP clients see of it."""
-    return headers[1:len(codec.HEADERS_START)] == codec.HEADERS_START[1:]
-
-
 def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:
     """The AMQP side of a record of another door, found at this exchange and routing key."""
     pairs = [pair for pair in read_headers(headers, 0)[0] if pair[0] != ADDRESS_HEADER]

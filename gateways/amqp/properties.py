@@ -22,7 +22,6 @@ NAMES: Final = ("content_type", "content_encoding", "headers", "delivery_mode", 
 KINDS: Final = "ssFoossssqssss"
 """Of the names: s short string, F table, o octet, q time (8)."""
 
-NO_PROPERTIES: Final = b"\0\0"
 PERSISTENT: Final = 2
 CACHED: Final = 4096
 CACHED_BYTES_MAX: Final = 256

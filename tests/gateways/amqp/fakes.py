@@ -13,7 +13,6 @@ from gateways.amqp.dead_letters import encode_target
 from gateways.amqp.errors import ChannelFault
 from gateways.amqp.exchanges import Binding
 from gateways.amqp.methods import decode_method, encode_method
-from gateways.amqp.properties import NO_PROPERTIES
 from gateways.amqp.tables import typed
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gateways.kit import FakeHub, FakeKernel
@@ -190,6 +189,8 @@ class Hub(FakeHub):
     def client(self, config: AmqpConfig | None = None) -> Client:
         return Client(self, config or AmqpConfig())
 
+
+NO_PROPERTIES = b"\0\0"
 
 Got = tuple[int, str, dict[str, Any]]
 """(channel, method, arguments); a content is `header` and `body`"""
