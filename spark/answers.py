@@ -5,6 +5,7 @@ The layout is drawn in `kernel.pieces` and in the hub's call `POST /v1/batches/f
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,20 @@ class Heads:
     def end_offset(self) -> int:
         """The offset behind the last record, -1 where there is none."""
         return int(self.first_offset[-1] + self.count[-1]) if len(self) else -1
+
+
+def join_heads(parts: Sequence[Heads]) -> Heads:
+    """The pieces of several answers, in order, over one body. No part is empty; one's pieces lie one behind the other.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    firsts = [int(one.at[0]) for one in parts]
+    bodies = [one.body[first:int(one.at[-1] + one.length[-1])] for one, first in zip(parts, firsts, strict=True)]
+    shifts = np.cumsum([0, *(len(body) for body in bodies[:-1])]) - firsts
+    at = np.concatenate([one.at + shift for one, shift in zip(parts, shifts, strict=True)])
+    columns = {name: np.concatenate([getattr(one, name) for one in parts])
+               for name in ("first_offset", "append_ms", "first_id", "count", "length", "whole")}
+    return Heads(body=b"".join(bodies), at=at, **columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from kernel.filters import matches
-from spark.answers import Heads, Served, read_answer
+from spark.answers import Heads, Served, join_heads, read_answer
 from spark.columns import Columns, HubFacts
 from spark.errors import DataLoss, HubRefused
 from spark.hub import Hub, HubAddress
@@ -24,6 +24,7 @@ from spark.plan import Range
 from spark.records import Located, locate
 
 RANGES_PER_REQUEST: Final = 256
+GROUP_BYTES: Final = 2 << 20
 GONE: Final = frozenset(("offset_out_of_range", "unknown_topic", "topic_replaced", "unknown_queue"))
 """What a range answers with when its messages are no longer there."""
 
@@ -53,7 +54,7 @@ class Task(InputPartition):
 def read_task(spec: ReadSpec, task: Task) -> Iterator[pa.RecordBatch]:
     """The record batches of a task. Raises DataLoss, HubRefused, HubUnreachable."""
     columns = Columns(spec.columns, task.facts)
-    for one, pieces in pages(spec, task.ranges):
+    for one, pieces in grouped(pages(spec, task.ranges)):
         for records in _wanted(spec, one, pieces):
             if spec.keys and len(records):
                 records = _with_keys(records, spec.keys)
@@ -61,6 +62,25 @@ def read_task(spec: ReadSpec, task: Task) -> Iterator[pa.RecordBatch]:
                 records = _matching(records, columns, one.topic, spec.filter)
             if len(records):
                 yield columns.build(records, one.topic, one.queue)
+
+
+def grouped(found: Iterator[tuple[Range, Heads]]) -> Iterator[tuple[Range, Heads]]:
+    """Pages of one queue that follow each other, up to `GROUP_BYTES`: pages are small for the hub's sake, and many
+    columns of few rows cost Spark more than few of many."""
+    first: Range | None = None
+    parts: list[Heads] = []
+    size_bytes = 0
+    for one, pieces in found:
+        follows = first is not None and (one.uuid, one.queue) == (first.uuid, first.queue) \
+            and pieces.first_offset[0] >= parts[-1].end_offset
+        if first is not None and not (follows and size_bytes < GROUP_BYTES):
+            yield first, join_heads(parts)
+            first, parts, size_bytes = None, [], 0
+        first = first or one
+        parts.append(pieces)
+        size_bytes += int(pieces.length.sum())
+    if first is not None:
+        yield first, join_heads(parts)
 
 
 def pages(spec: ReadSpec, ranges: Sequence[Range]) -> Iterator[tuple[Range, Heads]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.leasing.group import LeasedGroup
+from kernel.leasing.group import READ_AGAIN_MS, LeasedGroup
 from kernel.leasing.settings import LightQueue
 from kernel.leasing.supply import EXPIRES, Rules, Supply
 from kernel.message import Fetched, Leased
@@ -92,6 +92,10 @@ class Ageing:
         self._expiring.add(supply)
         self._let_go(supply)
         self._expiring.discard(supply)
+        if supply.failed:                          # nothing can be done about it for a while
+            again_ms = self._leasing.now_ms() + READ_AGAIN_MS
+            self._leasing.deadlines.at(again_ms, partial(self._ring, supply, 0))
+            return
         self._known.pop(supply, None)
         if not supply.fetching:
             if not self._group.taken_from:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -18,9 +17,12 @@ from kernel.batch import leased_of
 from kernel.errors import CorruptBatch, OffsetOutOfRange
 from kernel.leasing.line import Line
 from kernel.message import Fetched, Leased, Piece
+from kernel.reader import COLD_BYTES
 from kernel.record import read_headers
 
 FETCH_BYTES: Final = 256 << 10
+STRETCHES: Final = COLD_BYTES // FETCH_BYTES     # of one fetch: what is wanted beyond that stays empty
+NEAR: Final = 32                       # offsets that lie so near each other are read together
 AGAIN_AT_ONCE: Final = 1_000           # offsets that are read again by one fetch, at most
 EXPIRES: Final = b"expires-at"         # the envelope's header: milliseconds since 1970, as text
 ENTERED_KEPT: Final = 1_000            # before those of settled messages are forgotten
@@ -58,9 +60,14 @@ def expires_at(headers_encoded: bytes) -> int:
 
 
 def stretches_of(offsets: list[int]) -> list[list[int]]:
-    """Sorted offsets as stretches of neighbours."""
-    return [[offset for _, offset in group]
-            for _, group in groupby(enumerate(offsets), key=lambda pair: pair[1] - pair[0])]
+    """Sorted offsets as stretches of near ones: each is read at once, with what lies between."""
+    stretches: list[list[int]] = []
+    for offset in offsets:
+        if stretches and offset - stretches[-1][-1] <= NEAR:
+            stretches[-1].append(offset)
+        else:
+            stretches.append([offset])
+    return stretches
 
 
 class Supply:
@@ -323,35 +330,49 @@ class Supply:
                              lambda found: self._offsets_read(offsets, found, moved, then, on_done))
 
     def _read_stretches(self, stretches: list[list[int]], found: list[Leased],
-                        on_done: Callable[[list[Leased]], None]) -> None:
+                        on_done: Callable[[list[Leased] | None], None]) -> None:
+        """`on_done` is given what is there of them, or None where the disk could not be read."""
         if not stretches:
             on_done(found)
             return
-        wants = [(self.line.queue_id, stretch[0], FETCH_BYTES) for stretch in stretches]
+        wants = [(self.line.queue_id, stretch[0], FETCH_BYTES) for stretch in stretches[:STRETCHES]]
         self.fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, found, answers,
                                                                                           on_done))
 
     def _stretches_read(self, stretches: list[list[int]], found: list[Leased], answers: list[Fetched],
-                        on_done: Callable[[list[Leased]], None]) -> None:
-        left: list[list[int]] = []
-        for stretch, answer in zip(stretches, answers, strict=True):
+                        on_done: Callable[[list[Leased] | None], None]) -> None:
+        left = stretches[len(answers):]
+        for stretch, answer in zip(stretches, answers, strict=False):
+            if answer.error is not None and not isinstance(answer.error, OffsetOutOfRange):
+                on_done(None)
+                return
             wanted = set(stretch)
             reached = stretch[0]
             for piece in answer.pieces:
                 found += [one for one in self.open(piece) if one[1] in wanted]
                 reached = max(reached, piece.first_offset + piece.count)
             rest = [offset for offset in stretch if offset >= reached]
-            if rest and answer.pieces and answer.error is None:
+            if rest and answer.pieces:
                 left.append(rest)
         self._read_stretches(left, found, on_done)
 
-    def _offsets_read(self, offsets: list[int], found: list[Leased], moved: int,
+    def _offsets_read(self, offsets: list[int], found: list[Leased] | None, moved: int,
                       then: Callable[[list[int], list[Leased]], None], on_done: Callable[[], None]) -> None:
         self.fetching = False
         self.being_read = []
         if moved == self.line.moved:
-            then(offsets, sorted(found, key=itemgetter(1)))
+            if found is not None:
+                then(offsets, sorted(found, key=itemgetter(1)))
+            else:
+                self._not_read(offsets)
         on_done()
+
+    def _not_read(self, offsets: list[int]) -> None:
+        """Nothing is known of them: they are where they were."""
+        self.failed = True
+        self._coming = -1
+        if not self._keys_wanted:
+            self.line.put_back(offsets)
 
     def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
         self._coming = -1
@@ -372,12 +393,20 @@ class Supply:
         self._read_stretches(stretches_of(sorted(offsets)), [],
                              lambda found: self._doomed_read(offsets, found, moved, then))
 
-    def _doomed_read(self, offsets: list[int], found: list[Leased], moved: int,
+    def _doomed_read(self, offsets: list[int], found: list[Leased] | None, moved: int,
                      then: Callable[[list[Leased]], None]) -> None:
         self._doomed -= len(offsets)
-        if moved == self.line.moved:
-            tries = self.line.tries
-            then([(one[0], one[1], tries.get(one[1], 1), *one[3:]) for one in found])
+        if moved != self.line.moved:
+            return
+        if found is None:                  # they come again, and may be given up again
+            self.line.put_back(offsets)
+            return
+        tries = self.line.tries
+        then([(one[0], one[1], tries.get(one[1], 1), *one[3:]) for one in found])
+        missing = set(offsets) - {one[1] for one in found}
+        if missing:
+            self.lost += len(missing)
+            self.line.settle(sorted(missing))
 
     # ---- keys at a start
 

@@ -19,9 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.faults.amqp_taker import AmqpTaker
 from tests.faults.checker import Checker
 from tests.faults.nursery import ForkedHub, Nursery
-from tests.faults.oplog import OperationLog
+from tests.faults.oplog import OperationLog, identify
 from tests.faults.readers import (
     KafkaFollower,
     follow_over_http,
@@ -30,11 +31,13 @@ from tests.faults.readers import (
     read_over_http,
     read_over_kafka,
 )
+from tests.faults.takers import Takers
 from tests.faults.writers import HttpWriter, TopicMaker, writers_of
 from tests.running_hub import free_port
 
 OVERLAP: Final = 500               # messages per queue that are read again in every round
 JOIN_S: Final = 20.0
+TAKERS: Final = 2                  # members of a leased group
 QUEUES: Final = 4                  # of the topic, as `default_queues` has it
 
 POINTS: Final = (                  # where a hub is killed from inside: function, calls until then, before or after it
@@ -43,7 +46,8 @@ POINTS: Final = (                  # where a hub is killed from inside: function
     ("kernel.catalogue:Catalogue.take", 3, "before"), ("kernel.catalogue:Catalogue.take", 3, "after"),
     ("kernel.segments:SegmentLog.append", 200, "after"), ("kernel.segments:SegmentLog.sync", 200, "before"),
     ("kernel.segments:SegmentLog.sync", 200, "after"), ("kernel.segments:SegmentChain._create", 2, "before"),
-    ("kernel.segments:SegmentChain._create", 2, "after"))
+    ("kernel.segments:SegmentChain._create", 2, "after"),
+    ("kernel.leasing.leasing:Leasing.seal", 100, "before"), ("kernel.leasing.leasing:Leasing.seal", 100, "after"))
 RETENTION_POINTS: Final = (
     ("kernel.segments:SegmentLog.keep", 2, "before"), ("kernel.segments:SegmentLog.keep", 2, "after"),
     ("kernel.segments:SegmentLog.sync_kept", 2, "after"), ("kernel.index:Index.forget_segment", 2, "before"),
@@ -79,12 +83,14 @@ class Campaign:
         self._folder = folder
         self._plan = plan
         self._random = random.Random(seed)
-        self.ports = {door: free_port() for door in ("mqtt", "http", "kafka")}
+        self.ports = {door: free_port() for door in ("mqtt", "http", "amqp", "kafka")}
         self.log = OperationLog()
         self.checker = Checker(self.log, forgets=plan.forgets)
         self._writers, self._kafka = writers_of(self.log, self.ports["kafka"], plan.message_bytes)
         self._follower = KafkaFollower(self.log, self.ports["kafka"], QUEUES)
         self._topics = TopicMaker()
+        self._takers = Takers(seed)
+        self._amqp = AmqpTaker(self.log, self.ports["amqp"])
         self._faults: list[BaseException] = []
         self.kills = 0
         self.inside = 0                # of them by the hub's own hand
@@ -118,6 +124,7 @@ class Campaign:
         self.log.note(f"round {number}: {orders}")
         hub = self._start(orders)
         self._check(hub, whole=self._plan.forgets or number % 10 == 9)
+        self._amqp.bind()
         self._load(hub)
         hub.kill()
         self.kills += 1
@@ -191,6 +198,8 @@ class Campaign:
         jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop),
                  partial(follow_over_http, self.ports["http"], self.log, stop),
                  partial(follow_over_mqtt, self.ports["mqtt"], self.log, stop)]
+        jobs.append(partial(self._amqp.run, stop))
+        jobs += [partial(self._takers.run, number, self.ports["http"], stop) for number in range(TAKERS)]
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
             thread.start()
@@ -231,6 +240,9 @@ class Campaign:
         assert over_http == read_over_kafka(self.ports["kafka"])
         assert self.log.seen and self.log.heard, "nobody was given anything while there was load"
         self.checker.check(over_http, whole=True)
+        present = {identify(value) for messages in over_http.values() for _, _, value in messages}
+        self._takers.finish(self.ports["http"], present, forgets=self._plan.forgets)
+        self._amqp.finish()
         topics = self._topics.check(self.ports["http"])
         assert hub.stop() == 0
         assert "Traceback" not in hub.log, hub.log

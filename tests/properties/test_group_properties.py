@@ -17,7 +17,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kernel.errors import ExpiredReceipt, StorageFull, UnknownReceipt
 from kernel.leasing.group import LeasedGroup
-from kernel.leasing.members import Membership, Pop
 from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
 from kernel.message import Leased, Message, Placement
 from kernel.record import encode_headers
@@ -25,6 +24,7 @@ from kernel.settings import KernelSettings
 from kernel.state import Kind
 from tests.kernel.rig import Rig
 from tests.properties.group_model import ACKED, DEAD, EXPIRED, LEASED, OPEN, READY, WAITING, GroupModel, Place
+from tests.properties.group_taker import Taker
 from tests.simulation.disk import SimDisk
 
 DELAYS_MS = (1_000, 5_000)
@@ -41,30 +41,6 @@ some_name = st.sampled_from(NAMES)
 some_number = st.integers(0, 1_000)
 some_time = st.sampled_from([1_000, 5_000, 30_000])
 some_delay = st.sampled_from([None, 0, 0, 1_000, 10_000])
-
-
-class Taker:
-    """A member, or who waits for a pop, and what it was told in this step."""
-
-    def __init__(self, machine: GroupMachine, name: str, number: int, keeps: bool = True) -> None:
-        self._machine = machine
-        self.name = name
-        self.number = number
-        self.keeps = keeps
-        self.membership: Membership | None = None
-        self.pop: Pop | None = None
-        self.invisible_ms = 0
-        self.answered = False
-
-    def on_leased(self, messages: list[Leased]) -> None:
-        self._machine.told.append((self, messages))
-
-    def on_popped(self, messages: list[Leased]) -> None:
-        self.answered = True
-        self._machine.told.append((self, messages))
-
-    def on_gone(self) -> None:
-        raise AssertionError("nothing was deleted")
 
 
 class Subject:
@@ -347,13 +323,16 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _end(self, verb: str, name: str, which: int, count: int, *numbers: Any) -> None:
         self.ready()
-        handles = self.some_handles(name, which, count)
         model = self.subjects[name].model
         group = self.group(name)
-        found = []
-        for handle in handles:
+        handles, found = [], []
+        for handle in self.some_handles(name, which, count):
             known = self.rig.kernel.leasing.find("/", *handle)
-            assert known is not None and known[0] is group
+            if known is None:             # of a member that was handed it just before the hub ended
+                assert not model.is_lease((handle[1], handle[2]), handle[3])
+                continue
+            assert known[0] is group
+            handles.append(handle)
             found.append(known[1])
         good = [model.is_lease((one[1], one[2]), one[3]) for one in handles]
         answers = getattr(group, verb)(found, *numbers, owner=self.rig.witness)
@@ -401,7 +380,8 @@ class GroupMachine(RuleBasedStateMachine):
         if not mine or name == other:
             return
         known = self.rig.kernel.leasing.find("/", *mine[which % len(mine)])
-        assert known is not None
+        if known is None:
+            return
         group = self.group(other)
         for refused in (group.ack([known[1]]), group.release([known[1]], 0), group.reject([known[1]]),
                         group.extend([known[1]], 1_000)):

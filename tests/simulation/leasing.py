@@ -38,6 +38,7 @@ INVISIBLE_MS: Final = (500, 3_000, 20_000)
 DELAYS_MS: Final = (None, 0, 0, 700, 15_000)
 MEMBERS_MAX: Final = 3
 DRAINED_MS: Final = 700_000             # longer than every lease, wait and retry
+PLENTY_BYTES: Final = 1 << 60           # as on a disk with space
 SETTLED_MS: Final = 1_000               # by then what nobody waits for is written down
 ROUNDS: Final = 60
 
@@ -77,7 +78,8 @@ class Member:
             self._leasing.take(self.name, message, FOREVER_MS, self.number)
 
     def on_gone(self) -> None:
-        raise Broken(f"{self.name} was deleted by nobody")
+        """The queue was to be made, and a full disk has refused that."""
+        self._leasing.gone(self)
 
 
 class Leasing:
@@ -176,6 +178,16 @@ class Leasing:
             assert member.membership is not None
             self.fates[member.name].left(member.number)
             member.membership.leave()
+
+    def gone(self, member: Member) -> None:
+        if member.name != BOX or self._simulation.hub.disk.space_bytes == PLENTY_BYTES and not self._refused:
+            raise Broken(f"{member.name} was deleted by nobody")
+        self._members.remove(member)
+        self.fates[member.name].left(member.number)
+
+    @property
+    def _refused(self) -> bool:
+        return bool(self._kernel.statistics()["refused_flushes_total"])
 
     def more_credit(self, which: int, credit: int, *_: int) -> None:
         if self._members:

@@ -39,6 +39,18 @@ def test_pieces_that_reach_beyond_the_range_are_cut(monkeypatch: pytest.MonkeyPa
     assert read(monkeypatch, answer_of([rows(5, 12)]), answer_of([rows(12, 14), rows(14, 30)])) == list(range(10, 20))
 
 
+def test_pages_are_joined_to_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = (Range("plant", "u", 3, 0, 40), Range("plant", "u", 4, 0, 5))
+    answers = [answer_of([rows(0, 10)], [rows(0, 2)]), answer_of([rows(10, 12), rows(12, 13)], []),
+               answer_of([rows(13, 40)], []), answer_of([rows(2, 5)])]
+    found: list[int] = []
+    for size in (1, 250, 1 << 20):
+        monkeypatch.setattr(fetching, "GROUP_BYTES", size)
+        found = read(monkeypatch, *answers, ranges=ranges)
+        assert sorted(found) == sorted([*range(40), *range(5)])
+    assert found[:12] == [*range(10), 0, 1]
+
+
 def test_ranges_that_the_answer_had_no_room_for_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ranges = (RANGE, Range("plant", "u", 4, 0, 2))
     assert read(monkeypatch, answer_of([rows(10, 20)], []), answer_of([rows(0, 2)]), ranges=ranges) == [
