@@ -18,7 +18,6 @@ from gateways.amqp.methods import Arguments, encode_method
 from gateways.amqp.publishing import Publishing
 from gateways.amqp.unacked import Unacked
 from kernel.leasing.members import Budget
-from kernel.leasing.sharing import SHARE
 
 if TYPE_CHECKING:
     from gateways.amqp.session import AmqpSession
@@ -253,10 +252,7 @@ class Channel:
     def source(self, name: str) -> AmqpQueue:
         """What to consume from: a queue, or the leased group `$share/GROUP/FILTER` of all doors. Raises
         ChannelFault."""
-        if name.startswith(SHARE):
-            queue = self.connection.broker.queues.share(self.connection.vhost, name)
-        else:
-            queue = self.queue(name)
+        queue = self.connection.broker.queues.share(self.connection.vhost, name) or self.queue(name)
         self.connection.require_consume(queue.name)
         return queue
 

@@ -37,8 +37,9 @@ class Queues(Protocol):
     def purge(self, queue: AmqpQueue) -> int:
         """Settle what is ready; how many messages that was."""
 
-    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
-        """The leased group `$share/GROUP/FILTER` of all doors, to consume from. Raises ChannelFault."""
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
+        """The leased group `$share/GROUP/FILTER` of all doors, to consume from; None for any other name. Raises
+        ChannelFault."""
 
     def ready(self, queue: AmqpQueue) -> int:
         """Messages that nobody holds, those included that are on their way in."""

@@ -22,6 +22,7 @@ from kernel.filters import MANY
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
+from kernel.leasing.sharing import SHARE
 from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 from kernel.record import named_headers
 
@@ -100,8 +101,10 @@ class KernelQueues:
         entering = [self._kernel.leasing.entering(queue_id) for queue_id in group.supplies]
         return group.counts().ready + sum(entering)
 
-    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
         """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""
+        if not name.startswith(SHARE):
+            return None
         queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
         try:
             queue.light = self._kernel.shared_group(name, vhost.name)
