@@ -24,7 +24,7 @@ from kernel.record import encode_headers
 from kernel.settings import KernelSettings
 from kernel.state import Kind
 from tests.kernel.rig import Rig
-from tests.properties.group_model import ACKED, DEAD, EXPIRED, LEASED, OPEN, READY, WAITING, GroupModel, Place
+from tests.properties.group_model import ACKED, DEAD, EXPIRED, LEASED, OPEN, READY, WAITING, GroupModel, Place, Subject
 from tests.simulation.disk import SimDisk
 
 DELAYS_MS = (1_000, 5_000)
@@ -67,17 +67,6 @@ class Taker:
         raise AssertionError("nothing was deleted")
 
 
-class Subject:
-    """One group: the real one is looked up by name, since every start makes it anew."""
-
-    def __init__(self, name: str, model: GroupModel) -> None:
-        self.name = name
-        self.model = model
-        self.members: list[Taker] = []
-        self.pops: list[Taker] = []
-        self.single_active = False
-
-
 class GroupMachine(RuleBasedStateMachine):
     rig: Rig
     disk: SimDisk
@@ -98,7 +87,7 @@ class GroupMachine(RuleBasedStateMachine):
         kernel.bind("t/#", copies)
         kernel.declare_queue("$dead-letters/billing")
         self.rig.run()
-        self.subjects = {
+        self.subjects: dict[str, Subject[Taker]] = {
             "billing": Subject("billing", GroupModel(ordered=ordered, max_attempts=attempts, delays_ms=DELAYS_MS)),
             "copies": Subject("copies", GroupModel(ordered=False, max_attempts=queue_attempts, delays_ms=())),
             "work": Subject("work", GroupModel(ordered=False, max_attempts=0, delays_ms=()))}
@@ -216,14 +205,14 @@ class GroupMachine(RuleBasedStateMachine):
             model.end(place, ACKED)
         self.handles.append((taker.name, place[0], place[1], message[2], message[0].epoch))
 
-    def _look_for_spent(self, subject: Subject) -> None:
+    def _look_for_spent(self, subject: Subject[Taker]) -> None:
         """Messages that could not be handed out any more leave when somebody could have had them."""
         for place in subject.model.of(READY):
             spent = subject.model.spent(place, self.now_ms)
             if spent and self.is_settled(subject.name, place):
                 subject.model.end(place, spent)
 
-    def _check_lowest_first(self, subject: Subject, handed_out: list[Place]) -> None:
+    def _check_lowest_first(self, subject: Subject[Taker], handed_out: list[Place]) -> None:
         left = subject.model.available(self.now_ms)
         for queue_id, offset in handed_out:
             better = [place for place in left if place[0] == queue_id and place[1] < offset
