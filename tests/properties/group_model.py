@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 READY: Final = "ready"
 LEASED: Final = "leased"
@@ -12,8 +12,6 @@ ACKED: Final = "acked"
 DEAD: Final = "dead"
 EXPIRED: Final = "expired"
 OPEN: Final = (READY, LEASED, WAITING)
-
-T = TypeVar("T")
 
 Place = tuple[int, int]
 """(queue id, offset)"""
@@ -123,14 +121,3 @@ class GroupModel:
         for place in self.of(LEASED):
             if not self.messages[place].until_ms:
                 self.end(place, READY)
-
-
-class Subject(Generic[T]):
-    """A group by its name, since every start makes it anew; its model, and who takes from it."""
-
-    def __init__(self, name: str, model: GroupModel) -> None:
-        self.name = name
-        self.model = model
-        self.members: list[T] = []
-        self.pops: list[T] = []
-        self.single_active = False
