@@ -221,15 +221,15 @@ class Leasing:
         fates = self._some(which, count, first)
 
         def answered(good: bool) -> None:
-            for fate, handle in asked:
-                if good and fate.handle == handle and fate.state == OPEN:
+            for fate, handle, ends in asked:
+                if good and fate.handle == handle and fate.ends == ends and fate.state == OPEN:
                     fate.until_ms = max(fate.until_ms, until_ms)
 
-        asked = [(fate, fate.handle) for fate in fates]
         for fate in fates:
             if fate.member:                     # until that is stored it may be as if nobody had it
                 fate.let_go()
             fate.until_ms = min(fate.until_ms, until_ms)
+        asked = [(fate, fate.handle, fate.ends) for fate in fates]
         self._call(which, "extend", fates, until_ms - self._now_ms, owner=Told(answered))
 
     # ---- how they do it
