@@ -304,7 +304,7 @@ class Kernel(GroupCalls):
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
         `on_done` is called before this returns where everything is in memory, else later; what must be read from the
-        disk is at most `reader.COLD_BYTES` a fetch, and queues beyond that stay empty this time. Each queue's first
+        disk is at most `message.COLD_BYTES` a fetch, and queues beyond that stay empty this time. Each queue's first
         piece is given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors
         stand in the answers: OffsetOutOfRange, StorageFailed.
 

@@ -151,6 +151,10 @@ class Piece:
         self.first_id = first_id          # message id of the first record; the others follow
 
 
+COLD_BYTES: Final = 4 << 20
+"""What one fetch reads from the disk at most: a replay comes in steps, between which live traffic is served."""
+
+
 class Fetched:
     """The answer for one queue of a fetch."""
 

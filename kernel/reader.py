@@ -19,7 +19,7 @@ from kernel.heads import Heads
 from kernel.index import Entry, Index, tail_entry
 from kernel.kept import kept_pieces
 from kernel.log import Damage, Log
-from kernel.message import Fetched, Piece
+from kernel.message import COLD_BYTES, Fetched, Piece
 from kernel.ports import Worker
 from kernel.state import Changed, Kind, StateTable
 from kernel.tail import Tail
@@ -28,8 +28,6 @@ from kernel.topics import Topics
 MAX_ENTRIES: Final = 4_096         # of one queue in one fetch
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
 END: Final = 1 << 62               # above every offset
-COLD_BYTES: Final = 4 << 20
-"""What one fetch reads from the disk at most: a replay comes in steps, between which live traffic is served."""
 
 
 class Recent:

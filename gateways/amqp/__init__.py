@@ -1,16 +1,17 @@
 """The AMQP 0-9-1 door, with RabbitMQ's extensions. What it does not do is in README.md."""
 from __future__ import annotations
 
-from gateways.amqp.broker import Broker
+from gateways.amqp.broker import DOOR_NAME, Broker
 from gateways.amqp.codec import DOOR
 from gateways.amqp.config import AmqpConfig
+from gateways.amqp.queues import KernelQueues
 from gateways.amqp.session import AmqpSession
 from gateways.contract import GatewaySpec, Services
 
 
 def open_door(services: Services) -> None:
     """Queues that outlived the hub give up messages and are bound to other doors' whether anybody connects or not."""
-    Broker.of(services)
+    services.shared[DOOR_NAME] = Broker(services, KernelQueues(services.kernel))
 
 
 GATEWAY = GatewaySpec(name="amqp", door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),

@@ -12,7 +12,6 @@ from gateways.amqp import codec, mapping, records
 from gateways.amqp.dead_letters import dead_letter
 from gateways.amqp.errors import precondition
 from gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
-from gateways.amqp.queues import KernelQueues
 from gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from kernel.errors import KernelError
 from kernel.message import DOOR_MASK
@@ -44,9 +43,9 @@ class Broker:
 
     @classmethod
     def of(cls, services: Services) -> Broker:
-        broker = services.shared.get(DOOR_NAME)
-        if not isinstance(broker, cls):
-            broker = services.shared[DOOR_NAME] = cls(services, KernelQueues(services.kernel))
+        """The one that was made when the door was opened."""
+        broker = services.shared[DOOR_NAME]
+        assert isinstance(broker, cls)
         return broker
 
     def vhost(self, tenant: str) -> VirtualHost:

@@ -18,7 +18,6 @@ from gateways.amqp.methods import Arguments, encode_method
 from gateways.amqp.publishing import Publishing
 from gateways.amqp.unacked import Unacked
 from kernel.leasing.members import Budget
-from kernel.leasing.sharing import SHARE
 
 if TYPE_CHECKING:
     from gateways.amqp.session import AmqpSession
@@ -207,8 +206,16 @@ class Channel:
         waiting = self.reply_when_stored(b"")
         source = Source(self, queue)
 
+        def look(leased: Leased | None) -> None:
+            if leased is None:                 # what was published before may be on its way still
+                queues.when_flushed(lambda: queues.take_one(queue, answer))
+            else:
+                answer(leased)
+
         def answer(leased: Leased | None) -> None:
-            if leased is None:
+            if leased is not None and self.closing:
+                queues.release(queue, [leased[:3]])
+            elif leased is None:
                 waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
             else:
                 if no_ack:
@@ -222,7 +229,7 @@ class Channel:
                 waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
             self.release_replies(waiting)
 
-        queues.take_one(queue, answer)
+        queues.take_one(queue, look)
 
     def _recover(self, arguments: Arguments) -> None:
         if not arguments["requeue"]:
@@ -245,10 +252,7 @@ class Channel:
     def source(self, name: str) -> AmqpQueue:
         """What to consume from: a queue, or the leased group `$share/GROUP/FILTER` of all doors. Raises
         ChannelFault."""
-        if name.startswith(SHARE):
-            queue = self.connection.broker.queues.share(self.connection.vhost, name)
-        else:
-            queue = self.queue(name)
+        queue = self.connection.broker.queues.share(self.connection.vhost, name) or self.queue(name)
         self.connection.require_consume(queue.name)
         return queue
 

@@ -37,11 +37,12 @@ class Queues(Protocol):
     def purge(self, queue: AmqpQueue) -> int:
         """Settle what is ready; how many messages that was."""
 
-    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
-        """The leased group `$share/GROUP/FILTER` of all doors, to consume from. Raises ChannelFault."""
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
+        """The leased group `$share/GROUP/FILTER` of all doors, to consume from; None for any other name. Raises
+        ChannelFault."""
 
     def ready(self, queue: AmqpQueue) -> int:
-        """Messages that nobody holds."""
+        """Messages that nobody holds, those included that are on their way in."""
 
     def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
         """Messages of other doors that fit the binding enter the queue too."""
@@ -60,6 +61,9 @@ class Queues(Protocol):
 
     def take_one(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
         """One message, or None. Answered now or later."""
+
+    def when_flushed(self, then: Callable[[], None]) -> None:
+        """Call when everything published so far is in its queues, or was refused."""
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
               may_create: bool) -> Placement:

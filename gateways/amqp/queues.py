@@ -17,12 +17,13 @@ from gateways.amqp.exchanges import Binding
 from gateways.amqp.tables import Table, decode_table, encode_table
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
 from kernel.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
-from kernel.errors import InvalidFilter, KernelError, UnknownTopic
+from kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from kernel.filters import MANY
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.message import Handle, Leased, Message, Owner, Placement
+from kernel.leasing.sharing import SHARE
+from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 from kernel.record import named_headers
 
 if TYPE_CHECKING:
@@ -96,10 +97,14 @@ class KernelQueues:
         return self._group(queue).purge()
 
     def ready(self, queue: AmqpQueue) -> int:
-        return self._group(queue).counts().ready
+        group = self._group(queue)
+        entering = [self._kernel.leasing.entering(queue_id) for queue_id in group.supplies]
+        return group.counts().ready + sum(entering)
 
-    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
         """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""
+        if not name.startswith(SHARE):
+            return None
         queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
         try:
             queue.light = self._kernel.shared_group(name, vhost.name)
@@ -169,7 +174,13 @@ class KernelQueues:
             membership.add_credit(consumer.room() - membership.credit)
 
     def take_one(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
-        self._group(queue).take_now(_Getter(on_done))
+        if queue.light is None:
+            on_done(None)
+        else:
+            self._group(queue).take_now(_Getter(on_done))
+
+    def when_flushed(self, then: Callable[[], None]) -> None:
+        self._kernel.append([], _Flushed(self._kernel, then), None)
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
@@ -214,6 +225,28 @@ class KernelQueues:
 
     def stored(self) -> Iterable[tuple[str, str, bytes]]:
         return self._kernel.definitions(SPACE)
+
+
+class _Flushed:
+    """Who waits until a flush is over and wants nothing else of it; an `Owner`.
+
+    Owners are told before the flush's messages are in their queues: whoever asks once more is told when they are.
+    """
+
+    def __init__(self, kernel: Kernel, then: Callable[[], None]) -> None:
+        self._kernel = kernel
+        self._then = then
+        self._is_stored = False
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        if self._is_stored:
+            self._then()
+            return
+        self._is_stored = True
+        try:
+            self._kernel.append([], self, None)
+        except Stopping:                       # there is no other flush to come
+            self._then()
 
 
 class _Getter:

@@ -96,6 +96,18 @@ def test_a_large_message_and_an_empty_one(hub: RunningHub, channel: BlockingChan
     assert [take(channel, queue)[2] for _ in range(3)] == [large, b"", b"x"]
 
 
+def test_without_confirms_what_was_published_is_seen_by_what_follows(hub: RunningHub) -> None:
+    connection = connect(hub)
+    channel = connection.channel()
+    queue = declare(channel, exclusive=True)
+    for i in range(50):
+        channel.basic_publish("", queue, b"%d" % i)
+        if i % 2:
+            assert channel.queue_declare(queue, passive=True).method.message_count == 1
+        assert channel.basic_get(queue, auto_ack=True)[2] == b"%d" % i
+    connection.close()
+
+
 def test_the_four_types_of_exchange(channel: BlockingChannel) -> None:
     for kind in ("direct", "fanout", "topic", "headers"):
         channel.exchange_declare(f"types.{kind}", kind, auto_delete=True)

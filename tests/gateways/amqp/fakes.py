@@ -10,7 +10,6 @@ from gateways.amqp.broker import Broker
 from gateways.amqp.config import AmqpConfig
 from gateways.amqp.consuming import Consumer
 from gateways.amqp.dead_letters import encode_target
-from gateways.amqp.errors import ChannelFault
 from gateways.amqp.exchanges import Binding
 from gateways.amqp.methods import decode_method, encode_method
 from gateways.amqp.tables import typed
@@ -27,6 +26,11 @@ class FakeLight:
         self.out: dict[Handle, Leased] = {}
         self.consumers: list[Consumer] = []
         self.next_offset = 0
+
+
+class Flushed:
+    def __init__(self, then: Any) -> None:
+        self.on_stored = lambda stored: then()
 
 
 class FakeQueues:
@@ -62,8 +66,8 @@ class FakeQueues:
         queue.light.ready.clear()
         return count
 
-    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue:
-        raise ChannelFault(404, f"no queue '{name}' in vhost '{vhost.name}'")
+    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
+        return None
 
     def ready(self, queue: AmqpQueue) -> int:
         return len(queue.light.ready)
@@ -93,6 +97,9 @@ class FakeQueues:
         if one is not None:
             light.out[one[:3]] = one
         on_done(one)
+
+    def when_flushed(self, then: Any) -> None:
+        self.kernel.append([], Flushed(then), None)
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         for handle in handles:
