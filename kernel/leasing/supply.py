@@ -16,11 +16,7 @@ from typing import Final, NamedTuple
 from kernel.batch import leased_of
 from kernel.errors import CorruptBatch, OffsetOutOfRange
 from kernel.leasing.line import Line
-<<<<<<< HEAD
 from kernel.message import Fetched, Leased, Piece
-=======
-from kernel.message import COLD_BYTES, Fetched, Leased, Piece
->>>>>>> amqp
 from kernel.record import read_headers
 
 FETCH_BYTES: Final = 256 << 10
