@@ -16,11 +16,11 @@ from typing import Final, NamedTuple
 from kernel.batch import leased_of
 from kernel.errors import CorruptBatch, OffsetOutOfRange
 from kernel.leasing.line import Line
-from kernel.message import COLD_BYTES, Fetched, Leased, Piece
+from kernel.message import Fetched, Leased, Piece
 from kernel.record import read_headers
 
 FETCH_BYTES: Final = 256 << 10
-STRETCHES: Final = COLD_BYTES // FETCH_BYTES     # of one fetch: what is wanted beyond that stays empty
+STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty
 NEAR: Final = 32                       # offsets that lie so near each other are read together
 AGAIN_AT_ONCE: Final = 1_000           # offsets that are read again by one fetch, at most
 EXPIRES: Final = b"expires-at"         # the envelope's header: milliseconds since 1970, as text

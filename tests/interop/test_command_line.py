@@ -62,7 +62,7 @@ def test_topics_and_status(call):
     code, out, _ = call("status", "--json")
     told = json.loads(out)
     assert (code, told["ready"], told["topics"], told["messages_in"]) == (0, True, 1, 1)
-    assert set(told["doors"]) == {"mqtt", "http", "kafka"}
+    assert set(told["doors"]) == {"mqtt", "http", "amqp", "kafka"}
 
 
 def test_consume_as_a_member_of_a_group(call):

@@ -45,6 +45,7 @@ class Fate:
         self.until_ms = 0                       # the lease runs at least until then; 0: there may be none
         self.member = 0                         # whose end ends the lease; 0: a pop's
         self.not_before_ms = 0
+        self.ends = 0                           # how often its leases may have ended
         self.attempt = 0                        # the highest that is durable for sure
 
     @property
@@ -55,6 +56,7 @@ class Fate:
         """Whatever lease there is may end at any time."""
         self.until_ms = 0
         self.member = 0
+        self.ends += 1
 
 
 class Fates:

@@ -221,15 +221,16 @@ class Leasing:
         fates = self._some(which, count, first)
 
         def answered(good: bool) -> None:
-            for fate, handle in asked:
-                if good and fate.handle == handle and fate.state == OPEN:
+            for fate, handle, ends in asked:
+                if good and fate.handle == handle and fate.ends == ends and fate.state == OPEN:
                     fate.until_ms = max(fate.until_ms, until_ms)
 
-        asked = [(fate, fate.handle) for fate in fates]
         for fate in fates:
             if fate.member:                     # until that is stored it may be as if nobody had it
                 fate.let_go()
             fate.until_ms = min(fate.until_ms, until_ms)
+            fate.ends += 1                      # answers to what was asked before say nothing any more
+        asked = [(fate, fate.handle, fate.ends) for fate in fates]
         self._call(which, "extend", fates, until_ms - self._now_ms, owner=Told(answered))
 
     # ---- how they do it
@@ -256,8 +257,9 @@ class Leasing:
         def answered(good: bool) -> None:
             for fate in fates:
                 if fate.state == ASKED:
-                    fate.state = DONE if good else OPEN
+                    fate.state = done if good else OPEN
 
+        done = DONE if verb == "ack" else UNKNOWN         # buried in a later frame: a crash before brings it back
         for fate in fates:
             fate.state = ASKED
             fate.let_go()

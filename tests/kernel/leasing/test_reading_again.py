@@ -4,7 +4,9 @@ from __future__ import annotations
 from random import Random
 
 from kernel.leasing.group import LeasedGroup
+from kernel.leasing.supply import FETCH_BYTES, STRETCHES
 from kernel.message import Leased
+from kernel.reader import COLD_BYTES
 from tests.kernel.rig import Rig
 from tests.simulation.disk import BROKEN, SimDisk
 
@@ -32,6 +34,7 @@ def fill(rig: Rig, count: int) -> list[Leased]:
 
 def test_messages_scattered_over_a_queue_all_come_again_after_a_start() -> None:
     """A fetch reads so much of the disk at most; what it left out was taken for gone."""
+    assert STRETCHES * FETCH_BYTES <= COLD_BYTES
     rig, _ = new_rig()
     taken = fill(rig, 4_000)
     rig.kernel.group("billing", "orders").ack([one[:3] for one in taken if one[1] % 50], rig.witness)
