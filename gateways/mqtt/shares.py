@@ -6,16 +6,17 @@ member. With QoS 0 it counts as done when it is sent. The group is the same that
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1
-from kernel.message import TRANSIENT, Handle, Leased, Message
+from kernel.message import TRANSIENT, FirstLevel, Handle, Leased, Message, Placement
 
 if TYPE_CHECKING:
     from gateways.mqtt.outbox import Outbox
     from kernel.kernel import Kernel
     from kernel.leasing.sharing import Shared
 
+NOWHERE: Final = Placement("", "", "", 0, 0, 0, None, b"", b"", 0, FirstLevel())
 CREDIT: Final = 100                    # messages of one shared filter that are sent and not acknowledged, at most
 
 
@@ -123,5 +124,4 @@ class Shares:
 
 def _as_message(leased: Leased) -> Message:
     """For encoding: the codec looks at values alone."""
-    placement: Any = None
-    return placement, leased[6], leased[7], leased[8], leased[4]
+    return NOWHERE, leased[6], leased[7], leased[8], leased[4]
