@@ -193,18 +193,12 @@ class LeasedGroup:
         return refused
 
     def _settle(self, supply: Supply, offsets: list[int], *, lazily: bool) -> None:
-        if lazily:
-            self._core.touch_lazily(supply.line)
-        else:
-            self._core.touch(supply.line)
-        supply.line.settle(offsets)
         self.settled += len(offsets)
-        if supply.key_of:
-            self._core.when_stored(KeysFreed(self, supply, offsets))
+        self.settle_unleased(supply, offsets, lazily=lazily)
 
-    def settle_unleased(self, supply: Supply, offsets: list[int]) -> None:
-        """These were in hand and are done with."""
-        self._core.touch(supply.line)
+    def settle_unleased(self, supply: Supply, offsets: list[int], *, lazily: bool = False) -> None:
+        """These are done with, in hand or leased, and do not count as settled."""
+        (self._core.touch_lazily if lazily else self._core.touch)(supply.line)
         supply.line.settle(offsets)
         if supply.key_of:
             self._core.when_stored(KeysFreed(self, supply, offsets))
@@ -444,7 +438,10 @@ class LeasedGroup:
             elif not member.outbox:
                 continue
             messages, member.outbox = member.outbox, []
-            member.member.on_leased(messages)
+            try:
+                member.member.on_leased(messages)
+            except Exception as fault:       # one member's bug must not cost the others their messages
+                self._core.on_error(fault)
 
     def purge(self) -> int:
         """Settle everything that is ready, and what is on its way in; how many messages that was. Raises Stopping."""

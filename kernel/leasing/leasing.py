@@ -325,6 +325,9 @@ class Leasing:
     def when_stored(self, waiting: Reserved) -> None:
         self._gather().reserved.append(waiting)
 
+    def on_error(self, fault: Exception) -> None:
+        self._parts.on_error(fault)
+
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         self.burial.bury(group, supply, messages, reason)
 

@@ -82,6 +82,9 @@ class Core(Protocol):
     def append_ms(self, queue_id: int, offset: int) -> int:
         """When a message, or the first behind it, was appended; 0 where there is none."""
 
+    def on_error(self, fault: Exception) -> None:
+        """A fault of our own that was contained."""
+
     def bury(self, group: LeasedGroup, supply: Supply, messages: list[Leased], reason: str) -> None:
         """Settle these, and keep them as dead letters where the group wants it."""
 
