@@ -69,6 +69,7 @@ class AmqpTaker:
 
     def finish(self) -> None:
         """Take what is left; then nothing that was stored since the binding is missing."""
+        self.bind()                             # every hub may have gone before it was asked
         connection = self._connect()
         channel = connection.channel()
         while True:

@@ -254,8 +254,8 @@ def test_what_expires_is_not_delivered_and_goes_to_the_dead_letter_exchange(chan
     queue = declare(channel, exclusive=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead,
                                                         "x-message-ttl": 60_000})
     channel.basic_publish("", queue, b"x", pika.BasicProperties(expiration="1"))
-    wait_for(lambda: channel.basic_get(queue)[0] is None
-             and channel.queue_declare(dead, passive=True).method.message_count == 1)
+    wait_for(lambda: channel.queue_declare(dead, passive=True).method.message_count == 1)
+    assert channel.basic_get(queue)[0] is None
     assert take(channel, dead)[1].headers["x-death"][0]["reason"] == "expired"
 
 
