@@ -15,6 +15,7 @@ import time
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
 from kernel.kernel import Kernel
 from kernel.leasing.group import LeasedGroup
+from kernel.leasing.members import Pop
 from kernel.message import Leased
 
 BURST = 1_000
@@ -25,11 +26,14 @@ class Consumer:
 
     def __init__(self, group: LeasedGroup, batch: int, acked: Answered, total: list[int], done: asyncio.Event) -> None:
         self._group, self._batch, self._acked, self._left, self._done = group, batch, acked, total, done
+        self.waiting: Pop
 
     def pop(self) -> None:
-        self._group.pop(self._batch, 60_000, self.on_popped)
+        self.waiting = self._group.pop(self._batch, 60_000, self.on_popped)
 
     def on_popped(self, messages: list[Leased]) -> None:
+        if self._done.is_set():                # what is left belongs to no measurement
+            return
         self._acked.sent += 1
         self._group.ack([one[:3] for one in messages], self._acked, None)
         self._left[0] -= len(messages)
@@ -62,10 +66,13 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
             group = rig.kernel.group(f"group-{batch}-{consumers}", "load")
             left, done, acked = [n], asyncio.Event(), Answered()
             began, cpu = time.perf_counter(), time.process_time()
-            for _ in range(consumers):
-                Consumer(group, batch, acked, left, done).pop()
+            takers = [Consumer(group, batch, acked, left, done) for _ in range(consumers)]
+            for taker in takers:
+                taker.pop()
             await done.wait()
             await acked.wait(acked.sent)
+            for taker in takers:
+                taker.waiting.cancel()
             took, cpu = time.perf_counter() - began, time.process_time() - cpu
             print(f"pop and ack, batches of {batch}, {consumers} consumers, {options.queues} queues: "
                   f"{n / took:,.0f} msg/s, {cpu / n * 1e6:.2f} µs CPU per message", flush=True)
