@@ -13,23 +13,14 @@ import argparse
 import asyncio
 import gc
 import os
-import sys
-import tempfile
 import time
 from array import array
-from pathlib import Path
 from typing import Final
 
+from bench.kernel_rig import KernelRig, run_on_kernel
 from bench.load_mqtt import resident_kib
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
-from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
-from kernel.disk import RealDisk
 from kernel.kernel import Kernel
 from kernel.message import Delivery, Message, Stored, When
-from kernel.routes import Routes
-from kernel.segments import SegmentLog
-from kernel.settings import KernelSettings
-from kernel.store import RocksStore
 
 IN_FLIGHT: Final = 32
 BURST: Final = 1_000
@@ -116,14 +107,8 @@ def spread(late_ms: array[int]) -> str:
     return f"p50 {p50} ms, p99 {p99} ms, p99.9 {p999} ms, at most {late[-1]} ms"
 
 
-async def run(options: argparse.Namespace, folder: Path) -> None:
-    loop = asyncio.get_running_loop()
-    completions = Completions(loop)
-    workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
-    kernel = Kernel(loop=HubLoop(loop), log_worker=workers[0], reader_worker=workers[1], checkpoint_worker=workers[2],
-                    log=SegmentLog(RealDisk(folder)), store=RocksStore(folder / "index"), routes=Routes(),
-                    settings=KernelSettings(), fatal=sys.exit, on_damage=print, on_error=print)
-    kernel.open()
+async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
+    kernel = rig.kernel
     gc.collect()
     gc.freeze()
     delays, before_mb = Delays(kernel, options), resident_mb()
@@ -142,11 +127,6 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     print(f"due at {options.n // options.over_s:,}/s beside {options.load:,} msg/s: late by {spread(delays.late_ms)}; "
           f"{sum(one < 0 for one in delays.late_ms)} too early; resident {resident_mb():.0f} MB")
     print(f"answers to the ordinary ones: {spread(delays.ordinary.late_ms)}")
-    closed = asyncio.Event()
-    kernel.close(closed.set)
-    await closed.wait()
-    for worker in workers:
-        worker.close()
 
 
 def main() -> None:
@@ -155,12 +135,7 @@ def main() -> None:
     parser.add_argument("--over-s", type=int, default=60)
     parser.add_argument("--load", type=int, default=20_000)
     parser.add_argument("--size", type=int, default=100)
-    options = parser.parse_args()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.set_threshold(*GC_THRESHOLDS)
-    with tempfile.TemporaryDirectory(prefix="gatehouse-bench-", dir=".") as folder, \
-            asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run(options, Path(folder)))
+    run_on_kernel(measure, parser.parse_args())
 
 
 if __name__ == "__main__":

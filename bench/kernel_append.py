@@ -11,22 +11,13 @@ import argparse
 import asyncio
 import gc
 import random
-import sys
-import tempfile
 import time
-from pathlib import Path
 
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
-from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
+from bench.kernel_rig import KernelRig, run_on_kernel
 from kernel import burst
-from kernel.disk import RealDisk
 from kernel.kernel import Kernel
 from kernel.message import Stored
 from kernel.record import encode_headers
-from kernel.routes import Routes
-from kernel.segments import SegmentLog
-from kernel.settings import KernelSettings
-from kernel.store import RocksStore
 
 IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them
 
@@ -63,19 +54,13 @@ class Load:
             self.loop.call_soon(self.feed)
 
 
-async def run(options: argparse.Namespace, folder: Path) -> None:
-    loop = asyncio.get_running_loop()
-    completions = Completions(loop)
-    workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
-    kernel = Kernel(loop=HubLoop(loop), log_worker=workers[0], reader_worker=workers[1], checkpoint_worker=workers[2],
-                    log=SegmentLog(RealDisk(folder)), store=RocksStore(folder / "index"), routes=Routes(),
-                    settings=KernelSettings(), fatal=sys.exit, on_damage=print, on_error=print)
-    kernel.open()
+async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
+    kernel = rig.kernel
     draw = random.Random(1)
     value = b"x" * options.size
     bursts: list[list[Unencoded]] = [
         [(b"k%d" % draw.randrange(options.queues), value, ()) for _ in range(options.burst)] for _ in range(64)]
-    load = Load(kernel, bursts, options.n // options.burst, options.queues, loop)
+    load = Load(kernel, bursts, options.n // options.burst, options.queues, asyncio.get_running_loop())
     gc.collect()
     gc.freeze()
     began, cpu = time.perf_counter(), time.process_time()
@@ -87,11 +72,6 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     print(f"kernel append, {options.queues} queues, {options.size} bytes, bursts of {options.burst}, "
           f"{'compiled' if burst.__file__.endswith('.so') else 'plain'}: {n / took:,.0f} msg/s, "
           f"{n * options.size / took / 1e6:,.0f} MB/s, {cpu / n * 1e6:.2f} µs CPU per message, {flushes} flushes")
-    closed = asyncio.Event()
-    kernel.close(closed.set)
-    await closed.wait()
-    for worker in workers:
-        worker.close()
 
 
 def main() -> None:
@@ -100,12 +80,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--burst", type=int, default=1000)
-    options = parser.parse_args()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.set_threshold(*GC_THRESHOLDS)
-    with tempfile.TemporaryDirectory(prefix="gatehouse-bench-", dir=".") as folder, \
-            asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run(options, Path(folder)))
+    run_on_kernel(measure, parser.parse_args())
 
 
 if __name__ == "__main__":

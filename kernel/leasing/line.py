@@ -171,13 +171,8 @@ class Line:
 
     def release(self, offsets: list[int], not_before_ms: int) -> None:
         """End the leases of these: ready again at once (0), or from a time on."""
+        self.doom(offsets)
         for offset in offsets:
-            lease = self.out.pop(offset)
-            lease.left -= 1
-            if not lease.left:
-                lease.end()
-            self.tries[offset] = lease.attempt
-            self.dirty.add(offset >> PAGE_SHIFT)
             if not_before_ms:
                 self.waiting[offset] = not_before_ms
             else:
