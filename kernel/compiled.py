@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-PACKAGES: Final = ("kernel", "gateways")
+PACKAGES: Final = ("kernel", "gateways", "transactions")
 PLAIN_VARIABLE: Final = "GATEHOUSE_PLAIN"
 REMEDY: Final = "the plain files are used, which is slower: run `make compile`"
 

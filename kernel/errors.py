@@ -220,3 +220,56 @@ class AlreadyDelivered(KernelError):
     """A scheduled message that can no longer be recalled: it has been delivered."""
 
     code = "already_delivered"
+
+
+class UnknownTransaction(KernelError):
+    """No transaction with this id is undecided, or was decided within the time that decisions are remembered."""
+
+    code = "unknown_transaction"
+
+
+class AlreadyDecided(KernelError):
+    """The transaction has been decided otherwise, or it is too late to add to it."""
+
+    code = "already_decided"
+
+    def __init__(self, text: str, state: str = "", when_ms: int = 0) -> None:
+        super().__init__(text)
+        self.state = state              # `committed`, `rolled_back` or `expired`
+        self.when_ms = when_ms
+
+
+class TransactionTooLarge(KernelError):
+    """More half messages, or more bytes of them, than one transaction may have."""
+
+    code = "transaction_too_large"
+
+
+class TooManyTransactions(KernelError):
+    """As many transactions are undecided already, or hold as many bytes, as the hub keeps."""
+
+    code = "too_many_transactions"
+
+
+class InvalidCheckBack(KernelError):
+    """Times or numbers that no check-back can have."""
+
+    code = "invalid_check_back"
+
+
+class Busy(KernelError):
+    """Too many requests wait for the same thing; nothing was done, try again."""
+
+    code = "busy"
+
+
+class TooManyBackups(KernelError):
+    """As many backups as may be read at one time are being read."""
+
+    code = "too_many_backups"
+
+
+class UnknownBackup(KernelError):
+    """A backup that never was, or that has ended: nobody read it for a minute, or the hub was started again."""
+
+    code = "unknown_backup"

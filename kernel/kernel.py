@@ -13,20 +13,28 @@ from array import array
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from kernel.address import is_topic_name
-from kernel.appending import Appending
-from kernel.checkpoints import Checkpoints
-from kernel.committer import Committer
-from kernel.compaction import Compaction
-from kernel.deliveries import Deliveries
+from kernel.addresses.address import is_topic_name
+from kernel.addresses.filters import MANY, ONE, parse_filter
+from kernel.addresses.placing import Places
+from kernel.addresses.routes import RouteEntry, Routes
+from kernel.appending.appending import Appending
+from kernel.appending.committer import Committer
+from kernel.appending.flushing import Flushing
+from kernel.appending.idempotency import Window
+from kernel.appending.producer_expiry import ProducerExpiry
+from kernel.appending.producers import Producers
+from kernel.delivery.deliveries import Deliveries
+from kernel.delivery.retained import RetainedValues
+from kernel.delivery.subscriptions import Subscriptions
+from kernel.delivery.watches import Watch, Watches
 from kernel.errors import InvalidTopic
-from kernel.expiry import ProducerExpiry
-from kernel.flushing import Flushing
-from kernel.frame import Entries, StateRecord, encode_head
-from kernel.heads import Heads
-from kernel.idempotency import Window
-from kernel.index import Index
-from kernel.keeping import Keeping
+from kernel.halves.halves import Halves
+from kernel.index.checkpoints import Checkpoints
+from kernel.index.heads import Heads
+from kernel.index.index import Index
+from kernel.index.reader import Reader
+from kernel.index.recovery import Recovery
+from kernel.index.store import IndexStore
 from kernel.leasing.calls import GroupCalls
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.needing import NeededByLines
@@ -34,30 +42,27 @@ from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
-from kernel.ledger import KernelLedger
-from kernel.log import Damage, Log
+from kernel.log.cut import Cutting
+from kernel.log.frame import Entries, StateRecord, encode_head
+from kernel.log.log import Damage, Log
+from kernel.log.reserve import Reserve
+from kernel.log.room import Room
 from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
-from kernel.message_expiry import expires_at
-from kernel.owed import Owed
 from kernel.parts import Parts
-from kernel.placing import Places
 from kernel.ports import Loop, Worker
-from kernel.producers import Producers
-from kernel.projection import Projection
-from kernel.reader import Reader
-from kernel.recovery import Recovery
-from kernel.retained import RetainedValues
-from kernel.retention import Retention
-from kernel.routes import RouteEntry, Routes
+from kernel.records.message_expiry import expires_at
+from kernel.retention.compaction import Compaction
+from kernel.retention.keeping import Keeping
+from kernel.retention.ledger import KernelLedger
+from kernel.retention.owed import Owed
+from kernel.retention.retention import Retention
+from kernel.retention.survey import Surveyor
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
-from kernel.state import Kind, StateTable
-from kernel.store import IndexStore
-from kernel.subscriptions import Subscriptions
-from kernel.survey import Surveyor
-from kernel.topics import Topic, Topics, TopicSettings
-from kernel.views import Views
-from kernel.watches import Watch, Watches
+from kernel.state.projection import Projection
+from kernel.state.state import Kind, StateTable
+from kernel.state.topics import Topic, Topics, TopicSettings
+from kernel.state.views import Views
 
 ID_STEP = 1 << 20
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
@@ -74,8 +79,13 @@ class Kernel(GroupCalls):
                  store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
                  on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
                  projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
-                 selector_names: Mapping[str, str] | None = None) -> None:
+                 selector_names: Mapping[str, str] | None = None, reserve: Reserve | None = None,
+                 last_reserve: Reserve | None = None) -> None:
         self.recovered_frames = 0
+        self.congested = False
+        """More is pending than is good: stop reading from publishers until `on_relief`."""
+
+        self.on_needed_room: Callable[[], None] = lambda: None    # the disk is full, and a cut holds retention back
         self._loop = loop
         self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
@@ -88,6 +98,7 @@ class Kernel(GroupCalls):
             producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
             views=Views(topics, heads),
+            room=Room(loop, checkpoint_worker, reserve, last_reserve),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
             hub=new_hub, secret=new_secret)
@@ -109,6 +120,11 @@ class Kernel(GroupCalls):
         return self.parts.epoch
 
     @property
+    def keeps_pace(self) -> bool:
+        """Whether work that can wait may add to the log: nobody is held up, and checkpoints are not behind."""
+        return not self.congested and not self._checkpoints.is_late
+
+    @property
     def hub(self) -> bytes:
         """Identity of the hub whose data this is."""
         return self.parts.hub
@@ -121,7 +137,7 @@ class Kernel(GroupCalls):
         recovered = Recovery(parts).run()
         self.recovered_frames = recovered.frames
         parts.epoch = parts.views.epoch + 1
-        next_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
+        next_id = parts.first_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
         self._begin_epoch(next_id, recovered.deleted)
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), value) for key, value in answered)
@@ -130,17 +146,23 @@ class Kernel(GroupCalls):
         self.leasing.open()
         parts.owed.append(NeededByLines(parts, self.leasing))
         self._keeping.on_superseded(recovered.superseded)
-        for key in [key for key, _ in parts.state.scan(Kind.BINDING)]:
-            queue_id, chosen, filter_text = decode_binding(key)
-            parts.subscriptions.bind(filter_text, queue_id, chosen)
+        self._bind_again()
         self._checkpoints.note()
         self.leasing.start()
         self._retention.start()
         self._expiry.start()
         self.scheduling.start()
         self._compaction.start()
+        parts.room.open()
         if recovered.rebuilt and self._topics.compacted:
             self._checkpoints.take(self._keeping.forget_superseded)
+
+    def _bind_again(self) -> None:
+        tenants = self.leasing.light.tenants()
+        for key in [key for key, _ in self.parts.state.scan(Kind.BINDING)]:
+            queue_id, chosen, filter_text = decode_binding(key)
+            if queue_id in tenants:
+                self._subscriptions.bind(filter_text, queue_id, chosen, tenants[queue_id])
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
@@ -170,17 +192,21 @@ class Kernel(GroupCalls):
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
-                                    fatal=parts.fatal)
+                                    room=parts.room, fatal=parts.fatal)
         self._committer.is_behind = self._checkpoints.is_behind
+        self._committer.on_congestion = self._on_congestion
+        parts.room.on_short = self._on_short
         self._checkpoints.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.light.limits.refuse_full
+        self._appending.require_room = self.leasing.light.limits.require_room
         self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
         self.scheduling = Scheduling(parts, self._committer, self._appending)
+        self.halves = Halves(parts, self._committer, self._appending, self.scheduling, self.leasing)
         surveyor = Surveyor(parts)
         self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
         self._checkpoints.on_superseded = self._keeping.on_superseded
@@ -189,6 +215,10 @@ class Kernel(GroupCalls):
         self._compaction = Compaction(parts, self._appending.delete_state)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints), surveyor,
                                     self._keeping)
+        self.cutting = Cutting(parts, self._retention, self._checkpoints, lambda: self._committer.next_id)
+        self._retention.on_held_up = self._on_held_up
+        parts.room.look = self._retention.check
+        parts.room.is_settled = lambda: not self._retention.busy and not self._checkpoints.full
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
@@ -199,6 +229,16 @@ class Kernel(GroupCalls):
         self.scheduling.stop()
         self.leasing.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
+
+    def _on_congestion(self, congested: bool) -> None:
+        self.congested = congested
+
+    def _on_short(self, short: bool) -> None:
+        self._committer.short = short
+
+    def _on_held_up(self) -> None:
+        if self.parts.room.full or self.parts.room.short:
+            self.on_needed_room()
 
     def configure(self, settings: KernelSettings) -> None:
         """Take over what `kernel.settings.LIVE` names; the rest stays as it was until the next start."""
@@ -232,11 +272,6 @@ class Kernel(GroupCalls):
         return self._places.routes.entries
 
     # ---- append
-
-    @property
-    def congested(self) -> bool:
-        """More is pending than is good: stop reading from publishers until `on_relief`."""
-        return self._committer.congested
 
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""
@@ -356,6 +391,19 @@ class Kernel(GroupCalls):
         """Sorted by name."""
         return self._topics.of(tenant)
 
+    @property
+    def topics_version(self) -> int:
+        """Counts the changes of topics: while it stays the same, so do they."""
+        return self._topics.version
+
+    def topics_for(self, filter: str, tenant: str = "/") -> list[Topic]:
+        """The topics that can hold messages whose address matches. Raises InvalidFilter."""
+        first, topics = parse_filter(filter)[0], self._topics.of(tenant)
+        if first in (ONE, MANY):
+            return topics
+        return [topic for topic in topics
+                if (levels := self._places.first_levels_of(topic.name)) is None or first in levels]
+
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
@@ -401,20 +449,31 @@ class Kernel(GroupCalls):
         self.leasing.check_commits(group, offsets)
         self._appending.commit_offsets(group, offsets, owner, token)
 
-    def committed(self, group: str) -> dict[int, tuple[int, bytes]]:
-        """The group's durable offsets by queue id."""
-        return dict(self._views.offsets.get(group, {}))
+    def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
+        """The durable offsets by queue id of a tenant's group."""
+        return {queue_id: offset for queue_id, offset in self._views.offsets.get(group, {}).items()
+                for found in [self._topics.of_queue(queue_id)] if found is not None and found[0].tenant == tenant}
 
     # ---- live subscribers
 
-    def subscribe(self, filter: str, subscriber: Subscriber, options: int = 0) -> None:
-        """Tell `subscriber` of new messages whose address matches. Raises InvalidFilter."""
-        self._subscriptions.subscribe(filter, subscriber, options)
+    def subscribe(self, filter: str, subscriber: Subscriber, options: int = 0, *, tenant: str = "/") -> None:
+        """Tell `subscriber` of a tenant's new messages whose address matches. Raises InvalidFilter."""
+        self._subscriptions.subscribe(filter, subscriber, options, tenant)
 
-    def unsubscribe(self, filter: str, subscriber: Subscriber) -> bool:
-        return self._subscriptions.unsubscribe(filter, subscriber)
+    def unsubscribe(self, filter: str, subscriber: Subscriber, *, tenant: str = "/") -> bool:
+        return self._subscriptions.unsubscribe(filter, subscriber, tenant)
+
+    @property
+    def delivered(self) -> bool:
+        """Whether live subscribers have been told of everything that is durable."""
+        return self.parts.deliveries.idle
 
     # ---- what the metrics show
+
+    def checkpoint_age_ms(self) -> int | None:
+        """How long ago the last checkpoint was taken; None where none was since the start."""
+        taken_ms = self._checkpoints.taken_ms
+        return self._loop.now_ms() - taken_ms if taken_ms else None
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
@@ -428,7 +487,9 @@ class Kernel(GroupCalls):
             "log_segments": len(segments),
             "kept_bytes": sum(segment.size_bytes for segment in kept),
             "dropped_segments_total": self._retention.dropped_segments,
+            "pending_bytes": sum([gathering.burst.size_bytes for gathering in self._committer.pending()]),
             "checkpoints_total": self._checkpoints.taken,
+            "unindexed_bytes": self._checkpoints.unwritten_bytes(),
             "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),

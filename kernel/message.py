@@ -54,7 +54,7 @@ class When(NamedTuple):
     """When a message is to be delivered."""
 
     due_ms: int = 0              # 0, or a time that is over: at once
-    repeat: str = ""             # see `kernel.schedule`; "": once
+    repeat: str = ""             # see `kernel.scheduling.schedule`; "": once
 
 
 class Subscriber(Protocol):

@@ -4,23 +4,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kernel.deliveries import Deliveries
-from kernel.heads import Heads
-from kernel.idempotency import Window
-from kernel.index import Index
-from kernel.log import Damage, Log
-from kernel.owed import Owed
-from kernel.placing import Places
+from kernel.addresses.placing import Places
+from kernel.appending.idempotency import Window
+from kernel.appending.producers import Producers
+from kernel.delivery.deliveries import Deliveries
+from kernel.delivery.subscriptions import Subscriptions
+from kernel.delivery.watches import Watches
+from kernel.index.heads import Heads
+from kernel.index.index import Index
+from kernel.index.reader import Reader
+from kernel.log.log import Damage, Log
+from kernel.log.room import Room
 from kernel.ports import Loop, Worker
-from kernel.producers import Producers
-from kernel.projection import Projection
-from kernel.reader import Reader
+from kernel.retention.owed import Owed
 from kernel.settings import KernelSettings
-from kernel.state import StateTable
-from kernel.subscriptions import Subscriptions
-from kernel.topics import Topics
-from kernel.views import Views
-from kernel.watches import Watches
+from kernel.state.projection import Projection
+from kernel.state.state import StateTable
+from kernel.state.topics import Topics
+from kernel.state.views import Views
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class Parts:
     reader: Reader
     deliveries: Deliveries
 
+    room: Room
     settings: KernelSettings
     hub: bytes
     """Identity of this hub, 16 bytes, given once."""
@@ -67,3 +69,6 @@ class Parts:
 
     epoch: int = 0
     """Which start of the hub this is."""
+
+    first_id: int = 0
+    """All message ids of earlier starts are below."""

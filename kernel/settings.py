@@ -27,6 +27,9 @@ class KernelSettings:
     max_scheduled: int = 10_000_000
     """Messages that wait for their time."""
 
+    reserve_bytes: int = 64 << 20
+    """Held on the disk for the day on which it is full, see `kernel.log.reserve`."""
+
     segment_bytes: int = 256 << 20
     """Of one file of the log; retention deletes whole files."""
 

@@ -4,23 +4,27 @@ The copy keeps the message's id, key, value and headers, and has one header more
 how many attempts, when, and what has happened to it before. A group over a topic has a light queue for them,
 `$dead-letters/GROUP`; a light queue says itself where they go: `queue:NAME`, `address:ADDRESS`, or in words of the door
 that declared it.
+
+A sender can write such a header, too, and a producer's batches are stored as they come. So each death has a seal that
+only this hub can make, for this message alone; what sends letters back along their history looks at it.
 """
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.address import ADDRESS_HEADER
+from kernel.addresses.address import ADDRESS_HEADER
+from kernel.addresses.placing import LIGHT
+from kernel.appending.gathering import Gathering
 from kernel.errors import KernelError, Stopping
-from kernel.gathering import Gathering
 from kernel.leasing.group import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, LeasedGroup
 from kernel.leasing.settings import LightQueue, QueueSettings
 from kernel.message import RETAIN, Headers, Leased, Message, Placement
-from kernel.message_expiry import EXPIRES_HEADER
 from kernel.parts import Parts
-from kernel.placing import LIGHT
-from kernel.record import encode_headers, encode_key, read_headers
+from kernel.records.message_expiry import EXPIRES_HEADER
+from kernel.records.record import encode_headers, encode_key, read_headers
 
 if TYPE_CHECKING:
     from kernel.leasing.leasing import Leasing
@@ -28,10 +32,13 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "$dead-letters/"
 HEADER: Final = b"dead-letter"
+SEAL: Final = "seal"
+SEAL_BYTES: Final = 12
 MAX_HISTORY: Final = 20                 # deaths that a message remembers: the first, and the newest
 TO_QUEUE: Final = "queue:"
 TO_ADDRESS: Final = "address:"
 REFUSED: Final = (REJECTED, ATTEMPTS)   # reasons that a consumer had a part in
+NESTED_MAX: Final = 4                   # a death, its transaction, that one's checks, a check
 
 _DEATH: Final = {"reason": str, "topic": str, "queue": int, "offset": int, "attempts": int, "at_ms": int,
                  "address": str}
@@ -74,25 +81,28 @@ class Burial:
     def _of_topic(self, group: LeasedGroup, message: Leased) -> Placement | None:
         if not group.settings.dead_letters:
             return None
-        return self._own_queue(group.name, group.tenant, message)
+        return self.place(self.own_queue(group.name, group.tenant), message[5])
 
-    def _own_queue(self, name: str, tenant: str, message: Leased) -> Placement:
-        """Whatever settings somebody has given it."""
+    def own_queue(self, name: str, tenant: str) -> LightQueue:
+        """For the dead letters of what has this name, whatever settings somebody has given it. Raises Stopping."""
         light = self._leasing.light
-        queue = light.definitions.get(tenant, PREFIX + name) or light.declare(PREFIX + name, QueueSettings(), tenant)
-        return self._parts.places.place_light(queue, 0, message[5])
+        return light.definitions.get(tenant, PREFIX + name) or light.declare(PREFIX + name, QueueSettings(), tenant)
+
+    def place(self, queue: LightQueue, key: bytes | None) -> Placement:
+        """There, for a dead letter with this key."""
+        return self._parts.places.place_light(queue, 0, key)
 
     def _of_queue(self, queue: LightQueue, message: Leased, reason: str) -> Placement | None:
         """Where a light queue's settings say; None to drop it: nowhere, a place that is not there, or in a circle."""
         to, places = queue.settings.dead_letter, self._parts.places
         try:
             if to.startswith(TO_QUEUE):
-                placement = places.place(LIGHT + to.removeprefix(TO_QUEUE), queue.tenant, False)
+                placement = places.place_again(queue.tenant, to.removeprefix(TO_QUEUE), 0, None)
             elif to.startswith(TO_ADDRESS):
                 placement = places.place(to.removeprefix(TO_ADDRESS), queue.tenant, True)
                 self._parts.subscriptions.refresh(placement)
             elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
-                placement = self._own_queue(queue.name, queue.tenant, message)
+                placement = self.place(self.own_queue(queue.name, queue.tenant), message[5])
             else:
                 return None
         except Stopping:
@@ -109,8 +119,16 @@ class Burial:
         headers, _ = read_headers(message[7], 0)
         address = LIGHT + group.queue.name if group.queue is not None \
             else self._parts.places.routes.address_of(topic, message[5], headers)
-        return {"reason": reason, "group": group.name, "topic": topic, "queue": found[1] if found else 0,
-                "offset": message[1], "attempts": message[2], "at_ms": self._leasing.now_ms(), "address": address}
+        death = {"reason": reason, "group": group.name, "topic": topic, "queue": found[1] if found else 0,
+                 "offset": message[1], "attempts": message[2], "at_ms": self._leasing.now_ms(), "address": address}
+        return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
+
+
+def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:
+    """Says that a death of this message is the hub's own word. Copies keep their id; a restored hub has another
+    secret."""
+    told = json.dumps([message_id, *[death[name] for name in _DEATH]]).encode()
+    return blake2b(told, key=secret, digest_size=SEAL_BYTES, person=b"death").hexdigest()
 
 
 def with_key(placement: Placement, key: bytes | None) -> Placement:
@@ -140,29 +158,52 @@ def read_deaths(headers: Headers) -> list[dict[str, Any]]:
     """The same for headers that are decoded."""
     for name, value in headers:
         if name == HEADER and value is not None:
-            try:
-                read = json.loads(value)
-            except ValueError:
-                return []
-            return [death for death in read if _is_death(death)] if isinstance(read, list) else []
+            return _read(value)
     return []
 
 
+def _read(value: bytes) -> list[dict[str, Any]]:
+    """Deaths that are whole, and can be shown: a sender may have made some up."""
+    try:
+        read = json.loads(value, parse_int=_whole, parse_float=_whole, parse_constant=_whole)
+        json.dumps(read, ensure_ascii=False).encode()        # half of a surrogate pair is in no UTF-8
+    except (ValueError, RecursionError):
+        return []
+    return [death for death in read if _is_death(death)] if isinstance(read, list) else []
+
+
+def _whole(text: str) -> int:
+    """No number of a death has a fraction, or more than 64 bits."""
+    number = int(text)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError("more than 64 bits")
+    return number
+
+
 def _is_death(read: Any) -> bool:
-    """A sender may have made one up."""
-    return isinstance(read, dict) and all(type(read.get(name)) is kind for name, kind in _DEATH.items())
+    return isinstance(read, dict) and all(type(read.get(name)) is kind for name, kind in _DEATH.items()) \
+        and _is_flat(read, NESTED_MAX)
+
+
+def _is_flat(read: Any, levels: int) -> bool:
+    inside = read.values() if isinstance(read, dict) else read if isinstance(read, list) else None
+    return inside is None or levels > 0 and all(_is_flat(one, levels - 1) for one in inside)
 
 
 def with_death(message: Leased, death: dict[str, Any], *, keeps_address: bool = True) -> bytes:
     """The message's encoded headers, with one more death. What made it expire has done so: it goes, or the copy would
     expire where it is kept. `keeps_address`: it goes where nothing else says its address."""
-    headers, _ = read_headers(message[7], 0)
-    history = [*deaths_of(message[7]), death]
-    history = [*history[:1], *history[1:][1 - MAX_HISTORY:]]
-    gone = {HEADER}
+    gone = set()
     if death["reason"] == EXPIRED:
         gone.add(EXPIRES_HEADER)
     if not keeps_address:
         gone.add(ADDRESS_HEADER)
-    others = [header for header in headers if header[0] not in gone]
-    return encode_headers([*others, (HEADER, json.dumps(history).encode())])
+    headers, _ = read_headers(message[7], 0)
+    return with_history([header for header in headers if header[0] not in gone], [*deaths_of(message[7]), death])
+
+
+def with_history(headers: list[tuple[bytes, bytes | None]], deaths: list[dict[str, Any]]) -> bytes:
+    """Encoded headers that tell of these deaths, oldest first."""
+    deaths = [*deaths[:1], *deaths[1:][1 - MAX_HISTORY:]]
+    others = [header for header in headers if header[0] != HEADER]
+    return encode_headers([*others, (HEADER, json.dumps(deaths).encode())])

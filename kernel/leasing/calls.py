@@ -1,12 +1,14 @@
 """What doors ask about groups and light queues: the part of the kernel's face that `kernel.leasing` answers."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from kernel.address import ADDRESS_HEADER
-from kernel.appending import Appending
+from kernel.addresses.address import ADDRESS_HEADER
+from kernel.addresses.placing import Places
+from kernel.addresses.stated import stated_in
+from kernel.appending.appending import Appending
+from kernel.delivery.subscriptions import Subscriptions
 from kernel.errors import KernelError
-from kernel.frame import StateRecord
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.members import Member
@@ -21,13 +23,12 @@ from kernel.leasing.settings import (
     definition_key,
 )
 from kernel.leasing.sharing import Shared, Sharing
+from kernel.log.frame import StateRecord
 from kernel.message import Leased, Owner, Placement, Record
 from kernel.parts import Parts
-from kernel.placing import Places
-from kernel.record import read_headers
-from kernel.state import Kind
-from kernel.subscriptions import Subscriptions
-from kernel.topics import Topic, Topics
+from kernel.records.record import read_headers
+from kernel.state.state import Kind
+from kernel.state.topics import Topic, Topics
 
 
 class GroupCalls:
@@ -74,6 +75,10 @@ class GroupCalls:
         """Per queue id that the group has met, the first offset that is not settled."""
         return self._rewinding.offsets(topic.tenant, name, topic)
 
+    def groups_behind(self, topics: list[Topic]) -> Iterator[tuple[int, int]]:
+        """(topic id, messages that are not settled) for every group that reads one of these topics, one by one."""
+        return self._rewinding.behind(topics)
+
     def rewind_group(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
                      token: object = None) -> None:
         """Go on from these offsets, by queue id; leases that run there are void.
@@ -106,8 +111,7 @@ class GroupCalls:
         headers = read_headers(message[7], 0)[0] if ADDRESS_HEADER in message[7] or self.has_routes else ()
         if found is not None:
             return self._places.routes.address_of(found[0].name, message[5], headers)
-        stated = next((value for name, value in headers if name == ADDRESS_HEADER and value), b"")
-        return stated.decode(errors="replace")
+        return (stated_in(headers) or b"").decode(errors="replace")
 
     @property
     def has_routes(self) -> bool:
@@ -158,11 +162,11 @@ class GroupCalls:
 
     def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
              token: object = None) -> None:
-        """Messages to matching addresses enter the queue too, by reference, from this frame on.
+        """Messages to matching addresses of its tenant enter the queue too, by reference, from this frame on.
 
         `chosen` bindings do not count for messages whose door chose their queues. Raises InvalidFilter, Stopping.
         """
-        self._subscriptions.bind(filter, queue.first_queue_id, chosen)
+        self._subscriptions.bind(filter, queue.first_queue_id, chosen, queue.tenant)
         record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), b"")
         self._appending.put_state([record], owner, token)
 

@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
-from kernel.frame import StateRecord
 from kernel.leasing.settings import (
     GroupSettings,
     LightQueue,
@@ -20,7 +19,8 @@ from kernel.leasing.settings import (
     named_key,
     split_key,
 )
-from kernel.state import Kind, StateTable
+from kernel.log.frame import StateRecord
+from kernel.state.state import Kind, StateTable
 
 CACHED: Final = 10_000             # definitions of each kind
 
@@ -82,7 +82,7 @@ class Definitions(Generic[T]):
         found: dict[str, T] = {}
         for key, value in self._state.scan(self._kind):
             if key.startswith(prefix):
-                found[split_key(key)[1]] = self._decode(key, value)
+                found[split_key(key)[1]] = self._decoded(key, value)
         for key, (_, definition) in self._pending.items():
             if key.startswith(prefix):
                 if definition is None:
@@ -90,6 +90,15 @@ class Definitions(Generic[T]):
                 else:
                     found[split_key(key)[1]] = definition
         yield from sorted(found.items())
+
+    def _decoded(self, key: bytes, value: bytes) -> T:
+        """What is stored under a key; decoded once, as long as there is room for it: lists are asked for often."""
+        known = self._cached.get(key)
+        if known is None:
+            known = self._decode(key, value)
+            if len(self._cached) < CACHED:
+                self._cached[key] = known
+        return known
 
 
 def queue_definitions(state: StateTable) -> Definitions[LightQueue]:

@@ -4,8 +4,7 @@ A *member* is pushed messages as far as its credit goes and holds them until it 
 holds them for a time. Whoever comes first is served first, lines in turn, sub-queues by priority.
 
 Memory changes at once; the pages of the lines travel in the frame being gathered. A pop is answered once its leases are
-durable, since they outlive the hub. A member is handed its messages at once: its leases end with its connection, so all
-that a crash can forget of them is that the last delivery was one.
+durable, since they outlive the hub. A member is handed its messages at once: its leases end with its connection.
 """
 from __future__ import annotations
 

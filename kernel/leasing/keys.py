@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel.frame import StateRecord
 from kernel.leasing.supply import Supply
+from kernel.log.frame import StateRecord
 
 if TYPE_CHECKING:
     from kernel.leasing.group import LeasedGroup

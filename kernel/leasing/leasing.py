@@ -15,9 +15,8 @@ from typing import Final
 
 from crc32c import crc32c
 
+from kernel.appending.gathering import Gathering, Reserved, Submission
 from kernel.errors import AssignedGroup, GroupIsLeased, KernelError, Stopping
-from kernel.frame import StateRecord
-from kernel.gathering import Gathering, Reserved, Submission
 from kernel.leasing.burial import Burial
 from kernel.leasing.deadlines import Deadlines
 from kernel.leasing.definitions import group_definitions
@@ -30,11 +29,12 @@ from kernel.leasing.restoring import Pages, Restoring
 from kernel.leasing.selecting import Selecting
 from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, check_name
 from kernel.leasing.supply import Supply
+from kernel.log.frame import StateRecord
 from kernel.message import Handle, Leased, Owner
 from kernel.parts import Parts
-from kernel.state import Kind
-from kernel.topics import Topic
-from kernel.views import offset_record
+from kernel.state.state import Kind
+from kernel.state.topics import Topic
+from kernel.state.views import offset_record
 
 LEAVING: Final = 10_000            # queues whose next start is remembered, before those that have reached it are not
 LAZY_MS: Final = 20
@@ -59,7 +59,7 @@ class Leasing:
         self.light = LightQueues(parts, self, gather, pending)
         self.groups = group_definitions(parts.state)
         self.burial = Burial(parts, self, gather)
-        self._by_topic: dict[tuple[str, str, int], LeasedGroup] = {}
+        self._by_name: dict[tuple[str, str], dict[int, LeasedGroup]] = {}      # by tenant and name, then by topic
         self._of_topic: dict[int, list[LeasedGroup]] = {}
         self._readers: dict[int, list[tuple[LeasedGroup, Supply]]] = {}     # by queue id
         self._woken: dict[LeasedGroup, None] = {}
@@ -97,17 +97,21 @@ class Leasing:
 
         Raises InvalidGroup, AssignedGroup, Stopping.
         """
-        group = self._by_topic.get((topic.tenant, name, topic.id))
+        group = self._by_name.get((topic.tenant, name), {}).get(topic.id)
         if group is None:
             check_name(name, "group")
             settings = self.groups.get(topic.tenant, name)
-            if settings is None and any(self._parts.topics.of_queue(queue_id) is not None
-                                        for queue_id in self._parts.views.offsets.get(name, ())):
+            if settings is None and self._commits(topic.tenant, name):
                 raise AssignedGroup(f"group {name!r} commits offsets; messages cannot be leased from it")
             group = self._make(name, topic, settings, start)
         if group.settings.kind == ASSIGNED:
             raise AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
         return group
+
+    def _commits(self, tenant: str, name: str) -> bool:
+        """Whether a tenant's group of this name has committed offsets."""
+        found = map(self._parts.topics.of_queue, self._parts.views.offsets.get(name, ()))
+        return any(of is not None and of[0].tenant == tenant for of in found)
 
     def _make(self, name: str, topic: Topic, settings: GroupSettings | None, start: str) -> LeasedGroup:
         known = settings if settings is not None else GroupSettings(start=start)
@@ -118,7 +122,7 @@ class Leasing:
             return group
         group.wants = self.selecting.wants(known.selector)
         group.ttl_ms = topic.settings.message_ttl_ms or 0
-        self._by_topic[topic.tenant, name, topic.id] = group
+        self._by_name.setdefault((topic.tenant, name), {})[topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
         read = [queue_id for queue_id in topic.queue_ids()
@@ -165,11 +169,11 @@ class Leasing:
 
     def active(self, tenant: str, name: str) -> list[LeasedGroup]:
         """The groups of this name that are in memory, one per topic."""
-        return [group for group in self._by_topic.values() if (group.tenant, group.name) == (tenant, name)]
+        return list(self._by_name.get((tenant, name), {}).values())
 
     def in_memory(self) -> list[LeasedGroup]:
         """Every group that is in memory."""
-        return [*self._by_topic.values(), *self.light.in_memory()]
+        return [group for named in self._by_name.values() for group in named.values()] + self.light.in_memory()
 
     def reading(self, queue_id: int) -> list[tuple[LeasedGroup, Supply]]:
         """Who reads this queue, as far as they are in memory."""
@@ -194,13 +198,19 @@ class Leasing:
     def forget_topic(self, topic: Topic) -> None:
         """The topic is not there any more: its groups are gone with it."""
         for group in self._of_topic.pop(topic.id, []):
-            del self._by_topic[group.tenant, group.name, topic.id]
+            self._forget(group)
             self.end(group)
+
+    def _forget(self, group: LeasedGroup) -> None:
+        named = self._by_name[group.tenant, group.name]
+        del named[group.topic_id]
+        if not named:
+            del self._by_name[group.tenant, group.name]
 
     def forget_group(self, tenant: str, name: str) -> None:
         """A group is deleted."""
         for group in self.active(tenant, name):
-            del self._by_topic[tenant, name, group.topic_id]
+            self._forget(group)
             self._of_topic[group.topic_id].remove(group)
             self.end(group)
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kernel.appending.gathering import Gathering
 from kernel.errors import QueueExists
-from kernel.frame import StateRecord
-from kernel.gathering import Gathering
 from kernel.leasing.ageing import Ageing, Sweep
 from kernel.leasing.burial import PREFIX
 from kernel.leasing.definitions import queue_definitions
@@ -20,9 +19,10 @@ from kernel.leasing.group import LeasedGroup
 from kernel.leasing.idle import Idle
 from kernel.leasing.limits import Limits
 from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, binding_key, check_name
+from kernel.log.frame import StateRecord
 from kernel.parts import Parts
-from kernel.state import Kind
-from kernel.views import decode_offset, offset_record
+from kernel.state.state import Kind
+from kernel.state.views import decode_offset, offset_record
 
 if TYPE_CHECKING:
     from kernel.leasing.leasing import Leasing
@@ -71,6 +71,11 @@ class LightQueues:
             group.limit.enforce()
         if group.ageing is not None:
             group.ageing.look()
+
+    def tenants(self) -> dict[int, str]:
+        """The tenant of every queue, by its first queue id."""
+        queues = (self.definitions.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE))
+        return {queue.first_queue_id: queue.tenant for queue in queues}
 
     def in_memory(self) -> list[LeasedGroup]:
         """The groups of queues that somebody uses."""

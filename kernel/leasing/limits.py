@@ -21,7 +21,7 @@ from kernel.leasing.weight import Weight
 from kernel.message import Message
 
 if TYPE_CHECKING:
-    from kernel.gathering import Gathering
+    from kernel.appending.gathering import Gathering
     from kernel.leasing.leasing import Leasing
 
 UNLIMITED: Final = 1 << 62
@@ -123,6 +123,13 @@ class Limits:
 
     def refuse_full(self, messages: list[Message]) -> None:
         """Raises QueueFull where one of these has no room in a queue that it would enter; else they are counted."""
+        entering = self.require_room(messages)
+        for first, size in entering.items():
+            counted = self._pending()[-1].entering_bytes
+            counted[first] = counted.get(first, 0) + size
+
+    def require_room(self, messages: list[Message]) -> dict[int, int]:
+        """The same without counting them: bytes by the first queue id of each queue that they would enter."""
         pending = self._pending()
         rooms: dict[Limit, Room] = {}
         entering: dict[int, int] = {}
@@ -141,5 +148,4 @@ class Limits:
                 room[1] -= size
                 first = limit.queue.first_queue_id
                 entering[first] = entering.get(first, 0) + size
-        for first, size in entering.items():
-            pending[-1].entering_bytes[first] = pending[-1].entering_bytes.get(first, 0) + size
+        return entering

@@ -10,7 +10,7 @@ from kernel.leasing.settings import LightQueue
 from kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
-    from kernel.gathering import Reserved
+    from kernel.appending.gathering import Reserved
     from kernel.leasing.group import LeasedGroup
     from kernel.leasing.supply import Supply
 

@@ -1,4 +1,4 @@
-"""What leases need of the log beyond retention; see `kernel.owed.Owed`.
+"""What leases need of the log beyond retention; see `kernel.retention.owed.Owed`.
 
 All that is not settled of a light queue, and of a topic's queue what is leased, waits for its next time or is ready
 again. What nobody has had of a topic yet goes with its segment: a group that lags beyond retention has lost it.
@@ -6,12 +6,12 @@ again. What nobody has had of a topic yet goes with its segment: a group that la
 from __future__ import annotations
 
 from kernel.leasing.leasing import Leasing
-from kernel.owed import NONE_NEEDED, Stretch
 from kernel.parts import Parts
+from kernel.retention.owed import NONE_NEEDED, Stretch
 
 
 class NeededByLines:
-    """`kernel.owed.Owed` for every line. A topic's line that is not in memory has nothing out."""
+    """`kernel.retention.owed.Owed` for every line. A topic's line that is not in memory has nothing out."""
 
     def __init__(self, parts: Parts, leasing: Leasing) -> None:
         self._topics = parts.topics

@@ -1,8 +1,8 @@
 """Dead letters go back to where they came from: settled in their queue and stored there again in one frame.
 
 The copy has the message's id, key, value and headers, with its history: should it die again, it is a dead letter with
-one death more. Its attempts begin anew. It enters the queue that it died in first, behind what is there; every reader
-of a topic sees it again.
+one death more. Its attempts begin anew. It enters the queue that its way to the dead letters
+began in, behind what is there; every reader of a topic sees it again.
 """
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from collections.abc import Callable
 from heapq import heapify
 from typing import Any
 
-from kernel.address import ADDRESS_HEADER
-from kernel.burst import check
+from kernel.addresses.address import ADDRESS_HEADER
+from kernel.addresses.placing import LIGHT
+from kernel.appending.burst import check
+from kernel.appending.gathering import Gathering
 from kernel.errors import ExpiredReceipt, KernelError, UnknownQueue, UnknownTopic
-from kernel.gathering import Gathering
-from kernel.leasing.burial import read_deaths, with_key
+from kernel.leasing.burial import SEAL, TO_ADDRESS, TO_QUEUE, read_deaths, seal_of
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.settings import LightQueue
 from kernel.leasing.supply import Supply
 from kernel.message import Message, Placement, Record
 from kernel.parts import Parts
-from kernel.placing import LIGHT
-from kernel.record import encode_headers
+from kernel.records.record import encode_headers
 
 
 class Redriving:
-    """`refresh` finds who hears of a placement's messages; see `kernel.appending`."""
+    """`refresh` finds who hears of a placement's messages; see `kernel.appending.appending`."""
 
     def __init__(self, parts: Parts, leasing: Leasing, gather: Callable[[], Gathering],
                  refresh: Callable[[Placement], None]) -> None:
@@ -66,21 +66,38 @@ class Redriving:
             raise ExpiredReceipt("somebody has this dead letter leased")
 
     def _message(self, tenant: str, letter: Record) -> Message:
-        offset, timestamp_ms, key, value, headers, attributes, _ = letter
+        offset, timestamp_ms, key, value, headers, attributes, message_id = letter
         deaths = read_deaths(headers)
-        if not deaths or not deaths[0]["address"]:
+        if not deaths or not deaths[-1]["address"]:
             raise UnknownTopic(f"the dead letter at {offset} does not say where it came from")
-        placement = self._place(tenant, deaths[0], key)
+        placement = self._place(tenant, self._origin(tenant, message_id, deaths), key)
         if placement.address_header:                 # it is added anew
             headers = tuple(header for header in headers if header[0] != ADDRESS_HEADER)
         return placement, value, encode_headers(headers), attributes, timestamp_ms
 
+    def _origin(self, tenant: str, message_id: int, deaths: list[dict[str, Any]]) -> dict[str, Any]:
+        """The death that the letter's way began with: the last, or one that led to it by what queues say of their dead
+        letters. Earlier ones without a seal are its sender's making, who perhaps may not publish where they say."""
+        known = self._leasing.light.definitions
+        origin = deaths[-1]
+        for earlier in reversed(deaths[:-1]):
+            queue = known.get(tenant, earlier["address"].removeprefix(LIGHT))
+            to = origin["address"]
+            leads = TO_QUEUE + to.removeprefix(LIGHT) if to.startswith(LIGHT) else TO_ADDRESS + to
+            if earlier.get(SEAL) != seal_of(self._parts.secret, message_id, earlier):
+                break
+            if queue is None or not earlier["address"].startswith(LIGHT) or queue.settings.dead_letter != leads:
+                break
+            origin = earlier
+        return origin
+
     def _place(self, tenant: str, death: dict[str, Any], key: bytes | None) -> Placement:
         places = self._parts.places
         if death["address"].startswith(LIGHT):
-            return with_key(places.place(death["address"], tenant, False), key)
+            return places.place_again(tenant, death["address"].removeprefix(LIGHT), 0, key)
+        queue = death["queue"] if death["queue"] >= 0 else None         # it never was in one: its key's
         try:
-            return places.place_in(death["topic"], key, death["queue"], tenant, False)
+            return places.place_in(death["topic"], key, queue, tenant, False)
         except UnknownQueue:                # the topic was made anew, with fewer queues
             return places.place_in(death["topic"], key, None, tenant, False)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kernel.appending.gathering import Gathering
 from kernel.errors import KernelError
-from kernel.gathering import Gathering
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.pages import decode_page_key
 from kernel.leasing.settings import decode_binding
 from kernel.leasing.supply import Supply
 from kernel.parts import Parts
-from kernel.state import Kind
+from kernel.state.state import Kind
 
 if TYPE_CHECKING:
     from kernel.leasing.leasing import Leasing
@@ -85,14 +85,14 @@ class Restoring:
         self._load(pages)
 
     def _restore_bindings(self, gatherings: list[Gathering]) -> None:
-        subscriptions = self._parts.subscriptions
+        subscriptions, tenants = self._parts.subscriptions, self._leasing.light.tenants()
         for record in (record for gathering in gatherings for record in gathering.state):
             if record.kind == Kind.BINDING:
                 queue_id, chosen, filter_text = decode_binding(record.key)
                 if self._parts.state.get(Kind.BINDING, record.key) is None:
                     subscriptions.unbind(filter_text, queue_id, chosen)
-                else:
-                    subscriptions.bind(filter_text, queue_id, chosen)
+                elif queue_id in tenants:
+                    subscriptions.bind(filter_text, queue_id, chosen, tenants[queue_id])
 
     def _forget_undefined(self) -> None:
         """Queues that were to be made are not there. A group that was is defined with its next frame: its members are

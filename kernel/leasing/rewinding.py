@@ -1,17 +1,17 @@
 """Groups as a whole: which there are, what they read, moving them to other offsets, forgetting them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from kernel.appending.gathering import Gathering
 from kernel.errors import OffsetOutOfRange, UnknownGroup, UnknownQueue
-from kernel.gathering import Gathering
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.settings import ASSIGNED, GroupSettings
 from kernel.parts import Parts
-from kernel.topics import Topic
-from kernel.views import offset_record
+from kernel.state.topics import Topic
+from kernel.state.views import offset_record
 
 UNDEFINED: Final = GroupSettings(kind=ASSIGNED)
 """A group that only commits offsets needs no definition."""
@@ -51,6 +51,18 @@ class Rewinding:
         for group in self._leasing.active(tenant, name):
             found.update({queue_id: supply.line.floor for queue_id, supply in group.supplies.items()})
         return {queue_id: found[queue_id] for queue_id in topic.queue_ids() if queue_id in found}
+
+    def behind(self, topics: list[Topic]) -> Iterator[tuple[int, int]]:
+        """See `GroupCalls.groups_behind`; as far as is durable."""
+        heads = self._parts.heads
+        of_queue = {queue_id: topic.id for topic in topics for queue_id in topic.queue_ids()}
+        for offsets in list(self._parts.views.offsets.values()):
+            found: dict[int, int] = {}
+            for queue_id in offsets.keys() & of_queue.keys():
+                begin = max(offsets[queue_id][0], heads.log_start(queue_id))
+                topic_id = of_queue[queue_id]
+                found[topic_id] = found.get(topic_id, 0) + max(heads.next_offset(queue_id) - begin, 0)
+            yield from found.items()
 
     def rewind(self, group: LeasedGroup, topic: Topic, offsets: Mapping[int, int]) -> None:
         """Go on from these offsets, by queue id, forward or back; what is leased or settled from there on counts no

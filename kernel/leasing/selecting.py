@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kernel.addresses.routes import Routes
 from kernel.errors import CorruptBatch
 from kernel.message import Leased
-from kernel.record import read_headers
-from kernel.routes import Routes
+from kernel.records.record import read_headers
 from kernel.selectors.selector import parse_selector
-from kernel.topics import Topics
+from kernel.state.topics import Topics
 
 
 class Selecting:

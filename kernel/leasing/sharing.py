@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kernel.address import is_topic_name
+from kernel.addresses.address import is_topic_name
+from kernel.addresses.filters import parse_filter
 from kernel.errors import InvalidFilter, UnknownTopic
-from kernel.filters import parse_filter
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Member, Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.topics import Topic
+from kernel.state.topics import Topic
 
 if TYPE_CHECKING:
     from kernel.leasing.calls import GroupCalls

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from kernel.batch import leased_of
 from kernel.errors import CorruptBatch, OffsetOutOfRange
 from kernel.leasing.line import Line
 from kernel.message import Fetched, Leased, Piece
-from kernel.record import read_headers
+from kernel.records.batch import leased_of
+from kernel.records.record import read_headers
 
 FETCH_BYTES: Final = 256 << 10
 STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kernel.batch import leased_of
 from kernel.errors import CorruptBatch
 from kernel.leasing.line import PAGE_SHIFT
 from kernel.leasing.supply import FETCH_BYTES, Supply
 from kernel.message import Fetched
+from kernel.records.batch import leased_of
 
 FORGOTTEN_AT_ONCE: Final = 1_000
 

@@ -6,6 +6,7 @@
     book         what all below share: timers, counts, what is settled and not yet durable
     accepting    messages come in
     at_hand      the messages of the next timers, read before they fall due
+    destinations where a message goes that was taken earlier
     delivering   what falls due is appended; what the disk refused is tried again
     queries      list, show, recall
     sweeping     what became of schedules is forgotten after a day

@@ -4,17 +4,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from kernel.appending import KEPT_FULL, Appending
-from kernel.burst import check
-from kernel.committer import Committer
+from kernel.addresses.stated import STATED, stated
+from kernel.appending.appending import KEPT_FULL, Appending
+from kernel.appending.burst import check
+from kernel.appending.committer import Committer
+from kernel.appending.gathering import Gathering, Places, Submission
 from kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
-from kernel.gathering import Gathering, Places, Submission
 from kernel.leasing.settings import LightQueue
 from kernel.message import Message, Owner, When
 from kernel.parts import Parts
-from kernel.schedule import parse_schedule
 from kernel.scheduling.book import Book
 from kernel.scheduling.records import Pending
+from kernel.scheduling.schedule import parse_schedule
 
 MAX_DELAY_MS: Final = 3_653 * 24 * 3_600_000        # ten years
 STATE_BYTES: Final = 200                             # of its state beside value and headers, for the kernel's bound
@@ -44,6 +45,7 @@ class Accepting:
         if idempotency_key is not None:
             self._appending.append_once(messages, owner, token, idempotency_key, add)
             return
+        self._parts.room.require()
         gathering = self._committer.gather()
         check(messages, self._appending.refresh)
         places: Places = []
@@ -60,7 +62,7 @@ class Accepting:
                 burst.add([message], places)
                 continue
             start_ms = when.due_ms or burst.now_ms
-            one = _pending(message, due_ms, burst.now_ms, start_ms, when.repeat)
+            one = pending_of(message, due_ms, burst.now_ms, start_ms, when.repeat)
             places.append((self._book.plan_of(gathering).accept(one), 0))
             burst.size_bytes += len(one.headers) + len(one.value or b"") + STATE_BYTES
 
@@ -78,8 +80,9 @@ def first_due_ms(when: When, now_ms: int) -> int:
     return due_ms
 
 
-def _pending(message: Message, due_ms: int, now_ms: int, start_ms: int, repeat: str) -> Pending:
-    to, value, headers, attributes, timestamp_ms = message
+def pending_of(message: Message, due_ms: int, now_ms: int, start_ms: int, repeat: str) -> Pending:
+    """A message that enters no queue yet."""
+    to, value, headers, attributes, timestamp_ms = stated(message) if STATED in message[2] else message
     topic, queue = to.topic, to.queue if to.fixed_queue else -1
     if isinstance(to.light, LightQueue):
         topic, queue = to.light.name, to.queue_id - to.light.first_queue_id

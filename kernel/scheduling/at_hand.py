@@ -9,7 +9,7 @@ from typing import Final
 from kernel.parts import Parts
 from kernel.scheduling.records import bound, due_of, id_of
 from kernel.scheduling.timers import Timers
-from kernel.state import Kind
+from kernel.state.state import Kind
 
 AHEAD_MS: Final = 5_000                   # messages are read before they fall due: at most this,
 LATEST_MS: Final = 2_000                  # and at the latest this; between them until there are

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.committer import Committer
-from kernel.gathering import Gathering, Submission
+from kernel.appending.committer import Committer
+from kernel.appending.gathering import Gathering, Submission
 from kernel.message import Owner
 from kernel.parts import Parts
 from kernel.scheduling.plan import Plan
@@ -21,7 +21,7 @@ from kernel.scheduling.records import (
     id_of,
 )
 from kernel.scheduling.timers import Timers
-from kernel.state import Kind, StateChanges
+from kernel.state.state import Kind, StateChanges
 
 RETRY_MS: Final = 1_000           # after the disk refused what is due
 

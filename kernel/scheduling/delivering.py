@@ -4,7 +4,7 @@
     gathered, which also says that they are delivered; no more than a batch into one frame
 
 A batch that the disk refuses stays due and is tried again. Where a message goes is decided now: topics may have come
-and gone. What has nowhere to go, as its topic is gone and may not be made by use, goes to `unrouted`.
+and gone.
 """
 from __future__ import annotations
 
@@ -12,44 +12,34 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from kernel.appending import Appending
-from kernel.committer import Committer
-from kernel.errors import KernelError, Stopping, UnknownQueue
-from kernel.message import Message, Placement
+from kernel.appending.committer import Committer
+from kernel.errors import Stopping
+from kernel.message import Message
 from kernel.parts import Parts
 from kernel.ports import Timer
-from kernel.schedule import parse_schedule
 from kernel.scheduling.at_hand import AtHand
 from kernel.scheduling.book import Book
+from kernel.scheduling.destinations import Destinations
 from kernel.scheduling.plan import Plan
 from kernel.scheduling.records import FIRST_FORGET, Fate, Pending, id_of, number_of
-from kernel.state import Kind
+from kernel.scheduling.schedule import parse_schedule
+from kernel.state.state import Kind
 
 BATCH: Final = 1_000                      # messages appended at once,
 BATCH_BYTES: Final = 1 << 20              # and not much more than this
-PLACES: Final = 10_000                    # placements remembered
-
-Name = tuple[str, str, bytes | None, int, bool]
-
-
-def _name(one: Pending) -> Name:
-    """Of a place that is always the same while the topics are."""
-    return one.tenant, one.topic if one.fixed_topic else one.address, one.key, one.queue, one.fixed_topic
 
 
 class Delivering:
-    def __init__(self, parts: Parts, committer: Committer, appending: Appending, book: Book) -> None:
+    def __init__(self, parts: Parts, committer: Committer, destinations: Destinations, book: Book) -> None:
         self._parts = parts
         self._committer = committer
-        self._appending = appending
+        self._destinations = destinations
         self._book = book
         self._timers = book.timers
         self.at_hand = AtHand(parts, book.timers, self.turn)
         self._relief = False                             # asked to be told when the kernel is no longer congested
         self._alarm: tuple[int, Timer] | None = None
         self._stopped = False
-        self._placements: dict[Name, Placement] = {}
-        self._placed_by = -1                             # version of the topics
         book.listeners.append(self._ended)
 
     def stop(self) -> None:
@@ -142,7 +132,7 @@ class Delivering:
         for key, one in batch:
             # A frame bears the time at which it began to gather: that may be before this was due.
             timestamp_ms = one.timestamp_ms or (now_ms if one.due_ms > burst.now_ms else 0)
-            message = (self._placement(one), one.value, one.headers, one.attributes, timestamp_ms)
+            message = (self._destinations.of(one), one.value, one.headers, one.attributes, timestamp_ms)
             if one.repeat:                       # each is a message of its own, in its place among the others
                 burst.add_copies(messages, ids, None)
                 messages, ids = [], []
@@ -156,43 +146,6 @@ class Delivering:
         burst.add_copies(messages, ids, None)
         self._book.settling.update([(id_of(key), Fate.DELIVERED) for key, _ in batch])
         self._committer.note_size()
-
-    # ---- where to
-
-    def _placement(self, one: Pending) -> Placement:
-        """Where it goes as things are now, or to `unrouted`."""
-        placement = self._remembered(one)
-        try:
-            if placement is None:
-                placement = self._placements[_name(one)] = self._place(one)
-            if placement.version != placement.first_level.version:
-                self._appending.refresh(placement)
-        except Stopping:
-            raise
-        except KernelError:
-            placement = self._parts.places.place_unrouted(one.address, one.tenant)
-            self._appending.refresh(placement)
-        return placement
-
-    def _remembered(self, one: Pending) -> Placement | None:
-        version = self._parts.topics.version
-        if version != self._placed_by or len(self._placements) >= PLACES:
-            self._placements.clear()
-            self._placed_by = version
-        return None if one.light or one.routed else self._placements.get(_name(one))
-
-    def _place(self, one: Pending) -> Placement:
-        places = self._parts.places
-        if one.light:
-            return places.place_again(one.tenant, one.topic, one.queue, one.key)
-        if one.routed is not None:
-            return places.place_routed(one.address, one.routed, one.tenant, True)
-        if not one.fixed_topic:
-            return places.place(one.address, one.tenant, True)
-        try:
-            return places.place_in(one.topic, one.key, one.queue if one.queue >= 0 else None, one.tenant, True)
-        except UnknownQueue:                     # the topic was made anew, with fewer queues
-            return places.place_in(one.topic, one.key, None, one.tenant, True)
 
     # ---- waking up
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.burst import Run
-from kernel.frame import StateRecord
+from kernel.appending.burst import Run
+from kernel.log.frame import StateRecord
 from kernel.scheduling.records import (
     Counts,
     Fate,
@@ -19,13 +19,13 @@ from kernel.scheduling.records import (
     id_of,
     timer_key,
 )
-from kernel.state import Kind
+from kernel.state.state import Kind
 
 REMEMBERED_MS: Final = 24 * 3_600_000      # what became of a schedule
 
 
 class Plan:
-    """`kernel.gathering.Reserved`. `counts` asks for what is durable; it does when this frame is sealed."""
+    """`kernel.appending.gathering.Reserved`. `counts` asks for what is durable; it does when this frame is sealed."""
 
     def __init__(self, now_ms: int, counts: Callable[[], Counts], on_end: Callable[[Plan, bool], None]) -> None:
         self.now_ms = now_ms
@@ -38,6 +38,7 @@ class Plan:
         self.taken: list[bytes] = []                             # timers it takes off: their messages are in it
         self.recalled: list[bytes] = []                          # timers it takes off for good
         self._settled: list[bytes] = []                          # ids
+        self._kept = 0
         self._forgotten = 0
         self.swept_to = b""
         self.delivered = 0
@@ -53,6 +54,13 @@ class Plan:
         run = Run(0, self.now_ms)
         self._accepted.append((run, one.due_ms, encode_pending(one)))
         return run
+
+    def keep(self, message_id: int, one: Pending) -> None:
+        """The same for a message that has its id already."""
+        key = id_key(message_id)
+        self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one)))
+        self._begin(one.due_ms, key)
+        self._kept += 1
 
     def deliver(self, timer: bytes, one: Pending, next_ms: int | None) -> None:
         """The message of a timer goes out with this frame, and again at `next_ms`."""
@@ -106,7 +114,7 @@ class Plan:
     def counts(self) -> Counts:
         """As they are with this frame."""
         pending, settled = self._counts()
-        return Counts(pending + len(self._accepted) - len(self._settled),
+        return Counts(pending + len(self._accepted) + self._kept - len(self._settled),
                       max(0, settled + len(self._settled) - self._forgotten))
 
     def applied(self) -> None:

@@ -10,6 +10,7 @@ from kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownS
 from kernel.message import Owner, Stored
 from kernel.parts import Parts
 from kernel.scheduling.book import Book
+from kernel.scheduling.plan import Plan
 from kernel.scheduling.records import (
     FIRST_FORGET,
     Fate,
@@ -21,7 +22,7 @@ from kernel.scheduling.records import (
     number_of,
     timer_key,
 )
-from kernel.state import Kind
+from kernel.state.state import Kind
 
 READS: Final = 3                   # of one that changes while it is read
 PAGE: Final = 1_000                # entries at most
@@ -44,6 +45,13 @@ class Queries:
     def __init__(self, parts: Parts, book: Book) -> None:
         self._parts = parts
         self._book = book
+        self._held: list[Callable[[], None]] = []        # recalls of what is on its way to the disk
+        book.listeners.append(self._ended)
+
+    def _ended(self, plan: Plan, stored: bool) -> None:
+        held, self._held = self._held, []
+        for again in held:
+            again()
 
     # ---- one
 
@@ -94,6 +102,10 @@ class Queries:
                 raise UnknownScheduled(f"nothing that waits or waited within a day has the id {message_id}")
             key = id_key(message_id)
             fate = what.fate if isinstance(what, Settled) else self._book.settling.get(key)
+            if isinstance(what, Pending) and fate is Fate.DELIVERED:
+                # Behind its frame: that may be refused, or the message be one repetition of more.
+                self._held.append(partial(self.recall, message_id, tenant, owner, token))
+                return
             if fate is Fate.DELIVERED:
                 raise AlreadyDelivered(f"message {message_id} has been delivered")
             if isinstance(what, Pending) and fate is None:

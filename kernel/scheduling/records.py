@@ -36,10 +36,11 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kernel.frame import StateRecord
-from kernel.state import Kind
+from kernel.log.frame import StateRecord
+from kernel.state.state import Kind
 
 FIXED_TOPIC: Final = 1
 FIXED_QUEUE: Final = 2
@@ -137,14 +138,23 @@ def forget_bound(when_ms: int) -> bytes:
     return _TIMER.pack(FORGET | when_ms + 1, 0)
 
 
+@lru_cache(maxsize=4_096)
+def _encode_names(*names: str) -> tuple[list[int], bytes]:
+    """Their lengths, and all of them: messages come to the same addresses again and again."""
+    encoded = [name.encode() for name in names]
+    return [len(name) for name in encoded], b"".join(encoded)
+
+
 def encode_pending(one: Pending) -> bytes:
-    flags = one.fixed_topic * FIXED_TOPIC | (one.queue >= 0) * FIXED_QUEUE | one.light * LIGHT \
-        | (one.routed is not None) * ROUTED | (one.key is None) * NULL_KEY | (one.value is None) * NULL_VALUE
-    parts = (one.tenant.encode(), one.address.encode(), one.topic.encode(), one.key or b"", one.repeat.encode(),
-             b"".join(map(id_key, one.routed or ())), one.headers)
-    head = _PENDING.pack(Fate.PENDING, one.attributes, flags, max(one.queue, 0), one.times, *map(len, parts),
-                         one.due_ms, one.accepted_ms, one.start_ms, one.timestamp_ms)
-    return b"".join((head, *parts, one.value or b""))
+    (due_ms, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic, light, queue,
+     routed, key, repeat, headers, value) = one
+    flags = fixed_topic * FIXED_TOPIC | (queue >= 0) * FIXED_QUEUE | light * LIGHT \
+        | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE
+    lengths, names = _encode_names(tenant, address, topic)
+    parts = (key or b"", repeat.encode(), b"".join(map(id_key, routed)) if routed else b"", headers)
+    head = _PENDING.pack(Fate.PENDING, attributes, flags, max(queue, 0), times, *lengths, *map(len, parts), due_ms,
+                         accepted_ms, start_ms, timestamp_ms)
+    return b"".join((head, names, *parts, value or b""))
 
 
 def encode_settled(one: Settled) -> bytes:

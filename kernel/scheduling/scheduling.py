@@ -3,14 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernel.appending import Appending
-from kernel.committer import Committer
+from kernel.appending.appending import Appending
+from kernel.appending.committer import Committer
 from kernel.errors import StorageFailed
 from kernel.message import Message, Owner, When
 from kernel.parts import Parts
 from kernel.scheduling.accepting import Accepting
 from kernel.scheduling.book import Book
 from kernel.scheduling.delivering import Delivering
+from kernel.scheduling.destinations import Destinations
 from kernel.scheduling.queries import Page, Queries, Scheduled
 from kernel.scheduling.records import due_of
 from kernel.scheduling.sweeping import Sweeping
@@ -21,10 +22,11 @@ class Scheduling:
     def __init__(self, parts: Parts, committer: Committer, appending: Appending) -> None:
         self._now_ms = parts.loop.now_ms
         self.book = Book(parts, committer, Timers())
-        self.delivering = Delivering(parts, committer, appending, self.book)
+        self._queries = Queries(parts, self.book)     # hears of a frame first: recalls go before what is due again
+        self.destinations = Destinations(parts, appending)
+        self.delivering = Delivering(parts, committer, self.destinations, self.book)
         self.sweeping = Sweeping(parts, self.book)
         self._accepting = Accepting(parts, committer, appending, self.book)
-        self._queries = Queries(parts, self.book)
 
     def start(self) -> None:
         """After replay: what fell due meanwhile goes out first, in due order."""

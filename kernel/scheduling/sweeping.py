@@ -12,7 +12,7 @@ from kernel.parts import Parts
 from kernel.scheduling.book import Book
 from kernel.scheduling.plan import Plan
 from kernel.scheduling.records import BEYOND, forget_bound, split_ids
-from kernel.state import Kind
+from kernel.state.state import Kind
 
 LOOK_MS: Final = 60_000
 AGAIN_MS: Final = 100             # where one look did not reach the end

@@ -16,11 +16,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from kernel.addresses.filters import matches as filter_matches
+from kernel.addresses.filters import parse_filter
 from kernel.errors import InvalidFilter, InvalidSelector
-from kernel.filters import matches as filter_matches
-from kernel.filters import parse_filter
 from kernel.message import Headers
-from kernel.record import named_headers
+from kernel.records.record import named_headers
 from kernel.selectors.conditions import Condition, Slots, compile_condition
 from kernel.selectors.parser import MAX_TERMS, Source, parse_condition
 from kernel.selectors.tokens import check_text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from crc32c import crc32c
 
 from kernel.message import Headers
-from kernel.record import encode_headers, encode_key, varint
+from kernel.records.record import encode_headers, encode_key, varint
 
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _BEFORE = struct.Struct(">qiibI")

@@ -1,8 +1,8 @@
 """A log that says it is full while it is told to."""
 from __future__ import annotations
 
-from kernel.log import LogFull
-from kernel.memory_log import MemoryLog
+from kernel.log.log import LogFull
+from kernel.log.memory_log import MemoryLog
 
 
 class FullLog(MemoryLog):

@@ -3,18 +3,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernel.batch import records_of
-from kernel.disk import Disk, RealDisk
+from kernel.addresses.routes import Routes
+from kernel.index.store import IndexStore, MemoryStore
 from kernel.kernel import Kernel
-from kernel.log import Damage, Log
-from kernel.memory_log import MemoryLog
+from kernel.log.disk import Disk, RealDisk
+from kernel.log.log import Damage, Log
+from kernel.log.memory_log import MemoryLog
+from kernel.log.reserve import Reserve
+from kernel.log.segments import SegmentLog
 from kernel.message import Fetched, Message, Placement, Record, Stored
-from kernel.projection import Projection
-from kernel.record import encode_headers
-from kernel.routes import Routes
-from kernel.segments import SegmentLog
+from kernel.records.batch import records_of
+from kernel.records.record import encode_headers
 from kernel.settings import KernelSettings
-from kernel.store import IndexStore, MemoryStore
+from kernel.state.projection import Projection
 from tests.simulation.world import World
 
 
@@ -39,13 +40,16 @@ class Rig:
 
     def __init__(self, folder: Path | None = None, settings: KernelSettings | None = None, routes: Routes | None = None,
                  log: Log | None = None, store: IndexStore | None = None, disk: Disk | None = None,
-                 projection: Projection | None = None) -> None:
+                 projection: Projection | None = None, reserve: Reserve | None = None,
+                 last_reserve: Reserve | None = None) -> None:
         self.disk = RealDisk(folder) if folder is not None else disk
         self.settings = settings or KernelSettings(segment_bytes=1 << 20)
         self.routes = routes or Routes()
         self.store: IndexStore = store or MemoryStore()
         self.log: Log = log or self._new_log()
         self.projection = projection
+        self.reserve = reserve
+        self.last_reserve = last_reserve
         self.world = World()
         self.fatal: list[str] = []
         self.damage: list[Damage] = []
@@ -61,7 +65,8 @@ class Rig:
                         checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store,
                         routes=self.routes, settings=self.settings, fatal=self.fatal.append,
                         on_damage=self.damage.append,
-                        on_error=self.errors.append, projection=self.projection, new_hub=b"a hub of the rig")
+                        on_error=self.errors.append, projection=self.projection, new_hub=b"a hub of the rig",
+                        reserve=self.reserve, last_reserve=self.last_reserve)
         kernel.open()
         return kernel
 
@@ -81,9 +86,10 @@ class Rig:
         assert not self.errors and not self.fatal, (self.errors, self.fatal)
 
     def publish(self, address: str, *values: bytes, headers: list[tuple[bytes, bytes | None]] | None = None,
-                idempotency_key: str | None = None, attributes: int = 2) -> list[tuple[int, int, int]]:
+                idempotency_key: str | None = None, attributes: int = 2, tenant: str = "/"
+                ) -> list[tuple[int, int, int]]:
         """Append, run until durable, return positions."""
-        placement = self.kernel.place(address)
+        placement = self.kernel.place(address, tenant=tenant)
         encoded = encode_headers(headers or [])
         self.kernel.append([(placement, value, encoded, attributes, 0) for value in values], self.witness, address,
                            positions=True, idempotency_key=idempotency_key)

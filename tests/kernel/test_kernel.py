@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from kernel.batch import as_batch, check_batch, placed
 from kernel.errors import (
     DuplicateSequence,
     IdempotencyConflict,
@@ -16,10 +15,11 @@ from kernel.errors import (
     UnknownTopic,
 )
 from kernel.message import Piece
-from kernel.record import encode_headers, encode_key, varint
+from kernel.records.batch import as_batch, check_batch, placed
+from kernel.records.record import encode_headers, encode_key, varint
 from kernel.settings import KernelSettings
-from kernel.state import Kind
-from kernel.topics import TopicSettings
+from kernel.state.state import Kind
+from kernel.state.topics import TopicSettings
 from tests.kernel.rig import Rig, Witness
 
 
@@ -401,7 +401,7 @@ def test_closing_leaves_nothing_to_replay(rig: Rig) -> None:
 def test_headers_are_kept_as_pairs() -> None:
     headers = ((b"a", b"1"), (b"a", None), (b"", b""))
     record = b"\0\0\0" + encode_key(b"k") + varint(1) + b"v" + encode_headers(headers)
-    from kernel.batch import records_of
+    from kernel.records.batch import records_of
 
     (read,) = records_of(Piece(3, 1, False, varint(len(record)) + record, 10, 10, 99))
     assert read == (3, 10, b"k", b"v", headers, 0, 99)

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from kernel.errors import CorruptBatch, InvalidSelector
-from kernel.record import encode_headers
+from kernel.records.record import encode_headers
 from kernel.selectors.like import MAX_LIKE_BYTES
 from kernel.selectors.parser import MAX_DEPTH, MAX_TERMS
 from kernel.selectors.selector import parse_address, parse_headers, parse_selector, parse_tags

@@ -9,8 +9,8 @@ from kernel.leasing.burial import deaths_of
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.idle import COME_BACK_MS
 from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings
-from kernel.record import encode_headers
-from kernel.topics import TopicSettings
+from kernel.records.record import encode_headers
+from kernel.state.topics import TopicSettings
 from tests.kernel.leasing.test_full_disk import FullRig
 from tests.kernel.leasing.test_groups import handles, join, pop, send, values
 from tests.kernel.leasing.test_limits import taken

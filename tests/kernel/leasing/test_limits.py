@@ -8,7 +8,7 @@ import pytest
 from kernel.errors import QueueFull
 from kernel.leasing.burial import deaths_of
 from kernel.leasing.settings import LightQueue, QueueSettings
-from kernel.record import encode_headers
+from kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.leasing.test_full_disk import FullRig
 from tests.kernel.leasing.test_groups import Taker, handles, join, pop, send, values

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from random import Random
 
+from kernel.index.reader import COLD_BYTES
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.supply import FETCH_BYTES, STRETCHES
 from kernel.message import Leased
-from kernel.reader import COLD_BYTES
 from tests.kernel.rig import Rig
 from tests.simulation.disk import BROKEN, SimDisk
 

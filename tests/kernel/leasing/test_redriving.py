@@ -1,13 +1,15 @@
 """Dead letters go back to where they died, once, whatever happens."""
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kernel.errors import ExpiredReceipt, KernelError, QueueFull, UnknownQueue, UnknownTopic
 from kernel.leasing.burial import HEADER, MAX_HISTORY, read_deaths
 from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, Retry
 from kernel.message import RETAIN, Record, Retained
-from kernel.record import read_headers
+from kernel.records.record import read_headers
 from tests.kernel.leasing.test_groups import handles, pop, send, values
 from tests.kernel.rig import Rig
 
@@ -141,6 +143,29 @@ def test_a_letter_that_dies_again_has_died_twice() -> None:
         assert (history[0]["offset"], history[-1]["offset"]) == (0, deaths - 1)
 
 
+DEATH = json.dumps({"reason": "attempts", "topic": "t", "queue": 0, "offset": 0, "attempts": 1, "at_ms": 1,
+                    "address": "t/a"}).encode()
+
+
+@pytest.mark.parametrize("made_up", [
+    b"nonsense", b'"', b"\xff", b"{}", b"[" * 100_000, b"[" * 1_000 + b"]" * 1_000, b"[" + b"9" * 10_000 + b"]",
+    b"[%b]" % DEATH.replace(b'"at_ms": 1', b'"at_ms": 1e999'), b"[%b]" % DEATH.replace(b": 1,", b": %d," % (1 << 64)),
+    b"[%b]" % DEATH.replace(b"t/a", b"\\ud800"), b"[%b]" % DEATH.replace(b"{", b'{"z": %b,' % (b"[" * 9 + b"]" * 9))
+], ids=range(11))
+def test_deaths_that_a_sender_made_up_are_none(made_up: bytes) -> None:
+    """Whatever they are: the message dies its own death, and everybody can be shown it."""
+    rig = Rig()
+    rig.kernel.define_group("billing", ONCE)
+    rig.publish("orders/a", b"1", headers=[(HEADER, made_up)])
+    group = rig.kernel.group("billing", "orders")
+    group.release(handles(pop(rig, group)))
+    rig.run()
+    (letter,) = letters(rig)
+    (death,) = read_deaths(letter[4])
+    assert (death["reason"], death["address"]) == ("attempts", "orders/a")
+    assert redrive(rig, [letter]) == [None]
+
+
 def test_a_letter_of_a_light_queue_goes_back_into_it() -> None:
     """By the shortest way, however far it has come; with its key and the address it was bound by."""
     rig = Rig()
@@ -168,6 +193,44 @@ def test_a_letter_of_a_light_queue_goes_back_into_it() -> None:
     rig.kernel.delete_queue(one)
     rig.run()
     assert rig.read_queue(three.first_queue_id) == []
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["made up", "of another message"])
+def test_no_sender_leads_a_letter_to_a_queue_that_it_was_never_in(copied: bool) -> None:
+    """Neither by a death that it made up nor by one that another message has died, where the queue's dead letters do
+    lead to where its own message died."""
+    rig = Rig()
+    rig.kernel.declare_queue("dead")
+    rig.kernel.declare_queue("open", QueueSettings(dead_letter="queue:dead"))
+    vault = rig.kernel.declare_queue("vault", QueueSettings(dead_letter="queue:open"))
+    death = {"reason": "rejected", "topic": "", "queue": 0, "offset": 0, "attempts": 1, "at_ms": 1,
+             "address": "$queue/vault"}
+    if copied:
+        send(rig, vault, b"of another")
+        rig.kernel.queue_group(vault).reject(handles(pop(rig, rig.kernel.queue_group(vault))))
+        rig.run()
+        (other,) = rig.read_queue(queue_of(rig, "open").first_queue_id)
+        (death,) = read_deaths(other[4])
+        assert death["address"] == "$queue/vault"
+    queue = queue_of(rig, "open")
+    rig.kernel.bind("orders/#", queue)
+    rig.publish("orders/a", b"1", headers=[(HEADER, json.dumps([death]).encode())])
+    group = rig.kernel.queue_group(queue)
+    group.reject(handles(pop(rig, group)))
+    rig.run()
+    dead = queue_of(rig, "dead")
+    letter = [one for one in rig.read_queue(dead.first_queue_id) if one[3] == b"1"]
+    assert [one["address"] for one in read_deaths(letter[0][4])] == ["$queue/vault", "$queue/open"]
+    assert rig.kernel.redrive(dead, letter) == [None]
+    rig.run()
+    assert pop(rig, rig.kernel.queue_group(vault)) == [], "nobody let it in there"
+    assert values(pop(rig, group)) == [b"1"]
+
+
+def queue_of(rig: Rig, name: str) -> LightQueue:
+    queue = rig.kernel.queue(name)
+    assert queue is not None
+    return queue
 
 
 def test_a_letter_stays_while_where_it_came_from_is_full_or_gone() -> None:

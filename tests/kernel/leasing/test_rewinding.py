@@ -7,7 +7,7 @@ from kernel.errors import ExpiredReceipt, OffsetOutOfRange, UnknownGroup, Unknow
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.settings import ASSIGNED, GroupSettings
 from kernel.message import Leased
-from kernel.topics import Topic
+from kernel.state.topics import Topic
 from tests.kernel.leasing.test_groups import handles, pop, values
 from tests.kernel.rig import Rig
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kernel.log import Log
+from kernel.addresses.routes import Routes
+from kernel.log.log import Log
 from kernel.message import Message, Stored, When
-from kernel.record import encode_headers
-from kernel.routes import Routes
+from kernel.records.record import encode_headers
 from kernel.scheduling.queries import Scheduled
 from kernel.settings import KernelSettings
 from tests.kernel.rig import Rig

@@ -5,8 +5,8 @@ from collections import deque
 
 import pytest
 
-from kernel.checkpoints import Checkpoints
 from kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
+from kernel.index.checkpoints import Checkpoints
 from kernel.leasing.settings import QueueSettings
 from kernel.message import When
 from kernel.scheduling.accepting import MAX_DELAY_MS
@@ -197,6 +197,45 @@ def test_recall_in_the_turn_in_which_it_falls_due_has_one_outcome(rig: ScheduleR
     assert isinstance(rig.witness.stored[-1].error, AlreadyDelivered) and rig.values("t") == [b"2"]
 
 
+def test_recall_while_a_repetition_is_on_its_way_to_the_disk_takes_back_the_rest(rig: ScheduleRig) -> None:
+    [schedule] = rig.later("t/k", (1_000, b"tick"), repeat="every 1s")
+    rig.world.loop.advance(1_000)
+    while rig.world.loop.step():
+        pass
+    rig.kernel.scheduling.recall(schedule, "/", rig.witness, "meanwhile")
+    rig.run()
+    answer = rig.witness.stored[-1]
+    assert (answer.token, answer.error) == ("meanwhile", None)
+    rig.advance(5_000)
+    assert rig.values("t") == [b"tick"] and rig.show(schedule).fate is Fate.RECALLED
+
+
+def test_recall_of_what_the_disk_then_refuses_does_not_say_that_it_was_delivered() -> None:
+    log = FullLog()
+    rig = ScheduleRig(log=log)
+    [one] = rig.later("t/k", (1_000, b"v"))
+    log.full = True
+    rig.world.loop.advance(1_000)
+    while rig.world.loop.step():
+        pass
+    with pytest.raises(StorageFull):
+        rig.recall(one)
+    log.full = False
+    rig.recall(one)
+    rig.advance(5_000)
+    assert rig.values("t") == [] and rig.show(one).fate is Fate.RECALLED
+
+
+def test_recall_while_the_last_repetition_is_on_its_way_to_the_disk_is_too_late(rig: ScheduleRig) -> None:
+    [schedule] = rig.later("t/k", (1_000, b"tick"), repeat="every 1s; count=1")
+    rig.world.loop.advance(1_000)
+    while rig.world.loop.step():
+        pass
+    rig.kernel.scheduling.recall(schedule, "/", rig.witness, "late")
+    rig.run()
+    assert isinstance(rig.witness.stored[-1].error, AlreadyDelivered) and rig.values("t") == [b"tick"]
+
+
 def test_repetitions_are_messages_of_their_own_under_one_schedule(rig: ScheduleRig) -> None:
     [schedule] = rig.later("t/k", (1_000, b"tick"), repeat="every 2s; count=3")
     rig.advance(3_500)
@@ -294,7 +333,7 @@ def test_no_more_than_a_million_are_remembered(rig: ScheduleRig) -> None:
 
 
 def test_publishers_wait_while_checkpoints_do_not_keep_pace(rig: ScheduleRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernel.checkpoints.BEHIND_BYTES", 1 << 10)
+    monkeypatch.setattr("kernel.index.checkpoints.BEHIND_BYTES", 1 << 10)
     rig.kernel.configure(rig.settings)
     rig.kernel._checkpoints._settings = KernelSettings(checkpoint_bytes=1 << 10)
     relieved: list[bool] = []

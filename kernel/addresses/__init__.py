@@ -1,0 +1,1 @@
+"""What an address is, which queue it leads to, and which filters match it."""

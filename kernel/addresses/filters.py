@@ -1,0 +1,275 @@
+"""Filters over the levels of addresses, and the one trie that matches MQTT filters and AMQP bindings.
+
+A filter is a tuple of levels: a literal, ONE (`+`, any one level) or MANY (`#`, any number of levels, none included,
+so that `plant/#` matches `plant`). MANY may stand anywhere; a door whose protocol wants it last checks that itself.
+
+Rules: an empty level is a level. A filter that begins with ONE or MANY never matches an address whose first level
+begins with `$`. No address level is ever ONE or MANY (`kernel.addresses.address` sees to that).
+
+Matching walks the address once with the set of nodes that are still alive. Only a MANY with something after it stays
+alive by itself; a trailing one is taken when reached. So plain filters cost one dictionary look-up per level and live
+node, and any number of MANY in mid-filter costs at most (nodes of such filters) per level, never an exponential
+search. Nothing recurses.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Generic, TypeVar
+
+from kernel.addresses.address import check_size
+from kernel.errors import InvalidFilter as InvalidFilter  # doors find it here, beside `parse_filter`
+
+ONE: Final = "+"
+MANY: Final = "#"
+
+T = TypeVar("T")
+
+NOTHING_ELSE: Final[Mapping[str, tuple[str, ...]]] = {}
+
+
+def parse_filter(text: str) -> tuple[str, ...]:
+    """The levels of a filter such as `plant/+/temp` or `plant/#`. Raises InvalidFilter.
+
+    `+` and `#` must be a whole level; `#` may stand anywhere. Empty, over 65535 bytes of UTF-8, over MAX_LEVELS levels,
+    NUL and lone surrogates are refused.
+    """
+    if "\0" in text:
+        raise InvalidFilter("a filter holds no NUL")
+    check_size(text, "a filter", InvalidFilter)
+    levels = tuple(text.split("/"))
+    for level in levels:
+        if len(level) > 1 and (ONE in level or MANY in level):
+            raise InvalidFilter(f"'+' and '#' stand alone between slashes, not as in '{level[:40]}'")
+    return levels
+
+
+def matches(pattern: tuple[str, ...], levels: tuple[str, ...]) -> bool:
+    """Whether one filter matches one address, at a cost of at most len(pattern) * len(levels) comparisons."""
+    if levels[0].startswith("$") and pattern[0] in (ONE, MANY):
+        return False
+    at = level = 0
+    retry_at = retry_level = -1              # after the last MANY, and the first level that it has not swallowed
+    while level < len(levels):
+        if at < len(pattern) and pattern[at] == MANY:
+            at += 1
+            retry_at, retry_level = at, level
+        elif at < len(pattern) and pattern[at] in (ONE, levels[level]):
+            at += 1
+            level += 1
+        elif retry_at >= 0:                  # let that MANY swallow one level more
+            retry_level += 1
+            at, level = retry_at, retry_level
+        else:
+            return False
+    while at < len(pattern) and pattern[at] == MANY:
+        at += 1
+    return at == len(pattern)
+
+
+class Node(Generic[T]):
+    """One level of the filters that share their beginning."""
+
+    __slots__ = ("children", "is_many", "many", "one", "values")
+
+    def __init__(self, is_many: bool) -> None:
+        self.is_many = is_many
+        self.children: dict[str, Node[T]] = {}
+        self.one: Node[T] | None = None
+        self.many: Node[T] | None = None
+        self.values: dict[T, None] = {}
+
+    def is_leaf(self) -> bool:
+        return not self.children and self.one is None and self.many is None
+
+    def child(self, level: str) -> Node[T] | None:
+        if level == ONE:
+            return self.one
+        if level == MANY:
+            return self.many
+        return self.children.get(level)
+
+    def add_child(self, level: str) -> Node[T]:
+        node: Node[T] = Node(level == MANY)
+        if level == ONE:
+            self.one = node
+        elif level == MANY:
+            self.many = node
+        else:
+            self.children[level] = node
+        return node
+
+    def remove_child(self, level: str) -> None:
+        if level == ONE:
+            self.one = None
+        elif level == MANY:
+            self.many = None
+        else:
+            del self.children[level]
+
+
+class FilterTrie(Generic[T]):
+    """Values under filters. A value is hashable and stands at most once under one filter."""
+
+    def __init__(self) -> None:
+        self._root: Node[T] = Node(False)
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Number of (filter, value) pairs."""
+        return self._size
+
+    def insert(self, pattern: tuple[str, ...], value: T) -> bool:
+        """False if the value stood under this filter already."""
+        node = self._root
+        for level in pattern:
+            node = node.child(level) or node.add_child(level)
+        if value in node.values:
+            return False
+        node.values[value] = None
+        self._size += 1
+        return True
+
+    def remove(self, pattern: tuple[str, ...], value: T) -> bool:
+        """False if the value did not stand under this filter. Levels that nothing needs any more are released."""
+        path = [self._root]
+        for level in pattern:
+            node = path[-1].child(level)
+            if node is None:
+                return False
+            path.append(node)
+        if value not in path[-1].values:
+            return False
+        del path[-1].values[value]
+        self._size -= 1
+        for depth in range(len(pattern), 0, -1):
+            if path[depth].values or not path[depth].is_leaf():
+                break
+            path[depth - 1].remove_child(pattern[depth - 1])
+        return True
+
+    def match(self, levels: tuple[str, ...]) -> list[T]:
+        """The values of every filter that matches this address; a value appears once per matching filter."""
+        found: list[T] = []
+        seen: set[Node[T]] = set()           # MANY nodes that have given their values
+        alive: list[Node[T]] = []
+        if not levels[0].startswith("$"):
+            _enter(self._root, alive, set(), seen, found)
+            return _walk(levels, 0, alive, seen, found)
+        literal = self._root.children.get(levels[0])
+        if literal is not None:
+            _enter(literal, alive, set(), seen, found)
+        return _walk(levels, 1, alive, seen, found)
+
+    def overlapping(self, pattern: tuple[str, ...], also: Mapping[str, tuple[str, ...]] = NOTHING_ELSE) -> Iterator[T]:
+        """The values of every filter that shares an address with this one; a value may come more than once.
+
+        `also` says which other levels of the trie's filters stand for a level of `pattern`, as a placeholder does.
+        Costs at most (nodes of the trie) * len(pattern) steps, and far less where the pattern begins with literals.
+        """
+        tail = len(pattern)                  # from here on the pattern may match nothing more
+        while tail and pattern[tail - 1] == MANY:
+            tail -= 1
+        seen: set[tuple[Node[T], int]] = set()
+        stack = self._beginnings(pattern, also)
+        while stack:
+            node, at = place = stack.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            if at >= tail:
+                yield from node.values
+            if node.many is not None:
+                stack.append((node.many, at))
+            if at < len(pattern):
+                stack.extend(_alongside(node, pattern[at], at, also))
+
+    def _beginnings(self, pattern: tuple[str, ...], also: Mapping[str, tuple[str, ...]]) -> list[tuple[Node[T], int]]:
+        """Where to begin: below the root where one side begins with `$`, which the other's wildcards do not match."""
+        root = self._root
+        if pattern[0].startswith("$"):
+            own = root.children.get(pattern[0])
+            return [] if own is None else [(own, 1)]
+        places: list[tuple[Node[T], int]] = []
+        for at, level in enumerate(pattern):
+            after = at if level == MANY else at + 1
+            if root.many is not None:
+                places.append((root.many, at))
+            if root.one is not None:
+                places.append((root.one, after))
+            if level in (ONE, MANY):
+                places += [(node, after) for name, node in root.children.items() if not name.startswith("$")]
+            elif not level.startswith("$"):
+                names = (level, *also.get(level, ()))
+                places += [(root.children[name], after) for name in names if name in root.children]
+            if level != MANY:                # which may take nothing, so that the next level begins as well
+                break
+        return places
+
+    def pairs(self) -> Iterator[tuple[tuple[str, ...], T]]:
+        """Every (filter, value), in no particular order."""
+        stack: list[tuple[tuple[str, ...], Node[T]]] = [((), self._root)]
+        while stack:
+            pattern, node = stack.pop()
+            for value in node.values:
+                yield pattern, value
+            stack.extend(((*pattern, level), child) for level, child in node.children.items())
+            if node.one is not None:
+                stack.append(((*pattern, ONE), node.one))
+            if node.many is not None:
+                stack.append(((*pattern, MANY), node.many))
+
+
+def _alongside(node: Node[T], level: str, at: int, also: Mapping[str, tuple[str, ...]]
+               ) -> Iterator[tuple[Node[T], int]]:
+    """Where a filter's node and the level of a pattern lead together."""
+    if node.is_many or level == MANY:
+        yield node, at + 1                   # the one takes the other's level, or nothing more
+    if level == ONE or level == MANY:
+        after = at + (level == ONE)
+        for child in node.children.values():
+            yield child, after
+        if node.one is not None:
+            yield node.one, after
+        return
+    for name in (level, *also.get(level, ())):
+        if name in node.children:
+            yield node.children[name], at + 1
+    if node.one is not None:
+        yield node.one, at + 1
+
+
+def _walk(levels: tuple[str, ...], start: int, alive: list[Node[T]], seen: set[Node[T]], found: list[T]) -> list[T]:
+    """Takes the levels from `start` on; what is alive at the end matches. Returns `found`."""
+    for level in levels[start:]:
+        if not alive:
+            return found
+        after: list[Node[T]] = []
+        loops: set[Node[T]] = set()          # MANY nodes that are in `after`
+        for node in alive:
+            if node.is_many and node not in loops:
+                loops.add(node)
+                after.append(node)
+            child = node.children.get(level)
+            if child is not None:
+                _enter(child, after, loops, seen, found)
+            if node.one is not None:
+                _enter(node.one, after, loops, seen, found)
+        alive = after
+    for node in alive:
+        if node.values and not node.is_many:
+            found.extend(node.values)
+    return found
+
+
+def _enter(node: Node[T], alive: list[Node[T]], loops: set[Node[T]], seen: set[Node[T]], found: list[T]) -> None:
+    """Makes a node alive, and with it the MANY after it, which may take no level at all."""
+    alive.append(node)
+    many = node.many
+    while many is not None:
+        if many not in seen:                 # a filter that ends here matches whatever follows
+            seen.add(many)
+            found.extend(many.values)
+        if many not in loops and not many.is_leaf():
+            loops.add(many)
+            alive.append(many)
+        many = many.many

@@ -1,0 +1,311 @@
+"""Routes: which topic, key and queue an address goes to, and the way back. Ordered, the first that matches wins.
+
+    filter  fleet/{vehicle}/gps/#     levels, `{name}` captures one, `+` matches one, a trailing `#` becomes {rest}
+    topic   positions                 template of the captures
+    key     {address}                 template; {address} and {rest} may stand here too. Left out, it is {address}
+    shard   {vehicle}                 template; its murmur2 chooses the queue. Left out, the key does
+
+Where no route matches, `address.split_address` decides: the first level is the topic, the rest the key.
+
+Rules kept here:
+- Every route can be turned back: its topic and key determine all captures. One that cannot is a RouteProblem.
+- Turning back is checked by routing the result again. Where topic and key lead to another address (two routes may
+  write the same key), `Routed.needs_header` says so and the address travels in the `address` header.
+- The last `address` header is believed, if routing it gives the record's topic.
+- `$...` is stored only where a route gives it a topic.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kernel.addresses.address import (
+    UNROUTED,
+    check_address,
+    is_address,
+    is_reserved,
+    is_topic_name,
+    join_address,
+    key_of_text,
+    split_address,
+    text_of_key,
+)
+from kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
+from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.stated import stated_in
+from kernel.addresses.templates import ADDRESS, REST, InvalidTemplate, Template
+from kernel.errors import InvalidAddress
+from kernel.message import Headers
+
+CAPTURE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEntry:
+    """One `[[routes]]` entry as configured."""
+
+    filter: str
+    topic: str
+    key: str = "{address}"
+    shard: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteProblem:
+    """What is wrong with one entry."""
+
+    index: int
+    """Position of the entry in the list, from 0."""
+
+    field: str
+    """`filter`, `topic`, `key` or `shard`."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return f"routes[{self.index}].{self.field} {self.text}"
+
+
+class InvalidRoutes(ValueError):
+    """Routes that cannot be used; `problems` has one line for each."""
+
+    def __init__(self, problems: list[RouteProblem]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class Routed(NamedTuple):
+    """Where one address is stored."""
+
+    topic: str
+    key: bytes | None
+    shard_key: bytes
+    """What chooses the queue: the route's shard, else the key, else (keyless) the address."""
+
+    needs_header: bool
+    """Topic and key lead back to another address, so this one must travel in the `address` header."""
+
+    route: Route | None
+    """The route that decided; None: the default rule."""
+
+    def queue(self, queues: int) -> int:
+        """Number of the queue, from 0, in a topic of this many queues."""
+        return queue_for(self.shard_key, queues)
+
+
+class Route:
+    """One compiled route."""
+
+    def __init__(self, index: int, entry: RouteEntry, levels: tuple[str, ...], names: tuple[str, ...],
+                 topic: Template, key: Template, shard: Template | None) -> None:
+        self.index = index
+        self.entry = entry
+        self.levels = levels              # filter levels without the trailing '#'; captures are ONE
+        self.names = names                # per level: the name of its capture, or ""
+        self.has_rest = entry.filter.endswith(MANY)
+        self.topic = topic
+        self.fixed_topic = "" if topic.names else topic.text
+        self.topic_tells = len(topic.names) <= 1          # two captures in a topic run together: they hold no '/'
+        self.key = key
+        self.key_tells = key.is_separable()
+        self.shard = shard
+
+    def captures(self, address: str) -> dict[str, str] | None:
+        """What the filter captures of this address (with `address` and `rest`); None if it does not match."""
+        levels = address.split("/")
+        size = len(self.levels)
+        if len(levels) < size or (len(levels) > size and not self.has_rest):
+            return None
+        if is_reserved(address) and (not self.levels or self.levels[0] == ONE):
+            return None
+        found = {ADDRESS: address, REST: "/".join(levels[size:])}
+        for wanted, name, level in zip(self.levels, self.names, levels, strict=False):
+            if wanted not in (ONE, level):
+                return None
+            if name:
+                found[name] = level
+        return found
+
+    def candidate(self, topic: str, text: str) -> str | None:
+        """An address that may have led to this topic and key text; the caller routes it to be sure."""
+        if self.fixed_topic and self.fixed_topic != topic:
+            return None
+        of_topic = self.topic.undo(topic) if self.topic_tells else {}
+        of_key = self.key.undo(text) if self.key_tells else {}
+        if of_topic is None or of_key is None:
+            return None
+        found = of_topic | of_key
+        if ADDRESS in found:
+            return found[ADDRESS]
+        levels = [found.get(name) if wanted == ONE else wanted
+                  for wanted, name in zip(self.levels, self.names, strict=True)]
+        if self.has_rest and found.get(REST):
+            levels.append(found[REST])
+        return "/".join(level or "" for level in levels)
+
+
+class Routes:
+    """All routes and the default rule."""
+
+    def __init__(self, entries: Sequence[RouteEntry] = (), own: Sequence[RouteEntry] = ()) -> None:
+        """`own` are the hub's: addresses `$...` that come after all others. Raises InvalidRoutes with every problem of
+        every entry."""
+        problems: list[RouteProblem] = []
+        compiled = [_compile(index, entry, problems) for index, entry in enumerate((*entries, *own))]
+        if problems:
+            raise InvalidRoutes(problems)
+        self.own = tuple(own)
+        self.own_topics = frozenset(entry.topic for entry in own)
+        self._routes: list[Route] = [route for route in compiled if route is not None]
+
+    @property
+    def entries(self) -> tuple[RouteEntry, ...]:
+        """As they were given, without the hub's own."""
+        return tuple(route.entry for route in self._routes[:len(self._routes) - len(self.own)])
+
+    @property
+    def any(self) -> bool:
+        """Whether there is more than the default rule and the hub's own."""
+        return len(self._routes) > len(self.own)
+
+    def route(self, address: str) -> Routed:
+        """Raises InvalidAddress for a text that is no address and for `$...` to which no route gives a topic."""
+        check_address(address)
+        topic, key, shard_key, route = self._place(address)
+        needs_header = self.address_of(topic, key) != address
+        return Routed(topic, key, shard_key, needs_header, route)
+
+    def unrouted(self, address: str) -> Routed:
+        """Where this address goes when its topic may not be created: too many topics, or no right to."""
+        key = key_of_text(address)
+        return Routed(UNROUTED, key, key, False, None)
+
+    def reverse(self, topic: str, key: bytes | None) -> str | None:
+        """The address that routes to exactly this topic and key; None if topic and key say none."""
+        address = self.address_of(topic, key)
+        return address if self._leads_to(address, topic, key) else None
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers = ()) -> str:
+        """The address of a stored record; total. Headers are believed as the rules above say."""
+        said = stated_in(headers)
+        believed = None if said is None else self._believed(topic, said)
+        if believed is not None:
+            return believed
+        text = text_of_key(key)
+        if text:
+            for route in self._routes:
+                address = route.candidate(topic, text)
+                if address is not None and self._leads_to(address, topic, key):
+                    return address
+        return join_address(topic, key)
+
+    def _place(self, address: str) -> tuple[str, bytes | None, bytes, Route | None]:
+        for route in self._routes:
+            captures = route.captures(address)
+            if captures is not None:
+                topic = route.topic.render(captures)
+                if not is_topic_name(topic) or topic == UNROUTED:
+                    if is_reserved(address):
+                        raise InvalidAddress(f"'{topic[:40]}' is no topic that a hub's own address could be stored in")
+                    key = key_of_text(address)
+                    return UNROUTED, key, key, route
+                key = key_of_text(route.key.render(captures))
+                return topic, key, key if route.shard is None else key_of_text(route.shard.render(captures)), route
+        default_topic, default_key = split_address(address)
+        return default_topic, default_key, address.encode() if default_key is None else default_key, None
+
+    def _leads_to(self, address: str, topic: str, key: bytes | None) -> bool:
+        if not is_address(address):
+            return False
+        try:
+            return self._place(address)[:2] == (topic, key)
+        except InvalidAddress:               # `$...` without a route
+            return False
+
+    def _believed(self, topic: str, value: bytes) -> str | None:
+        """The address in an `address` header, if routing it gives this topic."""
+        try:
+            address = value.decode()
+            check_address(address)
+            return address if self._place(address)[0] == topic else None
+        except (UnicodeDecodeError, InvalidAddress):
+            return None
+
+
+def _compile(index: int, entry: RouteEntry, problems: list[RouteProblem]) -> Route | None:
+    """None where a problem was added."""
+    before = len(problems)
+
+    def complain(field: str, text: str) -> None:
+        problems.append(RouteProblem(index, field, text))
+
+    try:
+        levels, names = _parse_levels(entry.filter)
+    except ValueError as error:
+        complain("filter", str(error))
+        return None
+    captured = frozenset(name for name in names if name)
+    wide = captured | {ADDRESS} | ({REST} if entry.filter.endswith(MANY) else set())
+    templates: dict[str, Template] = {}
+    fields = (("topic", entry.topic, captured), ("key", entry.key, wide), ("shard", entry.shard, wide))
+    for field, text, known in fields:
+        try:
+            templates[field] = Template(text, known)
+        except InvalidTemplate as error:
+            complain(field, str(error))
+    if len(problems) > before:
+        return None
+    topic, key = templates["topic"], templates["key"]
+    if not topic.names and (not is_topic_name(entry.topic) or entry.topic == UNROUTED):
+        complain("topic", f"is no topic that a route may name: '{entry.topic}'")
+    undetermined = _undetermined(levels, names, entry.filter.endswith(MANY), topic, key)
+    if undetermined:
+        complain("key", f"'{entry.key}' cannot be turned back into an address: it does not determine {undetermined}; "
+                        "use {address}, or every capture with a '/' between each two")
+    if len(problems) > before:
+        return None
+    return Route(index, entry, levels, names, topic, key, templates["shard"] if entry.shard else None)
+
+
+def _parse_levels(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(levels with captures as ONE and without the trailing MANY, name of each level's capture). Raises ValueError."""
+    levels: list[str] = []
+    names: list[str] = []
+    for level in text.split("/"):
+        capture = CAPTURE.fullmatch(level)
+        name = capture.group(1) if capture else ""
+        if name and (name in names or name in (ADDRESS, REST)):
+            raise ValueError(f"captures {{{name}}} twice, or a name that is taken: {{{ADDRESS}}} and {{{REST}}} are")
+        if not name and ("{" in level or "}" in level):
+            raise ValueError(f"has '{level}': a capture is a whole level, {{name}} in letters, digits and underscores")
+        levels.append(ONE if name else level)
+        names.append(name)
+    try:
+        parse_filter("/".join(levels))
+    except InvalidFilter as error:
+        raise ValueError(f"is no filter: {error}") from None
+    if MANY in levels[:-1]:
+        raise ValueError("has '#' before its last level")
+    if levels[-1] == MANY:
+        del levels[-1], names[-1]
+    return tuple(levels), tuple(names)
+
+
+def _undetermined(levels: tuple[str, ...], names: tuple[str, ...], has_rest: bool,
+                  topic: Template, key: Template) -> str:
+    """What of an address topic and key leave open, in words; "" if they determine all of it."""
+    found: set[str] = set()
+    if len(topic.names) <= 1:
+        found.update(topic.names)
+    if key.is_separable():
+        found.update(key.names)
+    if ADDRESS in found:
+        return ""
+    missing = ["{" + name + "}" for name in names if name and name not in found]
+    if has_rest and REST not in found:
+        missing.append("{" + REST + "} (the '#')")
+    if any(level == ONE and not name for level, name in zip(levels, names, strict=True)):
+        missing.append("the '+'")
+    return ", ".join(missing)

@@ -1,0 +1,155 @@
+"""The deduplication window for idempotency keys: a repeated request gets the first one's answer and stores nothing.
+
+The answer travels as a state record in the frame of the messages themselves. Keys leave the window by age, number or
+bytes, oldest first; the deletion is recorded with the next frame, so that a start finds what was there.
+
+An answer, big-endian. Messages of one queue mostly follow each other, so positions are runs and each message's run:
+
+    version      u8      2
+    fingerprint  16 B
+    append_ms    u64
+    runs         u32
+    messages     u32
+    each run     queue id u64, offset of its first message i64, id of its first message i64
+    run numbers  u16 per message, u32 where there are more runs than that; left out where there is one run
+"""
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from array import array
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from kernel.message import Message
+from kernel.records.batch import HEADER_BYTES
+
+_VERSION: Final = 2
+_HEAD = struct.Struct(">B16sQII")
+_RUN = struct.Struct(">Qqq")
+_MAX_SHORT: Final = 1 << 16
+
+
+class Answer(NamedTuple):
+    fingerprint: bytes
+    append_ms: int
+    positions: list[tuple[int, int, int]]
+
+
+def fingerprint(messages: list[Message]) -> bytes:
+    """Tells whether a repeated key comes with the same messages."""
+    digest = blake2b(digest_size=16)
+    for placement, value, headers, _, timestamp_ms in messages:
+        for part in (placement.address.encode(), value, headers, timestamp_ms.to_bytes(8, "big", signed=True)):
+            digest.update(b"\0" if part is None else len(part).to_bytes(8, "big") + b"\1" + part)
+    return digest.digest()
+
+
+def fingerprint_batches(batches: list[tuple[int, bytes]]) -> bytes:
+    """The same for record batches by queue: their records, and not when the sender put them together."""
+    digest = blake2b(digest_size=16)
+    for queue_id, batch in batches:
+        digest.update(queue_id.to_bytes(8, "big") + len(batch).to_bytes(8, "big"))
+        digest.update(memoryview(batch)[HEADER_BYTES:])
+    return digest.digest()
+
+
+def encode_answer(answer: Answer) -> bytes:
+    runs: list[tuple[int, int, int]] = []
+    open_runs: dict[int, tuple[int, int, int]] = {}          # by queue id: its run, and what would follow in it
+    numbers = array("I")
+    for queue_id, offset, message_id in answer.positions:
+        number, *following = open_runs.get(queue_id, (-1, 0, 0))
+        if number < 0 or following != [offset, message_id]:
+            number = len(runs)
+            runs.append((queue_id, offset, message_id))
+        open_runs[queue_id] = (number, offset + 1, message_id + 1)
+        numbers.append(number)
+    head = _HEAD.pack(_VERSION, answer.fingerprint, answer.append_ms, len(runs), len(numbers))
+    return head + b"".join([_RUN.pack(*run) for run in runs]) + _pack_numbers(numbers, len(runs))
+
+
+def decode_answer(value: bytes) -> Answer:
+    _, fingerprint_, append_ms, run_count, count = _HEAD.unpack_from(value)
+    at = _HEAD.size + run_count * _RUN.size
+    runs = list(_RUN.iter_unpack(value[_HEAD.size:at]))
+    seen = [0] * run_count
+    positions: list[tuple[int, int, int]] = []
+    for number in _unpack_numbers(value[at:], run_count, count):
+        queue_id, offset, message_id = runs[number]
+        positions.append((queue_id, offset + seen[number], message_id + seen[number]))
+        seen[number] += 1
+    return Answer(fingerprint_, append_ms, positions)
+
+
+def _pack_numbers(numbers: array[int], runs: int) -> bytes:
+    if runs <= 1:
+        return b""
+    packed = array("H", numbers) if runs <= _MAX_SHORT else numbers
+    if sys.byteorder == "little":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _unpack_numbers(packed: bytes, runs: int, count: int) -> Iterable[int]:
+    if runs <= 1:
+        return (0,) * count
+    numbers = array("H" if runs <= _MAX_SHORT else "I", packed)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+def _renewed(value: bytes) -> bytes:
+    """An answer as version 1 recorded it, in JSON, as this version does."""
+    if value[0] == _VERSION:
+        return value
+    print_hex, append_ms, positions = json.loads(value)
+    return encode_answer(Answer(bytes.fromhex(print_hex), append_ms, [(one[0], one[1], one[2]) for one in positions]))
+
+
+class Window:
+    """Answers by key, oldest first; encoded, since a request may have ten thousand messages."""
+
+    def __init__(self, age_ms: int, max_keys: int, max_bytes: int) -> None:
+        self._age_ms = age_ms
+        self._max_keys = max_keys
+        self._max_bytes = max_bytes
+        self._answers: dict[str, bytes] = {}
+        self._bytes = 0
+
+    def load(self, found: Iterable[tuple[str, bytes]]) -> None:
+        renewed = [(key, _renewed(value)) for key, value in found]
+        for key, value in sorted(renewed, key=lambda pair: _append_ms(pair[1])):
+            self.put(key, value)
+
+    def get(self, key: str, now_ms: int) -> Answer | None:
+        value = self._answers.get(key)
+        return decode_answer(value) if value is not None and _append_ms(value) > now_ms - self._age_ms else None
+
+    def put(self, key: str, value: bytes) -> None:
+        self.forget([key])
+        self._answers[key] = value
+        self._bytes += len(value)
+
+    def expired(self, now_ms: int) -> list[str]:
+        """The keys that have left the window; `forget` them once that is durable."""
+        gone: list[str] = []
+        excess, excess_bytes = len(self._answers) - self._max_keys, self._bytes - self._max_bytes
+        for key, value in self._answers.items():
+            if len(gone) >= excess and excess_bytes <= 0 and _append_ms(value) > now_ms - self._age_ms:
+                break
+            gone.append(key)
+            excess_bytes -= len(value)
+        return gone
+
+    def forget(self, keys: list[str]) -> None:
+        for key in keys:
+            self._bytes -= len(self._answers.pop(key, b""))
+
+
+def _append_ms(value: bytes) -> int:
+    append_ms: int = _HEAD.unpack_from(value)[2]
+    return append_ms

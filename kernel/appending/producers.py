@@ -1,0 +1,126 @@
+"""Idempotent producers: a batch sent twice is stored once, a gap is refused.
+
+Per queue and producer id the last five batches are remembered, as Kafka does: a client has at most five requests in
+flight. The state travels in the frame of the batch itself, so both are there or neither is.
+"""
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kernel.errors import DuplicateSequence, FencedProducer, OutOfOrderSequence
+from kernel.records.batch import BatchHeader
+
+REMEMBERED_BATCHES: Final = 5
+CACHED_PRODUCERS: Final = 50_000            # states in memory; the others are read from the store
+SEQUENCE_SPACE: Final = 1 << 31             # sequences wrap to 0 after 2^31 - 1
+
+_KEY = struct.Struct(">Qq")
+_HEAD = struct.Struct(">hq")
+_BATCH = struct.Struct(">iIqQ")
+
+
+class KnownBatch(NamedTuple):
+    """A batch that is stored: its sequences and the position it was answered with."""
+
+    first_sequence: int
+    records: int
+    first_offset: int
+    first_id: int
+
+    @property
+    def next_sequence(self) -> int:
+        return (self.first_sequence + self.records) % SEQUENCE_SPACE
+
+
+class ProducerState(NamedTuple):
+    epoch: int
+    append_ms: int
+    batches: tuple[KnownBatch, ...]
+
+
+def producer_key(queue_id: int, producer_id: int) -> bytes:
+    return _KEY.pack(queue_id, producer_id)
+
+
+def decode_key(key: bytes) -> tuple[int, int]:
+    """(queue id, producer id)."""
+    queue_id, producer_id = _KEY.unpack(key)
+    return queue_id, producer_id
+
+
+def encode_state(state: ProducerState) -> bytes:
+    return _HEAD.pack(state.epoch, state.append_ms) + b"".join(_BATCH.pack(*batch) for batch in state.batches)
+
+
+def decode_state(value: bytes) -> ProducerState:
+    epoch, append_ms = _HEAD.unpack_from(value)
+    return ProducerState(epoch, append_ms, tuple(map(KnownBatch._make, _BATCH.iter_unpack(value[_HEAD.size:]))))
+
+
+def find_duplicate(state: ProducerState, header: BatchHeader) -> KnownBatch | None:
+    """The remembered batch that `header` repeats."""
+    if state.epoch != header.producer_epoch:
+        return None
+    for batch in state.batches:
+        if batch.first_sequence == header.base_sequence and batch.records == header.record_count:
+            return batch
+    return None
+
+
+def check_sequence(state: ProducerState | None, header: BatchHeader) -> None:
+    """Raises FencedProducer, DuplicateSequence or OutOfOrderSequence unless the batch is the next one.
+
+    An unknown producer may begin anywhere: its earlier state may have expired with its data.
+    """
+    if state is None:
+        return
+    if header.producer_epoch < state.epoch:
+        raise FencedProducer(f"producer {header.producer_id} wrote with epoch {state.epoch}, "
+                             f"this batch has {header.producer_epoch}")
+    if header.producer_epoch > state.epoch:
+        if header.base_sequence != 0:
+            raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} begins at 0, "
+                                     f"not {header.base_sequence}")
+        return
+    expected = state.batches[-1].next_sequence
+    if header.base_sequence == expected:
+        return
+    if (expected - header.base_sequence) % SEQUENCE_SPACE < SEQUENCE_SPACE // 2:
+        raise DuplicateSequence(f"sequence {header.base_sequence} of producer {header.producer_id} was stored long ago")
+    raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next")
+
+
+def with_batch(state: ProducerState | None, header: BatchHeader, append_ms: int, batch: KnownBatch) -> ProducerState:
+    kept = state.batches[1 - REMEMBERED_BATCHES:] if state is not None and state.epoch == header.producer_epoch else ()
+    return ProducerState(header.producer_epoch, append_ms, (*kept, batch))
+
+
+class Producers:
+    """States by (queue id, producer id), read through a bounded cache."""
+
+    def __init__(self, load: Callable[[bytes], bytes | None]) -> None:
+        self._load = load
+        self._cached: OrderedDict[tuple[int, int], ProducerState | None] = OrderedDict()
+
+    def get(self, queue_id: int, producer_id: int) -> ProducerState | None:
+        name = (queue_id, producer_id)
+        if name in self._cached:
+            self._cached.move_to_end(name)
+            return self._cached[name]
+        stored = self._load(producer_key(queue_id, producer_id))
+        state = None if stored is None else decode_state(stored)
+        self.put(queue_id, producer_id, state)
+        return state
+
+    def put(self, queue_id: int, producer_id: int, state: ProducerState | None) -> None:
+        self._cached[queue_id, producer_id] = state
+        self._cached.move_to_end((queue_id, producer_id))
+        if len(self._cached) > CACHED_PRODUCERS:
+            self._cached.popitem(last=False)
+
+    def forget(self) -> None:
+        """Read everything anew: changes in memory were not stored."""
+        self._cached.clear()

@@ -1,0 +1,1 @@
+"""The way out to whoever waits: live subscribers, long polls, retained values."""

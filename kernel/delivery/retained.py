@@ -1,0 +1,178 @@
+"""Retained values: per address the last message that came with the mark RETAIN, stored with its frame.
+
+    key     see `kernel.retention.owed`: addresses sort by level, which `kernel.addresses.skip_scan` makes use of
+    value   queue id u64, its number in the topic u32, offset i64, topic length u16, topic, record (`records.inline`)
+
+A look-up reads pages: on the reading thread a scan of the store that skips what cannot match, laid over by what
+changed since the last checkpoint; then, back on the kernel's thread, what changed meanwhile. So a page is true when it
+is given, and a subscriber that was entered before it was asked for misses nothing. Expired values are not given, and
+are deleted when a look-up comes across them.
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kernel.addresses.filters import parse_filter
+from kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels
+from kernel.appending.burst import Run
+from kernel.errors import StorageFailed
+from kernel.index.store import IndexStore, SortedCursor
+from kernel.log.frame import StateRecord
+from kernel.message import RETAIN, Headers, Message, OnRetained, Retained
+from kernel.parts import Parts
+from kernel.records import inline
+from kernel.records.batch import records_of
+from kernel.records.message_expiry import expires_at
+from kernel.retention.owed import retained_key
+from kernel.state.state import Changed, Kind, decode_held, store_key
+
+RETAIN_HEADER: Final = b"retain"
+TRUE: Final = (b"true", b"1")
+
+MAX_PAGE: Final = 1_000
+PAGE_BYTES: Final = 1 << 20                    # of values; a page holds at least one
+PAGE_STEPS: Final = 5_000                      # of the scan in one job, some 20 ms: fetches wait behind it
+
+_PLACE = struct.Struct(">QIqH")
+
+
+def asks_to_retain(headers: Headers) -> bool:
+    """Whether a producer's record asks that its value be kept as its address's last."""
+    for name, value in headers:
+        if name == RETAIN_HEADER:
+            return value is not None and value.lower() in TRUE
+    return False
+
+
+def retained_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:
+    """What the messages of a sealed frame change: the last of each address; an empty value ends it."""
+    newest: dict[bytes, bytes | None] = {}
+    for message, run, at in noted:
+        placement, value, _, attributes, _ = message
+        if attributes & RETAIN:
+            topic = placement.topic.encode()
+            newest[retained_key(placement.tenant, placement.address)] = None if not value else (
+                _PLACE.pack(run.queue_id, placement.queue, run.first_offset + at, len(topic)) + topic
+                + inline.of_message(message, append_ms, run.first_id + at))
+    return [StateRecord(Kind.RETAINED, key, stored) for key, stored in newest.items()]
+
+
+def decode_retained(key: bytes, stored: bytes) -> Retained:
+    """A RETAINED record. The tenant in its key is known to whoever asked."""
+    queue_id, queue, offset, topic_len = _PLACE.unpack_from(stored)
+    record_at = _PLACE.size + topic_len
+    record = records_of(inline.piece_of(stored[record_at:], offset))[0]
+    return Retained(address_of(key.partition(NUL)[2]), stored[_PLACE.size:record_at].decode(), queue, queue_id, record)
+
+
+class Page(NamedTuple):
+    """What one job found: keys with the store's values, None where only memory knows one; and where to go on."""
+
+    found: list[tuple[bytes, bytes | None]]
+    reached: bytes | None
+
+
+class Lookup(NamedTuple):
+    """One question, from a key on."""
+
+    prefix: bytes
+    pattern: tuple[str, ...]
+    start: bytes
+    max_values: int
+    on_done: OnRetained
+
+
+class RetainedValues:
+    """Answers look-ups. `forget` appends deletions."""
+
+    def __init__(self, parts: Parts, store: IndexStore, forget: Callable[[list[StateRecord]], None]) -> None:
+        self._state = parts.state
+        self._worker = parts.reader_worker
+        self._topics = parts.topics
+        self._now_ms = parts.loop.now_ms
+        self._store = store
+        self._forget = forget
+
+    def look_up(self, filter_text: str, tenant: str, max_values: int, start: str, on_done: OnRetained) -> None:
+        """See `Kernel.retained`."""
+        prefix = tenant.encode() + NUL
+        self._read(Lookup(prefix, parse_filter(filter_text), prefix + join_levels(start),
+                          max(1, min(max_values, MAX_PAGE)), on_done))
+
+    def _read(self, lookup: Lookup) -> None:
+        changed = self._state.changed(Kind.RETAINED)
+        self._worker.submit(partial(self._scan, lookup, changed), partial(self._scanned, lookup, changed))
+
+    # ---- on the reading thread
+
+    def _scan(self, lookup: Lookup, changed: Changed) -> Page:
+        """At most a page of the store, and of the changes as far as that reaches."""
+        found, reached = self._scan_store(lookup)
+        keys = changed.keys()
+        fresh = SkipScan(lookup.prefix, lookup.pattern)
+        cursor = SortedCursor(keys, {})
+        for key in islice(fresh.matches(cursor, lookup.start, PAGE_STEPS), lookup.max_values):
+            found[key] = None
+        if fresh.reached is not None and (reached is None or fresh.reached < reached):
+            reached = fresh.reached
+        ordered = sorted(item for item in found.items() if reached is None or item[0] < reached)
+        if len(ordered) > lookup.max_values:
+            ordered = ordered[:lookup.max_values]
+            reached = ordered[-1][0] + NUL
+        return Page(ordered, reached)
+
+    def _scan_store(self, lookup: Lookup) -> tuple[dict[bytes, bytes | None], bytes | None]:
+        base = store_key(Kind.RETAINED, b"")
+        scan = SkipScan(base + lookup.prefix, lookup.pattern)
+        cursor = self._store.cursor()
+        found: dict[bytes, bytes | None] = {}
+        size_bytes = 0
+        for key in scan.matches(cursor, base + lookup.start, PAGE_STEPS):
+            value = decode_held(cursor.value()).value
+            if value is not None:
+                found[key[len(base):]] = value
+                size_bytes += len(value)
+                if len(found) >= lookup.max_values or size_bytes >= PAGE_BYTES:
+                    break
+        return found, None if scan.reached is None else scan.reached[len(base):]
+
+    # ---- on the kernel's thread
+
+    def _scanned(self, lookup: Lookup, changed: Changed, page: Page | None, error: BaseException | None) -> None:
+        if page is None:
+            lookup.on_done([], None, StorageFailed(f"the index cannot be read: {error}"))
+            return
+        if not changed.is_current(self._state):
+            self._read(lookup)                     # what changed meanwhile may be in the store by now
+            return
+        values = self._living(page, changed)
+        if values or page.reached is None:
+            after = None if page.reached is None else address_of(page.reached[len(lookup.prefix):])
+            lookup.on_done(values, after, None)
+        else:
+            self._read(lookup._replace(start=page.reached))
+
+    def _living(self, page: Page, changed: Changed) -> list[Retained]:
+        now_ms = self._now_ms()
+        living: list[Retained] = []
+        expired: list[StateRecord] = []
+        for key, stored in page.found:
+            recent = self._state.recent(Kind.RETAINED, key) or changed.get(key)
+            if recent is not None:
+                stored = recent[2]
+            if stored is None:
+                continue
+            retained = decode_retained(key, stored)
+            topic = self._topics.of_queue(retained.queue_id)
+            record = retained.record
+            if expires_at(record[4], record[1], topic[0].settings if topic else None) > now_ms:
+                living.append(retained)
+            else:
+                expired.append(StateRecord(Kind.RETAINED, key, None))
+        if expired:
+            self._forget(expired)
+        return living

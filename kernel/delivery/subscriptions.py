@@ -1,0 +1,204 @@
+"""Live subscribers: who hears of which address, and the hand-over after each flush.
+
+What matches an address is remembered in its placement and looked up again only when a subscription that could matter
+has come or gone: each first level of each tenant counts such changes. Tenants share nothing, so a filter is tried only
+on its own tenant's addresses, and a publish does not pay for other tenants' subscribers.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernel.addresses.address import ADDRESS_HEADER, levels_of
+from kernel.addresses.filters import MANY, ONE, FilterTrie, parse_filter
+from kernel.message import Delivery, FirstLevel, Message, Placement, Subscriber
+from kernel.records.record import encode_header
+
+
+class LightTarget:
+    """A light queue among the subscribers: what matches enters it. `chosen` ones a door may leave out, see
+    `Placement.routed`."""
+
+    __slots__ = ("queue_id", "chosen", "tenant", "filters")
+
+    def __init__(self, queue_id: int, chosen: bool, tenant: str) -> None:
+        self.queue_id = queue_id
+        self.chosen = chosen
+        self.tenant = tenant
+        self.filters: dict[str, None] = {}           # what is bound to it
+
+    def on_delivery(self, deliveries: list[Delivery]) -> None:
+        """Never called: what matches is in the queue already."""
+
+
+class Audience:
+    """Who hears in one tenant."""
+
+    __slots__ = ("_by_first", "_first_levels", "_options", "_wild", "trie")
+
+    def __init__(self) -> None:
+        self.trie: FilterTrie[tuple[Subscriber, int]] = FilterTrie()
+        self._options: dict[tuple[tuple[str, ...], Subscriber], int] = {}
+        self._first_levels: dict[str, FirstLevel] = {}
+        self._wild = 0                               # filters that begin with a wildcard
+        self._by_first: dict[str, int] = {}          # other filters, by first level
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def add(self, pattern: tuple[str, ...], subscriber: Subscriber, options: int) -> None:
+        self.remove(pattern, subscriber)
+        self._options[pattern, subscriber] = options
+        self.trie.insert(pattern, (subscriber, options))
+        self._count(pattern[0], 1)
+
+    def remove(self, pattern: tuple[str, ...], subscriber: Subscriber) -> bool:
+        options = self._options.pop((pattern, subscriber), None)
+        if options is None:
+            return False
+        self.trie.remove(pattern, (subscriber, options))
+        self._count(pattern[0], -1)
+        return True
+
+    def _count(self, first: str, by: int) -> None:
+        if first in (ONE, MANY):
+            self._wild += by
+            self.touch()
+            return
+        left = self._by_first.get(first, 0) + by
+        if left:
+            self._by_first[first] = left
+        else:
+            del self._by_first[first]
+        if first in self._first_levels:
+            self._first_levels[first].version += 1
+
+    def first_level(self, name: str) -> FirstLevel:
+        level = self._first_levels.get(name)
+        if level is None:
+            level = self._first_levels[name] = FirstLevel()
+        return level
+
+    def touch(self) -> None:
+        for level in self._first_levels.values():
+            level.version += 1
+
+    def may_match(self, first_levels: frozenset[str] | None) -> bool:
+        if not self._options:
+            return False
+        if self._wild or first_levels is None:
+            return True
+        return not first_levels.isdisjoint(self._by_first)
+
+
+class Subscriptions:
+    """Every subscription and binding of the hub. A filter hears of its own tenant's messages alone."""
+
+    def __init__(self) -> None:
+        self._audiences: dict[str, Audience] = {}
+        self._light_targets: dict[tuple[int, bool], LightTarget] = {}
+        self.limited: set[int] = set()               # light queues that refuse messages when they are full
+        self.version = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._audiences.values()))
+
+    def _audience(self, tenant: str) -> Audience:
+        audience = self._audiences.get(tenant)
+        if audience is None:
+            audience = self._audiences[tenant] = Audience()
+        return audience
+
+    def subscribe(self, filter_text: str, subscriber: Subscriber, options: int, tenant: str) -> None:
+        """Raises InvalidFilter. Subscribing again replaces the options."""
+        self._audience(tenant).add(parse_filter(filter_text), subscriber, options)
+        self.version += 1
+
+    def unsubscribe(self, filter_text: str, subscriber: Subscriber, tenant: str) -> bool:
+        """False where there was no such subscription. Raises InvalidFilter."""
+        self.version += 1
+        return self._audience(tenant).remove(parse_filter(filter_text), subscriber)
+
+    def first_level(self, address: str, tenant: str) -> FirstLevel:
+        """The change counter that placements of this address share."""
+        return self._audience(tenant).first_level(address.partition("/")[0])
+
+    def refresh(self, placement: Placement) -> None:
+        """Find the placement's targets again: each subscriber once, with its highest options."""
+        best: dict[Subscriber, int] = {}
+        also: dict[int, None] = dict.fromkeys(placement.routed or ())
+        audience = self._audiences.get(placement.tenant)
+        if audience and placement.light is None:
+            for subscriber, options in audience.trie.match(levels_of(placement.address)):
+                if isinstance(subscriber, LightTarget):
+                    if placement.routed is None or not subscriber.chosen:
+                        also[subscriber.queue_id] = None
+                elif options >= best.get(subscriber, options):
+                    best[subscriber] = options
+        placement.targets = tuple(best.items())
+        placement.also = tuple(also)
+        placement.limited = bool(self.limited) and (placement.queue_id in self.limited
+                                                    or not self.limited.isdisjoint(also))
+        if also and not placement.address_header:      # a light queue knows no topic: the record says its address
+            placement.address_header = encode_header(ADDRESS_HEADER, placement.address.encode())
+        placement.version = placement.first_level.version
+
+    def touch(self) -> None:
+        """All placements must be looked at again."""
+        for audience in self._audiences.values():
+            audience.touch()
+
+    def may_match(self, first_levels: frozenset[str] | None, tenant: str) -> bool:
+        """Whether any filter of a tenant could match addresses with one of these first levels (None: any)."""
+        audience = self._audiences.get(tenant)
+        return audience is not None and audience.may_match(first_levels)
+
+    # ---- light queues
+
+    def bind(self, filter_text: str, queue_id: int, chosen: bool, tenant: str) -> None:
+        """What matches enters this light queue of the tenant. Raises InvalidFilter."""
+        target = self._light_targets.get((queue_id, chosen)) or LightTarget(queue_id, chosen, tenant)
+        self.subscribe(filter_text, target, 0, tenant)
+        self._light_targets[queue_id, chosen] = target
+        target.filters[filter_text] = None
+
+    def unbind(self, filter_text: str, queue_id: int, chosen: bool) -> bool:
+        """False where there was no such binding. Raises InvalidFilter."""
+        target = self._light_targets.get((queue_id, chosen))
+        if target is None:
+            return False
+        target.filters.pop(filter_text, None)
+        if not target.filters:
+            del self._light_targets[queue_id, chosen]
+        return self.unsubscribe(filter_text, target, target.tenant)
+
+    def bindings_of(self, queue_id: int) -> list[tuple[bool, str]]:
+        """(chosen, filter) of what leads to a light queue."""
+        return [(chosen, filter_text) for chosen in (False, True)
+                for target in [self._light_targets.get((queue_id, chosen))] if target is not None
+                for filter_text in target.filters]
+
+    @property
+    def binds(self) -> bool:
+        """Whether any light queue is bound."""
+        return bool(self._light_targets)
+
+
+class Outbox:
+    """Collects what one flush delivers, so that each subscriber is called once."""
+
+    def __init__(self) -> None:
+        self._by_subscriber: dict[Subscriber, list[Delivery]] = {}
+
+    def add(self, placement: Placement, messages: list[Message], first_offset: int) -> None:
+        for subscriber, options in placement.targets:
+            mine = self._by_subscriber.get(subscriber)
+            if mine is None:
+                mine = self._by_subscriber[subscriber] = []
+            mine.append((placement, messages, first_offset, options))
+
+    def send(self, on_error: Callable[[Exception], None]) -> None:
+        for subscriber, deliveries in self._by_subscriber.items():
+            try:
+                subscriber.on_delivery(deliveries)
+            except Exception as error:      # one subscriber's bug must not cost the others their messages
+                on_error(error)

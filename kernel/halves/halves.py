@@ -1,0 +1,203 @@
+"""Half messages in the kernel: taken in, read back, and let go of, each within the frame being gathered.
+
+Whatever is asked between two turns of the loop is one frame. So a decision is: the messages into their queues, or to
+their time, or to a dead-letter queue; a consumer's acks and offsets; the records of the half messages deleted; and what
+whoever decides notes about it. Checks come first and raise; what follows them cannot fail but as a whole. Hot.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from kernel.appending.appending import KEPT_FULL, Adding, Appending
+from kernel.appending.burst import check
+from kernel.appending.committer import Committer
+from kernel.appending.gathering import Gathering, Places, Submission
+from kernel.errors import InvalidDelay, KeptFull, KernelError, OffsetOutOfRange
+from kernel.halves.letters import Letters
+from kernel.halves.records import Half, Held, Row, decode_rows, half_key
+from kernel.halves.rows import Rows
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.leasing import Leasing
+from kernel.leasing.receipts import good_handles
+from kernel.leasing.settings import check_name
+from kernel.log.frame import StateRecord
+from kernel.message import Handle, Message, Owner, When
+from kernel.parts import Parts
+from kernel.scheduling.accepting import MAX_DELAY_MS, first_due_ms
+from kernel.scheduling.records import Pending
+from kernel.scheduling.scheduling import Scheduling
+from kernel.state.state import Kind
+
+Name = tuple[int, bytes]
+"""Kind and key of a state record."""
+
+Acks = Sequence[tuple[LeasedGroup, Sequence[Handle]]]
+Offsets = dict[str, dict[int, tuple[int, bytes]]]
+
+MAX_OFFSET: Final = (1 << 63) - 1
+
+
+class Halves:
+    def __init__(self, parts: Parts, committer: Committer, appending: Appending, scheduling: Scheduling,
+                 leasing: Leasing) -> None:
+        self._parts = parts
+        self._committer = committer
+        self._appending = appending
+        self._scheduling = scheduling
+        self._leasing = leasing
+        self._rows = Rows()
+
+    def gather(self) -> Gathering:
+        """The frame being gathered. Raises Stopping."""
+        return self._committer.gather()
+
+    def answer(self, owner: Owner | None, token: object, stamp_ms: int, places: Places | None = None) -> None:
+        """Once the frame being gathered is durable."""
+        if owner is not None:
+            fixed: tuple[int, list[tuple[int, int, int]]] | None = None if places is not None else (stamp_ms, [])
+            self.gather().submissions.append(Submission(owner, token, places, fixed))
+
+    # ---- coming in
+
+    def check(self, halves: list[Half]) -> None:
+        """Whether these may be held. Raises InvalidDelay, InvalidSchedule and what `Kernel.append` raises."""
+        self._parts.room.require()
+        if self._parts.kept_full:
+            raise KeptFull(KEPT_FULL)
+        messages = [half.message for half in halves]
+        if check(messages, self._appending.refresh):
+            self._appending.require_room(messages)
+        for _, when, delay_ms in halves:
+            if not 0 <= delay_ms <= MAX_DELAY_MS:
+                raise InvalidDelay("a message can wait for ten years at most")
+            if when is not None:
+                first_due_ms(when, self._parts.loop.now_ms())
+
+    def rows(self, halves: list[Half]) -> list[Row]:
+        """These as they are kept."""
+        return self._rows.of(halves)
+
+    def append_once(self, halves: list[Half], owner: Owner | None, token: object, key: str, add: Adding) -> None:
+        """Unless the key is known: then its first answer is given again, where addresses and values are the same;
+        clients put times and traces of their own into what they send again. Raises what `Kernel.append` raises."""
+        compared = [(placement, value, b"", attributes, 0) for (placement, value, _, attributes, _), _, _ in halves]
+        self._appending.append_once(compared, owner, token, key, add)
+
+    def note_bytes(self, gathering: Gathering, size_bytes: int) -> None:
+        """So much has been added to the frame being gathered."""
+        gathering.burst.size_bytes += size_bytes
+        self._committer.note_size()
+
+    # ---- reading back
+
+    def recent(self, names: Iterable[Name]) -> list[bytes | None] | None:
+        """The values of these state records where all of them are in memory."""
+        found: list[bytes | None] = []
+        for kind, key in names:
+            newest = self._parts.state.recent(kind, key)
+            if newest is None:
+                return None
+            found.append(newest[2])
+        return found
+
+    def read(self, names: Sequence[Name], on_read: Callable[[list[bytes | None]], None]) -> None:
+        """Their values, later. For keys that nobody changes meanwhile."""
+        state = self._parts.state
+        known = {at: newest[2] for at, name in enumerate(names) if (newest := state.recent(*name)) is not None}
+        self._parts.reader_worker.submit(partial(self._read, names, known), partial(self._done, on_read))
+
+    def _read(self, names: Sequence[Name], known: dict[int, bytes | None]) -> list[bytes | None]:
+        """On the reading thread."""
+        found: list[bytes | None] = []
+        for at, name in enumerate(names):
+            held = self._parts.index.held(*name) if at not in known else None
+            found.append(held.value if held is not None else known.get(at))
+        return found
+
+    def _done(self, on_read: Callable[[list[bytes | None]], None], found: list[bytes | None] | None,
+              error: BaseException | None) -> None:
+        if found is None:
+            self._parts.fatal(f"the index cannot be read: {error}")
+        else:
+            on_read(found)
+
+    # ---- what becomes of them
+
+    def check_commit(self, acks: Acks, offsets: Offsets) -> None:
+        """Raises ExpiredReceipt or UnknownReceipt for the first lease that has ended, GroupIsLeased, InvalidGroup,
+        OffsetOutOfRange: whatever `settle` cannot carry out, since the messages are in the frame already then."""
+        for group, handles in acks:
+            refused, _ = good_handles(handles, group.supplies, group.name)
+            error = next((error for error in refused if error is not None), None)
+            if error is not None:
+                raise error
+        for name, of_group in offsets.items():
+            check_name(name, "group")
+            if not all(0 <= offset <= MAX_OFFSET for offset, _ in of_group.values()):
+                raise OffsetOutOfRange(f"an offset is 0 to {MAX_OFFSET}")
+            self._leasing.check_commits(name, of_group)
+
+    def settle(self, acks: Acks, offsets: Offsets) -> None:
+        """A consumer's acks and offsets, as checked."""
+        for group, handles in acks:
+            group.ack(handles)
+        for name, of_group in offsets.items():
+            self._appending.commit_offsets(name, of_group, None, None)
+
+    def release(self, gathering: Gathering, halves: list[Held]) -> None:
+        """Into their queues under their ids, or to their time."""
+        now_ms = self._parts.loop.now_ms()       # a frame bears the time at which it began to gather
+        messages: list[Message] = []
+        ids: list[int] = []
+        for message_id, delay_ms, what in halves:
+            due_ms = self._due_ms(delay_ms, what, now_ms)
+            if due_ms:
+                start_ms = what.due_ms or now_ms
+                self._scheduling.book.plan_of(gathering).keep(
+                    message_id, what._replace(due_ms=due_ms, accepted_ms=now_ms, start_ms=start_ms))
+                continue
+            messages.append((self._scheduling.destinations.of(what), what.value, what.headers, what.attributes,
+                             what.timestamp_ms))
+            ids.append(message_id)
+        gathering.burst.add_copies(messages, ids, None)
+        self._committer.note_size()
+
+    def release_unchanged(self, gathering: Gathering, messages: list[Message], first_id: int) -> bool:
+        """The same with messages as they came, which were for at once. False: places have changed since."""
+        for placement, _, _, _, _ in messages:
+            if placement.version != placement.first_level.version:
+                return False
+        gathering.burst.add_copies(messages, list(range(first_id, first_id + len(messages))), None)
+        self._committer.note_size()
+        return True
+
+    @staticmethod
+    def _due_ms(delay_ms: int, what: Pending, now_ms: int) -> int:
+        if not delay_ms and not what.due_ms and not what.repeat:
+            return 0
+        due_ms = max(what.due_ms, now_ms + delay_ms if delay_ms else 0)
+        try:
+            return first_due_ms(When(due_ms, what.repeat), now_ms)
+        except KernelError:                  # a repetition that is over by now: once, and at once
+            return 0
+
+    def bury(self, gathering: Gathering, pages: list[bytes], group: str, tenant: str, death: dict[str, Any]) -> None:
+        """All of these pages into the group's dead-letter queue, with what `death` says beside where each message was
+        to go. Raises Stopping, with nothing done."""
+        letters = Letters(self._leasing.burial, group, tenant, death)
+        messages: list[Message] = []
+        ids: list[int] = []
+        for page in pages:
+            first_id, rows = decode_rows(page)
+            messages += letters.of(rows)
+            ids += range(first_id, first_id + len(rows))
+        gathering.burst.add_copies(messages, ids, None)
+        self._committer.note_size()
+
+    @staticmethod
+    def deletions(transaction_id: int, pages: int) -> list[StateRecord]:
+        """Of their pages."""
+        return [StateRecord(Kind.HALF, half_key(transaction_id, page), None) for page in range(pages)]
+

@@ -1,0 +1,66 @@
+"""Dead letters of half messages that nobody decided about: what those to one place have in common is made once.
+
+They go to the dead-letter queue of the group that was to be asked, and say where each was to go. Hot.
+"""
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kernel.addresses.address import ADDRESS_HEADER
+from kernel.halves.records import Row, pending_in
+from kernel.leasing.burial import HEADER, Burial, deaths_of, with_history
+from kernel.message import RETAIN, Message, Placement
+from kernel.records.record import add_header, encode_header, read_headers
+from kernel.scheduling.records import Pending
+
+PUBLISHED: Final = ~RETAIN
+
+Way = tuple[Placement, bytes, int]
+"""From a place to the dead letters: the queue, the headers that are new, encoded, and how many these are."""
+
+
+class Letters:
+    """Of one transaction: `death` says how it ended. Raises Stopping."""
+
+    def __init__(self, burial: Burial, group: str, tenant: str, death: dict[str, Any]) -> None:
+        self._burial = burial
+        self._group = group
+        self._queue = burial.own_queue(group, tenant)
+        self._death = death
+        self._ways: dict[bytes, Way] = {}
+
+    def of(self, rows: list[Row]) -> list[Message]:
+        """What these become."""
+        found: list[Message] = []
+        for place, value, headers, attributes, timestamp_ms in rows:
+            way = self._ways.get(place)
+            if way is None:
+                way = self._ways[place] = self._way(pending_in(place))
+            to, extra, extra_count = way
+            if HEADER in headers or ADDRESS_HEADER in headers:
+                encoded = self._once_more(pending_in(place), headers)
+            else:
+                encoded = add_header(headers, extra, extra_count)
+            found.append((to, value, encoded, attributes & PUBLISHED, timestamp_ms))
+        return found
+
+    def _way(self, what: Pending) -> Way:
+        extra = encode_header(HEADER, json.dumps([{**self._where(what), **self._death}]).encode())
+        to = self._burial.place(self._queue, what.key)
+        if what.light:
+            return to, extra, 1
+        return to, encode_header(ADDRESS_HEADER, what.address.encode()) + extra, 2
+
+    def _where(self, what: Pending) -> dict[str, Any]:
+        """It was to go."""
+        topic = "" if what.light else what.topic
+        return {"group": self._group, "topic": topic, "queue": what.queue, "offset": -1, "address": what.address}
+
+    def _once_more(self, what: Pending, headers_encoded: bytes) -> bytes:
+        """With what it has died of before, and one address."""
+        headers = list(read_headers(headers_encoded, 0)[0])
+        if not what.light:
+            headers = [header for header in headers if header[0] != ADDRESS_HEADER]
+            headers.append((ADDRESS_HEADER, what.address.encode()))
+        return with_history(headers, [*deaths_of(headers_encoded), {**self._where(what), **self._death}])

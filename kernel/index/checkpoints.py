@@ -1,0 +1,175 @@
+"""Checkpoints of the index: what gathered in memory goes to the store, on another thread, and is let go of here.
+
+Taken when something has changed for `checkpoint_ms` or `checkpoint_bytes` of log have come. The log is durable up to
+what is written, always; the store then says how far it is complete, and the next start replays from there.
+A projection (the SQL catalogue) is told of the same step after the store; it holds up nothing but the next checkpoint.
+
+A checkpoint that finds the disk full stays in memory, where it is read, and is written again until it fits: what comes
+meanwhile is bounded, since the log finds the disk full too.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from kernel.index.index import Checkpoint, Positions
+from kernel.index.store import StoreFull
+from kernel.index.tail import Tail
+from kernel.parts import Parts
+from kernel.state.projection import Step, changed_definitions, whole_definitions
+from kernel.state.state import StateChanges
+
+BEHIND_BYTES: Final = 64 << 20     # of changed state, beyond what a checkpoint is taken for: publishers wait
+FULL_RETRY_MS: Final = 1_000       # the index does not fit on the disk: until it is tried again
+
+
+class Checkpoints:
+    def __init__(self, parts: Parts, next_id: Callable[[], int]) -> None:
+        self._loop = parts.loop
+        self._log_worker = parts.log_worker
+        self._worker = parts.checkpoint_worker
+        self._log = parts.log
+        self._index = parts.index
+        self._reader = parts.reader
+        self._heads = parts.heads
+        self._state = parts.state
+        self._room = parts.room
+        self._settings = parts.settings
+        self._next_id = next_id
+        self._fatal = parts.fatal
+        self._projection = parts.projection
+        self._hub = parts.hub
+        self._epoch = parts.epoch
+        self._projected = parts.index.positions().main           # up to where a projection can be that missed nothing
+        self._timer_set = False
+        self._busy = False
+        self.full = False                                # the last try did not fit, and there will be another one
+        self._waiting: list[Callable[[], None]] = []       # wanted another one, after the one under way
+        self._on_end: Callable[[], None] | None = None
+        self.on_caught_up: Callable[[], None] = lambda: None
+        self.on_superseded: Callable[[list[bytes]], None] = lambda keys: None
+        self.kept_end = 0
+        self.taken = 0
+        self.taken_ms = 0                                  # when the last one was there; 0: none since the start
+        self.postponed = 0
+
+    def note(self) -> None:
+        """Something was applied: take a checkpoint in time."""
+        size_bytes = self._reader.tail.size_bytes() + self._state.changes.size_bytes
+        if size_bytes >= self._settings.checkpoint_bytes and not self._busy:
+            self._start(sync=False, on_done=None)
+        elif not self._timer_set:
+            self._timer_set = True
+            self._loop.call_at(self._loop.now_ms() + self._settings.checkpoint_ms, self._on_timer)
+
+    def is_behind(self) -> bool:
+        """Whether more state has changed since the one under way was begun than memory should hold."""
+        return self._busy and self._state.changes.size_bytes > self._settings.checkpoint_bytes + BEHIND_BYTES
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the next one is due before the one under way is written."""
+        return self._busy and self._state.changes.size_bytes > self._settings.checkpoint_bytes
+
+    def _on_timer(self) -> None:
+        self._timer_set = False
+        if self._busy:
+            self.note()
+        elif self._changed():
+            self._start(sync=False, on_done=None)
+
+    def unwritten_bytes(self) -> int:
+        """Index and state in memory that no checkpoint holds yet, about."""
+        frozen, changes = self._reader.frozen, self._state.frozen
+        gathered = self._reader.tail.size_bytes() + self._state.changes.size_bytes
+        return gathered + (frozen.size_bytes() if frozen else 0) + (changes.size_bytes if changes else 0)
+
+    def take(self, on_done: Callable[[], None]) -> None:
+        """Take one now and make it survive a power cut; `on_done` when it does."""
+        if self._busy:
+            self._waiting.append(partial(self.take, on_done))
+        else:
+            self._start(sync=True, on_done=on_done)
+
+    def end(self, on_done: Callable[[], None]) -> None:
+        """The last one. A disk that is full is not waited for: the next start replays what could not be written."""
+        if self.full:
+            on_done()
+            return
+        self._on_end = on_done
+        self.take(self._ended)
+
+    def _ended(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    def _changed(self) -> bool:
+        return bool(len(self._reader.tail.position) or self._state.changes.newest or self._heads.dirty)
+
+    def _start(self, *, sync: bool, on_done: Callable[[], None] | None) -> None:
+        self._busy = True
+        checkpoint = self.freeze()
+        write = partial(self._write, checkpoint, sync)
+        done = partial(self._written, write, on_done)
+        if self._settings.fsync == "commit":
+            self._worker.submit(write, done)
+        else:
+            self._log_worker.submit(self._log.sync, lambda _, error: self._synced(write, done, error))
+
+    def _synced(self, write: Callable[[], list[bytes]],
+                done: Callable[[list[bytes] | None, BaseException | None], None],
+                error: BaseException | None) -> None:
+        if error is not None:
+            self._fatal(f"the log failed, nothing more can be promised: {error}")
+            return
+        self._worker.submit(write, done)
+
+    def freeze(self) -> Checkpoint:
+        """Take what has gathered away; reads look at it until it is written."""
+        tail, changes = self._reader.tail, self._state.changes
+        pages = {number: self._heads.packed(number) for number in self._heads.dirty}
+        self._heads.dirty.clear()
+        consumed, self._heads.consumed = self._heads.consumed, {}
+        self._reader.frozen, self._reader.tail = tail, Tail(tail.end)
+        self._state.frozen, self._state.changes = changes, StateChanges()
+        return Checkpoint(tail, changes, pages, Positions(tail.end, self.kept_end, self._next_id()), consumed)
+
+    def thaw(self) -> None:
+        """What was frozen is in the store."""
+        self._reader.frozen = None
+        self._state.frozen = None
+
+    def _write(self, checkpoint: Checkpoint, sync: bool) -> list[bytes]:
+        superseded = self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
+        if self._projection is not None:
+            start, self._projected = self._projected, checkpoint.positions.main
+            self._projection.take(Step(self._hub, self._epoch, start, self._projected,
+                                       changed_definitions(checkpoint.changes),
+                                       lambda: whole_definitions(self._index.scan_state)))
+        return superseded
+
+    def _written(self, write: Callable[[], list[bytes]], on_done: Callable[[], None] | None,
+                 superseded: list[bytes] | None, error: BaseException | None) -> None:
+        if isinstance(error, StoreFull):
+            self.postponed += 1
+            self._room.note_lack()
+            self.full = True
+            self._loop.call_at(self._loop.now_ms() + FULL_RETRY_MS,
+                               lambda: self._worker.submit(write, partial(self._written, write, on_done)))
+            self._ended()
+            return
+        if superseded is None:
+            self._fatal(f"the index cannot be written: {error}")
+            return
+        self._busy = self.full = False
+        self.taken += 1
+        self.taken_ms = self._loop.now_ms()
+        self.thaw()
+        self.on_caught_up()
+        self.on_superseded(superseded)
+        if on_done is not None:
+            on_done()
+        if self._waiting and not self._busy:
+            self._waiting.pop(0)()

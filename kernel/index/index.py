@@ -1,0 +1,345 @@
+"""The index in the store: written at checkpoints, read where the tail in memory does not reach.
+
+    b"b" queue_id first_offset    up to 256 entries of a queue as rows, see ROW; keys are big-endian, so they sort
+    b"h" page                     a page of queue heads
+    b"s" kind key                 the newest state record of a key, see `kernel.state.state`
+    b"l" segment base             how many state records in the segment are the newest of their key
+    b"m" name                     positions up to which all of this is complete, and the next message id
+
+Everything here follows from the log. A checkpoint carries the log position it is complete to, written last; replay from
+there repeats the same writes, because blocks are cut from a fixed start in the order of the log. Of a light queue's
+entries only those are written that nobody has consumed by then; blocks that are consumed whole are deleted.
+"""
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kernel.index.store import IndexStore
+from kernel.index.tail import Tail
+from kernel.log.frame import WHOLE
+from kernel.log.log import Segment
+from kernel.retention.owed import kept_key_of
+from kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
+
+BLOCK_ENTRIES: Final = 256
+ROW: Final = np.dtype([("first_offset", "<i8"), ("position", "<i8"), ("first_id", "<i8"), ("append_ms", "<i8"),
+                       ("max_ms", "<i8"), ("byte_offset", "<u4"), ("byte_length", "<u4"), ("count", "<u4"),
+                       ("crc", "<u4"), ("flags", "<u4")])
+_ROW = struct.Struct("<qqqqqIIIII")
+assert _ROW.size == ROW.itemsize
+
+_KEY = struct.Struct(">cQQ")
+_U64 = struct.Struct(">Q")
+_POSITIONS = struct.Struct(">QQQ")
+_META: Final = b"mpositions"
+
+
+class Entry(NamedTuple):
+    """One row: `count` records of a queue and where they lie."""
+
+    first_offset: int
+    position: int
+    first_id: int
+    append_ms: int
+    max_ms: int
+    byte_offset: int
+    byte_length: int
+    record_count: int
+    crc: int
+    flags: int
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.flags & WHOLE)
+
+    @property
+    def end_offset(self) -> int:
+        return self.first_offset + self.record_count
+
+
+class Positions(NamedTuple):
+    """How far the store is complete."""
+
+    main: int
+    kept: int
+    next_id: int
+
+
+class Checkpoint(NamedTuple):
+    """Everything one checkpoint writes; taken on the kernel's thread, written on another."""
+
+    tail: Tail
+    changes: StateChanges
+    pages: dict[int, bytes]
+    positions: Positions
+    consumed: dict[int, int]           # queues of which nothing before this offset is needed any more
+
+
+def block_key(queue_id: int, offset: int) -> bytes:
+    return _KEY.pack(b"b", queue_id, offset)
+
+
+def tail_entry(tail: Tail, number: int) -> Entry:
+    """One entry of the tail in memory, in the same shape as a row."""
+    columns, frame = tail.entries, tail.frame[number]
+    return Entry(columns.first_offset[number], tail.position[frame], columns.message_id[number],
+                 tail.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
+                 columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
+
+
+def pack_blocks(tail: Tail, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:
+    """The tail's entries as blocks, queue by queue, without those that were consumed since."""
+    columns = tail.entries
+    queue_ids: npt.NDArray[np.int64] = np.array(columns.queue_id, dtype=np.int64)
+    if not len(queue_ids):
+        return []
+    order = np.argsort(queue_ids, kind="stable")
+    frame = np.array(tail.frame, dtype=np.int64)[order]
+    rows = np.empty(len(order), ROW)
+    for name in ("first_offset", "max_ms", "byte_offset", "byte_length", "count", "crc", "flags"):
+        rows[name] = np.array(getattr(columns, name))[order]
+    rows["position"] = np.array(tail.position)[frame]
+    rows["append_ms"] = np.array(tail.append_ms)[frame]
+    rows["first_id"] = np.array(columns.message_id)[order]
+    packed = rows.tobytes()
+    sorted_ids = queue_ids[order]
+    starts = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[0] - 1)).tolist()
+    blocks = []
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        queue_id = int(sorted_ids[start])
+        if queue_id in consumed:
+            ends = rows["first_offset"][start:stop] + rows["count"][start:stop]
+            start += int(np.searchsorted(ends, consumed[queue_id], side="right"))
+        for at in range(start, stop, BLOCK_ENTRIES):
+            data = packed[at * ROW.itemsize:min(stop, at + BLOCK_ENTRIES) * ROW.itemsize]
+            blocks.append((block_key(queue_id, int(rows[at]["first_offset"])), data))
+    return blocks
+
+
+class Index:
+    """The store, in the index's words. Reading and writing may happen on different threads."""
+
+    def __init__(self, store: IndexStore) -> None:
+        self._store = store
+        self._leftovers = True                # a checkpoint may have been cut off before the start
+
+    # ---- checkpoints
+
+    def positions(self) -> Positions:
+        stored = self._store.get(_META)
+        return Positions(0, 0, 1) if stored is None else Positions(*_POSITIONS.unpack(stored))
+
+    def head_pages(self) -> list[tuple[int, bytes]]:
+        return [(_U64.unpack(key[1:])[0], page) for key, page in self._store.scan(b"h", b"i")]
+
+    def write(self, checkpoint: Checkpoint, segments: list[Segment], *, sync: bool = False) -> list[bytes]:
+        """Write a checkpoint. The log must be durable up to its positions.
+
+        Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
+        """
+        puts = pack_blocks(checkpoint.tail, checkpoint.consumed)
+        left = self._left_over(checkpoint.tail, {key for key, _ in puts}) if self._leftovers else []
+        puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
+        superseded = self._superseded(checkpoint.changes)
+        states, gone = self._state_puts(checkpoint.changes, segments)
+        puts += states
+        gone += left
+        for queue_id, start in checkpoint.consumed.items():
+            below = self._first_block_needed(queue_id, start)
+            gone += [key for key, _ in self._store.scan(block_key(queue_id, 0), below)]
+        puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
+        self._leftovers = True                # until all of it is written
+        self._store.write(puts, gone, sync=sync)
+        self._leftovers = False
+        return superseded
+
+    def _left_over(self, tail: Tail, replaced: set[bytes]) -> list[bytes]:
+        """Blocks of a checkpoint that a crash cut off: what they hold has been replayed and is in the tail. They may
+        begin elsewhere than the tail's own, as less was consumed then, and would hide what those have."""
+        first: dict[int, int] = {}
+        for queue_id, offset in zip(tail.entries.queue_id, tail.entries.first_offset, strict=True):
+            first[queue_id] = min(offset, first.get(queue_id, offset))
+        return [key for queue_id, offset in first.items()
+                for key, _ in self._store.scan(block_key(queue_id, offset), block_key(queue_id + 1, 0))
+                if key not in replaced]
+
+    def _superseded(self, changes: StateChanges) -> list[bytes]:
+        found: list[bytes] = []
+        for kind, key in changes.newest:
+            held = self.held(kind, key) if kind == Kind.LATEST else None
+            if held is not None and held.value is not None:
+                kept = kept_key_of(key, held.value)
+                before = self.held(Kind.KEPT, kept)
+                if before is not None and before.value is not None or (Kind.KEPT, kept) in changes.newest:
+                    found.append(kept)
+        return found
+
+    def _state_puts(self, changes: StateChanges, segments: list[Segment]
+                    ) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        puts: list[tuple[bytes, bytes]] = []
+        gone: list[bytes] = []
+        bases = sorted(segment.base for segment in segments)
+        live: dict[int, int] = {}
+
+        def count(home: int, by: int) -> None:
+            base = bases[max(0, bisect_right(bases, home) - 1)]
+            live[base] = live.get(base, 0) + by
+
+        for (kind, key), (order, home, value) in changes.newest.items():
+            name = store_key(kind, key)
+            stored = self._store.get(name)
+            held = None if stored is None else decode_held(stored)
+            copies = (held.copies if held else 0) + changes.copied.get((kind, key), 0)
+            if held is not None:
+                if held.order > order:
+                    order, home, value = held.order, held.home, held.value
+                count(held.home, -1)
+            if value is None and not copies:
+                if stored is not None:        # else it came and went between two checkpoints
+                    gone.append(name)
+                continue
+            count(home, 1)
+            puts.append((name, encode_held(Held(order, home, copies, value))))
+        for base, by in live.items():
+            puts.append((b"l" + _U64.pack(base), _U64.pack(max(0, self.live(base) + by))))
+        return puts, gone
+
+    # ---- live counters and retention
+
+    def live(self, base: int) -> int:
+        """State records in the segment that are the newest of their key."""
+        stored = self._store.get(b"l" + _U64.pack(base))
+        return 0 if stored is None else int(_U64.unpack(stored)[0])
+
+    def held(self, kind: int, key: bytes) -> Held | None:
+        stored = self._store.get(store_key(kind, key))
+        return None if stored is None else decode_held(stored)
+
+    def order(self, kind: int, key: bytes) -> int:
+        """The order of the key's newest record; -1 where there is none."""
+        held = self.held(kind, key)
+        return -1 if held is None else held.order
+
+    def scan_state(self, kind: int, lowest: bytes = b"", below: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind (lowest <= key < below) and its value, in order, as of the last checkpoint."""
+        end = store_key(kind + 1, b"") if below is None else store_key(kind, below)
+        for stored_key, stored in self._store.scan(store_key(kind, lowest), end):
+            value = decode_held(stored).value
+            if value is not None:
+                yield stored_key[2:], value
+
+    def state_range(self, kind: int, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+        """Keys of a kind in a range, in order, with their values; None where a deletion is remembered."""
+        for stored_key, stored in self._store.scan(store_key(kind, lowest), store_key(kind, below)):
+            yield stored_key[2:], decode_held(stored).value
+
+    def last_kept_keys(self) -> list[bytes]:
+        """The last KEPT record of every queue that has one."""
+        base, below = store_key(Kind.KEPT, b""), store_key(Kind.KEPT + 1, b"")
+        found: list[bytes] = []
+        cursor = self._store.cursor()
+        key = cursor.seek(base)
+        while key is not None and key < below:
+            queue_id = _U64.unpack_from(key, len(base))[0]
+            last = self._store.floor(base + _U64.pack(queue_id) + b"\xff" * 8, key)
+            assert last is not None, "there is this one"
+            found.append(last[0][len(base):])
+            key = cursor.seek(base + _U64.pack(queue_id + 1))
+        return found
+
+    def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
+        """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""
+        puts, gone = [], []
+        for (kind, key), count in Counter(records).items():
+            held = self.held(kind, key)
+            if held is None:
+                continue
+            copies = max(0, held.copies - count)
+            if held.value is None and not copies:
+                gone.append(store_key(kind, key))
+            else:
+                puts.append((store_key(kind, key), encode_held(held._replace(copies=copies))))
+        gone.append(b"l" + _U64.pack(base))
+        self._store.write(puts, gone, sync=True)
+
+    def forget_segment(self, base: int, starts: dict[int, int]) -> None:
+        """A main segment is about to go: entries of these queues before these offsets, and its counter."""
+        ranges = [(block_key(queue_id, 0), self._first_block_needed(queue_id, start))
+                  for queue_id, start in starts.items()]
+        self._store.write([], [b"l" + _U64.pack(base)], ranges, sync=True)
+
+    def _first_block_needed(self, queue_id: int, start: int) -> bytes:
+        """The key of the first block with entries from `start` on: a block goes only when all of it does."""
+        found = self._store.floor(block_key(queue_id, start), block_key(queue_id, 0))
+        if found is not None and Entry._make(_ROW.unpack_from(found[1], len(found[1]) - _ROW.size)).end_offset > start:
+            return found[0]
+        return block_key(queue_id, start)
+
+    def forget_queues(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """All entries of deleted queues, as (first queue id, count)."""
+        self._store.write([], (), [(block_key(first, 0), block_key(first + count, 0)) for first, count in ranges])
+
+    def first_appended_since(self, queue_id: int, append_ms: int) -> int | None:
+        """The first offset of the queue that was appended at or after a time."""
+        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            since = np.flatnonzero(rows["append_ms"] >= append_ms)
+            if len(since):
+                return int(rows[int(since[0])]["first_offset"])
+        return None
+
+    # ---- reading
+
+    def entries_from(self, queue_id: int, offset: int, max_bytes: int, stop_offset: int,
+                     from_position: int = 0) -> list[Entry]:
+        """The queue's entries from the one that holds `offset` on, until `max_bytes` of records or `stop_offset`.
+
+        Blocks go whole, so there may be entries of segments that have gone: `from_position` leaves them out.
+        """
+        lowest, beyond = block_key(queue_id, 0), block_key(queue_id + 1, 0)
+        first = self._store.floor(block_key(queue_id, offset), lowest)
+        found: list[Entry] = []
+        total = 0
+        for _, block in self._store.scan(first[0] if first else lowest, beyond):
+            for row in _ROW.iter_unpack(block):
+                entry = Entry._make(row)
+                if entry.end_offset <= offset or entry.position < from_position:
+                    continue
+                if entry.first_offset >= stop_offset or (found and total + entry.byte_length > max_bytes):
+                    return found
+                found.append(entry)
+                total += entry.byte_length
+                offset = entry.end_offset      # a checkpoint that a crash cut off may have left the same entries twice
+        return found
+
+    def first_at_or_after(self, queue_id: int, timestamp_ms: int, start_offset: int) -> Entry | None:
+        """The first entry from `start_offset` on with a record at or after a time."""
+        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            kept = rows["first_offset"] + rows["count"] > start_offset
+            late = np.flatnonzero((rows["max_ms"] >= timestamp_ms) & kept)
+            if len(late):
+                return Entry._make(_ROW.unpack_from(block, int(late[0]) * ROW.itemsize))
+        return None
+
+    def first_from_position(self, queue_id: int, position: int) -> int | None:
+        """The first offset of the queue that lies at or after a position."""
+        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            later = np.flatnonzero(rows["position"] >= position)
+            if len(later):
+                return int(rows[int(later[0])]["first_offset"])
+        return None
+
+    def clear(self) -> None:
+        self._store.clear()
+
+    def close(self) -> None:
+        self._store.close()

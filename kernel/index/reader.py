@@ -1,0 +1,316 @@
+"""Reading queues: from memory at the tail, else from the index and the log, on another thread.
+
+A fetch looks for entries in the newest part of the index first. What the cache of recent bodies holds is answered at
+once; for anything else one job reads index and log, so a reader far behind never holds up the kernel's thread. An entry
+that does not match its checksum is reported and left out: the rest is served, with a gap in the offsets.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
+from kernel.index.heads import Heads
+from kernel.index.index import Entry, Index, tail_entry
+from kernel.index.tail import Tail
+from kernel.log.log import Damage, Log
+from kernel.message import COLD_BYTES, Fetched, Piece
+from kernel.ports import Worker
+from kernel.records.batch import records_of
+from kernel.retention.kept import kept_pieces
+from kernel.state.state import Changed, Kind, StateTable
+from kernel.state.topics import Topics
+
+MAX_ENTRIES: Final = 4_096         # of one queue in one fetch
+RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
+END: Final = 1 << 62               # above every offset
+
+
+class Recent:
+    """Bodies of the newest frames, bounded in bytes; oldest out first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._size_bytes = 0
+        self._bodies: OrderedDict[int, bytes] = OrderedDict()
+
+    def add(self, position: int, body: bytes) -> None:
+        if not body:
+            return
+        self._bodies[position] = body
+        self._size_bytes += len(body)
+        while self._size_bytes > self._limit_bytes:
+            self._size_bytes -= len(self._bodies.popitem(last=False)[1])
+
+    def get(self, position: int) -> bytes | None:
+        return self._bodies.get(position)
+
+
+class Want(NamedTuple):
+    """One queue's part of a fetch."""
+
+    queue_id: int
+    offset: int
+    max_bytes: int
+    kept: bool               # records that are only kept are wanted too
+
+
+class Plan(NamedTuple):
+    """What the reading thread is to find."""
+
+    want: Want
+    in_tail: list[Entry]
+    changed: Changed | None  # where kept records are wanted: those that the store may not have yet
+
+
+def piece(entry: Entry, data: bytes) -> Piece:
+    return Piece(entry.first_offset, entry.record_count, entry.whole, data, entry.append_ms, entry.max_ms,
+                 entry.first_id)
+
+
+def entries_within(entries: list[Entry], max_bytes: int, one: bool) -> list[Entry]:
+    """The first entries that go into a size; the first in any case where `one` is asked for."""
+    found: list[Entry] = []
+    for entry in entries:
+        max_bytes -= entry.byte_length
+        if max_bytes < 0 and not (one and not found):
+            break
+        found.append(entry)
+    return found
+
+
+class Reader:
+    """Answers fetches; owns the cache of recent bodies and the tails of the index."""
+
+    def __init__(self, heads: Heads, index: Index, state: StateTable, topics: Topics, log: Log, worker: Worker,
+                 recent_bytes: int, on_damage: Callable[[Damage], None]) -> None:
+        self._heads = heads
+        self._state = state
+        self._topics = topics
+        self._index = index
+        self._log = log
+        self._worker = worker
+        self._on_damage = on_damage
+        self.recent = Recent(recent_bytes)
+        self.tail = Tail(0)
+        self.frozen: Tail | None = None         # being written by a checkpoint
+        self.cold_reads = 0
+
+    # ---- fetch
+
+    def start_of(self, queue_id: int) -> int:
+        """Where readers may begin: a compacted queue has its newest records from the first offset on."""
+        start = self._heads.log_start(queue_id)
+        return 0 if start and self._topics.is_compacted(queue_id) else start
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
+              on_done: Callable[[list[Fetched]], None], kept: bool = False) -> None:
+        """See `Kernel.fetch`."""
+        answers: list[Fetched] = []
+        cold: list[tuple[Fetched, Want]] = []
+        left, cold_left = max_bytes, COLD_BYTES
+        for queue_id, offset, queue_max_bytes in wants:
+            start, high = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+            first = self.start_of(queue_id)
+            answer = Fetched(queue_id, None, first, high, [])
+            answers.append(answer)
+            if offset == high:
+                continue
+            if not (0 if kept else first) <= offset < high:
+                answer.error = OffsetOutOfRange(f"offset {offset} is outside {start} to {high}")
+                continue
+            if left <= 0:
+                continue
+            want = Want(queue_id, offset, min(queue_max_bytes, left), kept or first < start)
+            pieces = None if offset < start else self._from_memory(want)
+            if pieces is None and cold_left > 0:
+                want = want._replace(max_bytes=min(want.max_bytes, cold_left))
+                cold.append((answer, want))
+                left -= want.max_bytes
+                cold_left -= want.max_bytes
+            elif pieces is not None:
+                answer.pieces = pieces
+                left -= sum([len(one.data) for one in pieces])
+        if cold:
+            self.cold_reads += 1
+            self._submit_cold(answers, cold, on_done)
+        else:
+            on_done(answers)
+
+    def fetch_kept(self, wants: list[tuple[int, int, int]], max_bytes: int,
+                   on_done: Callable[[list[Fetched]], None]) -> None:
+        """As `fetch`, with what is kept below the start of a queue."""
+        self.fetch(wants, max_bytes, on_done, kept=True)
+
+    def _submit_cold(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
+                     on_done: Callable[[list[Fetched]], None]) -> None:
+        plans = [Plan(want, self._tail_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
+                 for _, want in cold]
+        self._worker.submit(partial(self._read_cold, plans), partial(self._cold_done, answers, cold, on_done))
+
+    def _from_memory(self, want: Want) -> list[Piece] | None:
+        """The pieces, if index and bodies are all in memory."""
+        entries = self._tail_entries(want)
+        if not entries or entries[0].first_offset > want.offset and self._is_cold(want):
+            return None
+        pieces = []
+        for entry in entries:
+            body = self.recent.get(entry.position)
+            if body is None:
+                return None
+            pieces.append(piece(entry, body[entry.byte_offset:entry.byte_offset + entry.byte_length]))
+        return pieces
+
+    def _is_cold(self, want: Want) -> bool:
+        """Whether the store may hold the offset: it lies before the first one in memory."""
+        for tail in (self.frozen, self.tail):
+            first = tail.first_offset_of(want.queue_id) if tail is not None else -1
+            if first >= 0:
+                return want.offset < first
+        return True
+
+    def _tail_entries(self, want: Want) -> list[Entry]:
+        """The entries in memory from the offset on, within the byte limit; the first one whatever its size."""
+        found: list[Entry] = []
+        total = 0
+        for tail in (self.frozen, self.tail):
+            if tail is None:
+                continue
+            numbers, at = tail.find(want.queue_id, want.offset)
+            for number in numbers[at:at + MAX_ENTRIES]:
+                entry = tail_entry(tail, number)
+                if entry.end_offset <= want.offset:
+                    continue
+                if found and total + entry.byte_length > want.max_bytes:
+                    return found
+                found.append(entry)
+                total += entry.byte_length
+        return found
+
+    def _read_cold(self, plans: list[Plan]) -> list[tuple[list[Piece], int]]:
+        """On the reading thread: the pieces of each want, and the offset behind all that was tried."""
+        return [self._read_plan(plan) if plan.changed is None else self._read_kept(plan, plan.changed)
+                for plan in plans]
+
+    def _read_plan(self, plan: Plan) -> tuple[list[Piece], int]:
+        entries = self._entries_of(plan)
+        return self._read(entries), entries[-1].end_offset if entries else plan.want.offset
+
+    def _entries_of(self, plan: Plan, from_position: int = 0) -> list[Entry]:
+        """Where the log has what is wanted: first as the store knows it, then as memory does."""
+        want, in_tail = plan.want, plan.in_tail
+        stop = in_tail[0].first_offset if in_tail else END
+        entries = self._index.entries_from(want.queue_id, want.offset, want.max_bytes, stop, from_position) \
+            if want.offset < stop else []
+        total = sum([entry.byte_length for entry in entries])
+        for entry in in_tail:
+            too_much = total + entry.byte_length > want.max_bytes
+            if entries and (too_much or entry.first_offset != entries[-1].end_offset):
+                break
+            entries.append(entry)
+            total += entry.byte_length
+        del entries[MAX_ENTRIES:]
+        return entries
+
+    def _read_kept(self, plan: Plan, changed: Changed) -> tuple[list[Piece], int]:
+        """What is kept before what the log has, then that.
+
+        A segment may go between the look at the index and the read. Then the index knows of it by now, and the store
+        has what was kept of it.
+        """
+        want = plan.want
+        for _ in range(RETRIES):
+            first = self._log.segments()[0].base
+            in_tail = [entry for entry in plan.in_tail if entry.position >= first]
+            entries = self._entries_of(plan._replace(in_tail=in_tail), first)
+            stop = entries[0].first_offset if entries else END
+            pieces, reached = kept_pieces(self._index, changed, want.queue_id, want.offset, stop, want.max_bytes) \
+                if want.offset < stop else ([], stop)
+            if reached == stop and entries:
+                within = entries_within(entries, want.max_bytes - sum([len(one.data) for one in pieces]), not pieces)
+                pieces += self._read(within)
+                reached = within[-1].end_offset if within else reached
+            if first == self._log.segments()[0].base:
+                break
+        return pieces, reached
+
+    def _read(self, entries: list[Entry]) -> list[Piece]:
+        """The pieces of these entries, without those that are damaged, or gone since they were looked up."""
+        bodies = self._log.read([(entry.position, entry.byte_offset, entry.byte_length) for entry in entries])
+        pieces: list[Piece] = []
+        for entry, data in zip(entries, bodies, strict=True):
+            if len(data) != entry.byte_length or crc32c(data) != entry.crc:
+                if not data and entry.position < self._log.segments()[0].base:
+                    continue
+                start = entry.position + entry.byte_offset
+                offsets = f"offsets {entry.first_offset} to {entry.end_offset - 1}"
+                self._on_damage(Damage(start, start + entry.byte_length, f"{offsets} do not match their checksum"))
+                continue
+            pieces.append(piece(entry, data))
+        return pieces
+
+    def _cold_done(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
+                   on_done: Callable[[list[Fetched]], None], found: list[tuple[list[Piece], int]] | None,
+                   error: BaseException | None) -> None:
+        damaged: list[tuple[Fetched, Want]] = []
+        for i, (answer, want) in enumerate(cold):
+            if found is None:
+                answer.error = StorageFailed(f"the log cannot be read: {error}")
+                continue
+            answer.pieces, next_offset = found[i]
+            answer.log_start_offset = self.start_of(answer.queue_id)     # retention may have gone on meanwhile
+            answer.next_offset = min(next_offset, answer.high_watermark)
+            if not answer.pieces and want.offset < next_offset < answer.high_watermark:
+                damaged.append((answer, want._replace(offset=next_offset)))
+        if damaged:
+            self._submit_cold(answers, damaged, on_done)     # a reader that got nothing would ask here for ever
+        else:
+            on_done(answers)
+
+    # ---- by time
+
+    def append_ms_of(self, queue_id: int, offset: int) -> int:
+        """When the record at this offset, or the first behind it, was appended; 0 where there is none. May look into
+        the index, at one block."""
+        entries = self._tail_entries(Want(queue_id, offset, 1, False))
+        if not entries or entries[0].first_offset > offset:
+            entries = self._index.entries_from(queue_id, offset, 1, 1 << 62) or entries
+        return entries[0].append_ms if entries else 0
+
+    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `Kernel.offset_for_time`."""
+        in_memory = self._first_in_memory(queue_id, timestamp_ms)
+        start = self.start_of(queue_id)
+        self._worker.submit(partial(self._find_time, queue_id, timestamp_ms, start, in_memory),
+                            partial(self._time_found, on_done))
+
+    def _first_in_memory(self, queue_id: int, timestamp_ms: int) -> Entry | None:
+        for tail in (self.frozen, self.tail):
+            for number in tail.numbers_of(queue_id) if tail is not None else ():
+                if tail is not None and tail.entries.max_ms[number] >= timestamp_ms:
+                    return tail_entry(tail, number)
+        return None
+
+    def _find_time(self, queue_id: int, timestamp_ms: int, start: int,
+                   in_memory: Entry | None) -> tuple[int, int] | None:
+        """On the reading thread."""
+        entry = self._index.first_at_or_after(queue_id, timestamp_ms, start) or in_memory
+        if entry is None:
+            return None
+        for one in self._read([entry]):
+            for record in records_of(one):
+                if record[1] >= timestamp_ms:
+                    return record[0], record[1]
+        return entry.first_offset, entry.max_ms
+
+    @staticmethod
+    def _time_found(on_done: Callable[[int | None, int], None], found: tuple[int, int] | None,
+                    error: BaseException | None) -> None:
+        if isinstance(error, KernelError) or found is None:
+            on_done(None, -1)
+        else:
+            on_done(*found)

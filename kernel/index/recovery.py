@@ -1,0 +1,130 @@
+"""Opening: the index says how far it is complete, the log is replayed from there.
+
+Replay reads heads only and asks no clock and no configuration. An index that is missing, or that knows of more than the
+log holds, is built anew from the first frame; it is checkpointed on the way, so that memory stays bounded.
+"""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kernel.index.index import Checkpoint, Positions
+from kernel.index.tail import Tail
+from kernel.log.frame import StateRecord, decode_head
+from kernel.log.log import KEPT_BASE, Frame
+from kernel.parts import Parts
+from kernel.state.state import Kind, StateChanges
+
+LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, Kind.OFFSET)
+"""Kinds of state that are in memory whole; the others are read when they are needed."""
+
+
+class Recovered(NamedTuple):
+    deleted: list[StateRecord]         # deletions that must be in the log once more
+    superseded: list[bytes]            # KEPT records that their compacted topic needs no more
+    next_id: int
+    kept_end: int
+    frames: int
+    rebuilt: bool                      # the index was built anew from the first frame
+
+
+class Recovery:
+    """One opening. Ends with memory as it was when the hub ended."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._log = parts.log
+        self._index = parts.index
+        self._reader = parts.reader
+        self._heads = parts.heads
+        self._state = parts.state
+        self._settings = parts.settings
+        self._apply = parts.views.apply
+        self._on_damage = parts.on_damage
+        self._next_id = 0
+        self._frames = 0
+        self._complete = 0
+        self._deleted: list[StateRecord] = []
+
+    def run(self) -> Recovered:
+        positions = self._index.positions()
+        self._load()
+        self._replay(positions)
+        if self._log.end() < positions.main or self._log.kept_end() < positions.kept:
+            self._index.clear()
+            self._log.close()
+            self._forget()
+            self._replay(Positions(0, 0, 1))
+            positions = Positions(0, 0, 1)
+        return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
+                         positions.main == 0)
+
+    def _forget(self) -> None:
+        """The index is built anew: empty memory."""
+        self._parts.topics.clear()
+        self._heads.clear()
+        self._parts.views.clear()
+
+    def _load(self) -> None:
+        for number, page in self._index.head_pages():
+            self._heads.merge(number, page)
+        self._heads.dirty.clear()
+        for kind in LOADED:
+            for key, value in self._state.scan(kind):
+                self._apply(StateRecord(kind, key, value))
+
+    def _replay(self, positions: Positions) -> None:
+        self._next_id = positions.next_id
+        self._complete = positions.main
+        self._deleted = []
+        self._superseded: list[bytes] = []
+        self._reader.tail = Tail(positions.main)
+        self._state.changes = StateChanges()
+        for frame in self._log.recover(positions.main, positions.kept, self._on_damage):
+            self._frames += 1
+            if frame.position >= KEPT_BASE:
+                self._replay_kept(frame)
+            else:
+                self._replay_main(frame)
+                if self._reader.tail.size_bytes() + self._state.changes.size_bytes > self._settings.checkpoint_bytes:
+                    self._checkpoint()
+
+    def _replay_main(self, frame: Frame) -> None:
+        head = decode_head(frame.head)
+        self._reader.tail.absorb(frame.position, frame.end, head.append_ms, frame.end - frame.position, head.entries)
+        self._heads.apply(head.entries)
+        self._state.changes.absorb(frame.position, head.state)
+        for record in head.state:
+            self._apply(record)
+        self._next_id = max(self._next_id, head.first_id + head.id_count)
+
+    def _replay_kept(self, frame: Frame) -> None:
+        """Records that were moved here count by the position they first had.
+
+        One that is older than what the index is complete to, and is not there, was deleted while it was being moved,
+        and its deletion forgotten as no copy of it was known. Not so KEPT records, which have been in this chain from
+        the first: one that is not there was made after the last checkpoint.
+        """
+        records = []
+        for record in decode_head(frame.head).state:
+            held = self._index.held(record.kind, record.key)
+            if held is None and record.order < self._complete and record.kind != Kind.KEPT:
+                self._deleted.append(StateRecord(record.kind, record.key, None))
+                record = record._replace(value=None)
+            records.append(record)
+            if held is None or held.order <= record.order:
+                self._apply(record)
+            else:
+                self._state.changes.put((record.kind, record.key), (held.order, held.home, held.value))
+        self._state.changes.absorb(frame.position, records)
+
+    def _checkpoint(self) -> None:
+        pages = {number: self._heads.packed(number) for number in self._heads.dirty}
+        self._heads.dirty.clear()
+        tail = self._reader.tail
+        self._superseded += self._index.write(
+            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id),
+                       self._heads.consumed),
+            [*self._log.segments(), *self._log.kept_segments()])
+        self._heads.consumed = {}
+        self._reader.tail = Tail(tail.end)
+        self._state.changes = StateChanges()

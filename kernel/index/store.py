@@ -1,0 +1,309 @@
+"""The ordered key-value store that checkpoints of the index go to: RocksDB, or memory for tests.
+
+What it holds can always be rebuilt from the log. It must keep its writes in order: after a crash it may have lost the
+newest ones (unless they were written with `sync`), never an older one while a newer survived.
+"""
+from __future__ import annotations
+
+import errno
+import os
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from time import monotonic, sleep
+from typing import Final, Protocol
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DbClosedError,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from kernel.log.reserve import DISK_FULL
+
+BATCH_OPERATIONS: Final = 500       # a write holds the GIL: many small ones let the event loop in between
+BLOCK_CACHE_BYTES: Final = 32 << 20
+WRITE_BUFFER_BYTES: Final = 16 << 20
+
+
+class StoreFull(Exception):
+    """The disk took no more. What was written before is there and can be read; the same may be written again later."""
+
+
+class Cursor(Protocol):
+    """Stands at one entry of a store as it was when the cursor was made; at none before `seek`."""
+
+    def seek(self, key: bytes) -> bytes | None:
+        """Go to the first entry at or above a key; returns its key, None where there is none."""
+
+    def next(self) -> bytes | None:
+        """Go to the next entry; as `seek`."""
+
+    def value(self) -> bytes: ...
+
+
+class IndexStore(Protocol):
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def floor(self, key: bytes, lowest: bytes) -> tuple[bytes, bytes] | None:
+        """The greatest entry not above `key` and not below `lowest`."""
+
+    def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with lowest <= key < below, in order."""
+
+    def cursor(self) -> Cursor: ...
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
+              ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
+        """Delete ranges [lowest, below), delete keys, put, in this order; the last put lands last.
+
+        With `sync` everything written so far survives a power cut on return. Raises StoreFull, with a part written.
+        """
+
+    def clear(self) -> None:
+        """Forget everything, for good: an older state that came back after a power cut might look right by then."""
+
+    def close(self) -> None: ...
+
+
+NO_SPACE: Final = os.strerror(errno.ENOSPC)
+PROBE_BYTES: Final = 4 << 20        # what opening writes is less
+OPEN_S: Final = 10.0                # what readers get to end their scans
+
+_FULL: Final = tuple(os.strerror(number) for number in sorted(DISK_FULL))
+
+
+def is_full(error: Exception) -> bool:
+    """Whether RocksDB says that the disk, or what of it is ours, is full. It goes on by itself some seconds after there
+    is room again."""
+    return any(reason in str(error) for reason in _FULL)
+
+
+class RocksCursor:
+    """A `Cursor` over RocksDB."""
+
+    def __init__(self, at: RdictIter) -> None:
+        self._at = at
+
+    def seek(self, key: bytes) -> bytes | None:
+        self._at.seek(key)
+        return self._key()
+
+    def next(self) -> bytes | None:
+        self._at.next()
+        return self._key()
+
+    def _key(self) -> bytes | None:
+        key: bytes | None = self._at.key()
+        return key
+
+    def value(self) -> bytes:
+        value: bytes = self._at.value()
+        return value
+
+
+class SortedCursor:
+    """A `Cursor` over a sorted list of keys."""
+
+    def __init__(self, keys: list[bytes], values: Mapping[bytes, bytes]) -> None:
+        self._keys = keys
+        self._values = values
+        self._at = len(keys)
+
+    def seek(self, key: bytes) -> bytes | None:
+        self._at = bisect_left(self._keys, key)
+        return self._key()
+
+    def next(self) -> bytes | None:
+        self._at += 1
+        return self._key()
+
+    def _key(self) -> bytes | None:
+        return self._keys[self._at] if self._at < len(self._keys) else None
+
+    def value(self) -> bytes:
+        return self._values[self._keys[self._at]]
+
+
+def open_rocks(folder: Path) -> Rdict:
+    """Raises plain Exception for everything."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(3)
+    options.set_max_background_jobs(1)
+    options.set_keep_log_file_num(3)
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(Cache(BLOCK_CACHE_BYTES))
+    blocks.set_bloom_filter(10, False)
+    options.set_block_based_table_factory(blocks)
+    return Rdict(str(folder), options)
+
+
+class RocksStore:
+    """RocksDB in a folder of its own.
+
+    A disk without space is something that it gets over by itself. A quota or a file limit that is reached is not: after
+    such an error it takes no more writes until it is opened again, which is tried once a file can be made there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._db = open_rocks(folder)
+        self._folder = folder
+        self._stuck = False
+        self._opening = Lock()         # held while it is opened again: readers that find it closed wait
+        self._refused = False          # the disk has been full: closing cannot write either, and says so
+        self._synced = WriteOptions()
+        self._synced.sync = True
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            value: bytes | None = self._db.get(key)
+        except DbClosedError:
+            value = self._opened().get(key)
+        return value
+
+    def floor(self, key: bytes, lowest: bytes) -> tuple[bytes, bytes] | None:
+        cursor = self._iterator()
+        cursor.seek_for_prev(key)
+        if not cursor.valid():
+            return None
+        found: bytes = cursor.key()
+        return (found, cursor.value()) if found >= lowest else None
+
+    def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
+        cursor = self._iterator()
+        cursor.seek(lowest)
+        while cursor.valid():
+            key: bytes = cursor.key()
+            if key >= below:
+                return
+            yield key, cursor.value()
+            cursor.next()
+
+    def cursor(self) -> RocksCursor:
+        return RocksCursor(self._iterator())
+
+    def _iterator(self) -> RdictIter:
+        try:
+            return self._db.iter(ReadOptions())
+        except DbClosedError:
+            return self._opened().iter(ReadOptions())
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
+              ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
+        if self._stuck:
+            self._open_again()
+        try:
+            for lowest, below in ranges:
+                self._db.delete_range(lowest, below)
+            self._write([(key, None) for key in deletes])
+            self._write(puts)
+            if sync:
+                self._db.put(b"\0sync", b"", write_opt=self._synced)
+        except Exception as error:    # rocksdict raises plain Exception for everything
+            if is_full(error):
+                self._refused = True
+                self._stuck = NO_SPACE not in str(error)
+                raise StoreFull(str(error)) from None
+            raise
+
+    def _open_again(self) -> None:
+        """Raises StoreFull while there is no room for that."""
+        try:
+            probe = self._folder.with_name(self._folder.name + ".probe")
+            probe.write_bytes(bytes(PROBE_BYTES))
+        except OSError as error:
+            raise StoreFull(str(error)) from None
+        finally:
+            probe.unlink(missing_ok=True)
+        with self._opening:
+            self.close()
+            end_s = monotonic() + OPEN_S
+            while True:
+                try:
+                    self._db = open_rocks(self._folder)
+                    self._stuck = False
+                    return
+                except Exception as error:     # a reader may be in the middle of a scan of the old one
+                    if monotonic() > end_s:
+                        raise OSError(f"the index cannot be opened again: {error}") from None
+                    sleep(0.01)
+
+    def _opened(self) -> Rdict:
+        with self._opening:
+            return self._db
+
+    def _write(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
+        for at in range(0, len(changes), BATCH_OPERATIONS):
+            batch = WriteBatch(raw_mode=True)
+            for key, value in changes[at:at + BATCH_OPERATIONS]:
+                if value is None:
+                    batch.delete(key)
+                else:
+                    batch.put(key, value)
+            self._db.write(batch)
+
+    def clear(self) -> None:
+        self._db.delete_range(b"", b"\xff" * 32)
+        self._db.put(b"\0sync", b"", write_opt=self._synced)
+
+    def close(self) -> None:
+        try:
+            self._db.close()
+        except Exception:              # what is not in here is replayed from the log
+            if not self._refused:
+                raise
+
+
+class MemoryStore:
+    """A sorted list of keys."""
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._values: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def floor(self, key: bytes, lowest: bytes) -> tuple[bytes, bytes] | None:
+        i = bisect_right(self._keys, key) - 1
+        if i < 0 or self._keys[i] < lowest:
+            return None
+        return self._keys[i], self._values[self._keys[i]]
+
+    def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key in self._keys[bisect_left(self._keys, lowest):bisect_left(self._keys, below)]:
+            yield key, self._values[key]
+
+    def cursor(self) -> SortedCursor:
+        return SortedCursor(self._keys.copy(), self._values)
+
+    def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
+              ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
+        for lowest, below in ranges:
+            self._delete([key for key, _ in self.scan(lowest, below)])
+        self._delete(deletes)
+        for key, value in puts:
+            if key not in self._values:
+                insort(self._keys, key)
+            self._values[key] = value
+
+    def _delete(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            if self._values.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
+
+    def clear(self) -> None:
+        self._keys.clear()
+        self._values.clear()
+
+    def close(self) -> None:
+        pass

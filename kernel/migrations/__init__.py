@@ -1,1 +1,0 @@
-"""The catalogue's schema, step by step. Run by `kernel.catalogue` when it is opened, in one transaction."""

@@ -1,0 +1,138 @@
+"""Kafka's RecordBatch v2: its header read, checked and made.
+
+     0  base offset             i64   outside the CRC; set when the batch gets its place
+     8  batch length            i32   bytes after this field
+    12  partition leader epoch  i32   outside the CRC
+    16  magic                   i8    2
+    17  crc                     u32   CRC-32C of everything from `attributes` on
+    21  attributes              i16   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control
+    23  last offset delta       i32
+    27  base timestamp          i64
+    35  max timestamp           i64
+    43  producer id             i64   -1: none
+    51  producer epoch          i16
+    53  base sequence           i32
+    57  record count            i32
+    61  records, compressed as one where a codec is set
+
+Source: https://kafka.apache.org/documentation/#recordbatch
+"""
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kernel.errors import CorruptBatch, UnsupportedBatch
+from kernel.message import Leased, Piece, Record
+from kernel.records.compression import NONE, decompress
+from kernel.records.record import decode_records, first_delta, split_records
+
+HEADER_BYTES: Final = 61
+LENGTH_COVERS_FROM: Final = 12
+CRC_COVERS_FROM: Final = 21
+MAX_OPENED_BYTES: Final = 64 << 20          # of one batch's records, decompressed
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
+_BEFORE_ATTRIBUTES = struct.Struct(">qiibI")
+_PLACE = struct.Struct(">qii")
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch header, in their order."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_ms: int
+    max_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+def read_header(data: bytes) -> BatchHeader:
+    """The header as it stands, unchecked. CorruptBatch where there are not even 61 bytes."""
+    if len(data) < HEADER_BYTES:
+        raise CorruptBatch(f"a record batch of {len(data)} bytes is shorter than its header")
+    return BatchHeader._make(_HEADER.unpack_from(data))
+
+
+def check_batch(data: bytes) -> BatchHeader:
+    """The header of a producer's batch after checking format, length, CRC and counts.
+
+    Raises UnsupportedBatch (an older message format, a control batch) or CorruptBatch. Records are not opened.
+    """
+    if len(data) > 16 and data[16] != 2:
+        raise UnsupportedBatch(f"message format {data[16]} is not stored here, only version 2")
+    header = read_header(data)
+    after_length = len(data) - LENGTH_COVERS_FROM
+    if header.length != after_length:
+        raise CorruptBatch(f"a batch claims {header.length} bytes after its length field and has {after_length}")
+    if crc32c(memoryview(data)[CRC_COVERS_FROM:]) != header.crc:
+        raise CorruptBatch("a batch does not match its CRC")
+    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
+        raise CorruptBatch(f"a batch of {header.record_count} records ends at offset delta {header.last_offset_delta}")
+    if header.attributes & CONTROL:
+        raise UnsupportedBatch("control batches are not accepted from producers")
+    return header
+
+
+def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """The batch with its place written in: both fields lie outside the CRC."""
+    return _PLACE.pack(base_offset, len(data) - LENGTH_COVERS_FROM, leader_epoch) + data[16:]
+
+
+def as_batch(piece: Piece, leader_epoch: int) -> bytes:
+    """The piece as a record batch. A whole batch is given as it lies; bare records get a header around them."""
+    if piece.whole:
+        return piece.data
+    after_crc = _AFTER_CRC.pack(0, piece.count - 1, piece.append_ms, piece.max_timestamp_ms, -1, -1, -1, piece.count)
+    crc = crc32c(piece.data, crc32c(after_crc))
+    length = HEADER_BYTES - LENGTH_COVERS_FROM + len(piece.data)
+    return _BEFORE_ATTRIBUTES.pack(piece.first_offset, length, leader_epoch, 2, crc) + after_crc + piece.data
+
+
+def records_of(piece: Piece) -> list[Record]:
+    """Every record of the piece. Control batches give none. Raises CorruptBatch."""
+    if not piece.whole:
+        base_offset = piece.first_offset - first_delta(piece.data, 0)
+        return decode_records(piece.data, 0, piece.count, base_offset, piece.append_ms, piece.first_id)
+    header = read_header(piece.data)
+    if header.attributes & CONTROL:
+        return []
+    data, at, append_ms = _opened(piece, header)
+    return decode_records(data, at, header.record_count, piece.first_offset, header.base_ms, piece.first_id, append_ms)
+
+
+def leased_of(piece: Piece, line: object) -> list[Leased]:
+    """Every record of the piece as handed out of `line` for the first time. Raises CorruptBatch."""
+    if not piece.whole:
+        return split_records(line, piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)
+    header = read_header(piece.data)
+    if header.attributes & CONTROL:
+        return []
+    data, at, append_ms = _opened(piece, header)
+    return split_records(line, data, at, header.record_count, piece.first_offset, header.base_ms, piece.first_id,
+                         append_ms)
+
+
+def _opened(piece: Piece, header: BatchHeader) -> tuple[bytes, int, int]:
+    """The records' bytes, where they begin, and the timestamp that replaces theirs (-1: none does)."""
+    codec = header.attributes & CODEC_MASK
+    data, at = piece.data, HEADER_BYTES
+    if codec != NONE:
+        data, at = decompress(codec, data[HEADER_BYTES:], MAX_OPENED_BYTES), 0
+    return data, at, header.max_ms if header.attributes & LOG_APPEND_TIME else -1

@@ -1,0 +1,225 @@
+"""Records of Kafka's record format v2: encoding for what the other doors publish, decoding for what they read.
+
+    record  := length varint | attributes i8 | timestamp delta varlong | offset delta varint
+             | key length varint (-1: null) | key | value length varint (-1: null) | value
+             | header count varint | header*
+    header  := name length varint | name | value length varint (-1: null) | value
+
+Varints are zigzag, seven bits a byte, least significant first. `length` counts what follows it.
+Source: https://kafka.apache.org/documentation/#record
+"""
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+from kernel.errors import CorruptBatch
+from kernel.message import Headers, Leased, Record
+
+NO_HEADERS: Final = b"\0"
+NULL: Final = b"\x01"          # the varint -1
+
+SMALL_LIMIT: Final = 1 << 14
+MAX_HEADERS: Final = 10_000    # of one record
+
+
+def varint(value: int) -> bytes:
+    """Zigzag varint of a signed 64-bit number: 1 to 10 bytes."""
+    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    if rest < 0x80:
+        return bytes((rest,))
+    if rest < 0x4000:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+SMALL: Final[list[bytes]] = [varint(i) for i in range(SMALL_LIMIT)]
+"""The varints of 0 to SMALL_LIMIT - 1: lengths and offset deltas are nearly always among them."""
+
+
+def encode_key(key: bytes | None) -> bytes:
+    """The key as it stands in a record."""
+    return NULL if key is None else varint(len(key)) + key
+
+
+def encode_headers(headers: Headers | list[tuple[bytes, bytes | None]]) -> bytes:
+    """Header count and headers as they stand at the end of a record."""
+    if not headers:
+        return NO_HEADERS
+    parts = [varint(len(headers))]
+    for name, value in headers:
+        parts.append(varint(len(name)) + name)
+        parts.append(NULL if value is None else varint(len(value)) + value)
+    return b"".join(parts)
+
+
+def encode_record(attributes: int, delta_ms: int, key_part: bytes, value: bytes | None, headers: bytes) -> bytes:
+    """One record with the offset delta 0; key and headers as `encode_key` and `encode_headers` made them."""
+    body = b"".join((bytes((attributes,)), varint(delta_ms), b"\0", key_part,
+                     NULL if value is None else varint(len(value)) + value, headers))
+    return varint(len(body)) + body
+
+
+def encode_header(name: bytes, value: bytes) -> bytes:
+    """One header as it stands in a record."""
+    return varint(len(name)) + name + varint(len(value)) + value
+
+
+def add_header(headers: bytes, extra: bytes, extra_count: int = 1) -> bytes:
+    """Encoded headers with one more, or so many, as `encode_header` makes them, at the end."""
+    count, at = read_varint(headers, 0)
+    return varint(count + extra_count) + headers[at:] + extra
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Decode one varint; returns (value, index after it). CorruptBatch where it runs off the end or never ends."""
+    end = len(data)
+    raw = 0
+    shift = 0
+    while shift < 70:
+        if at >= end:
+            break
+        byte = data[at]
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+    raise CorruptBatch("a variable-length number is cut off or too long")
+
+
+def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(data, at)
+    if length < 0:
+        return None, at
+    end = at + length
+    if end > len(data):
+        raise CorruptBatch("a length points beyond the end of its record")
+    return data[at:end], end
+
+
+def read_headers(data: bytes, at: int) -> tuple[Headers, int]:
+    """Decode header count and headers; returns (headers, index after them)."""
+    count, at = read_varint(data, at)
+    if count == 0:
+        return (), at
+    if count < 0 or count > MAX_HEADERS:
+        raise CorruptBatch(f"a record claims {count} headers")
+    found: list[tuple[bytes, bytes | None]] = []
+    for _ in range(count):
+        name, at = _read_bytes(data, at)
+        if name is None:
+            raise CorruptBatch("a header has no name")
+        value, at = _read_bytes(data, at)
+        found.append((name, value))
+    return tuple(found), at
+
+
+def named_headers(data: bytes, wanted: Container[bytes]) -> Headers:
+    """Those of a record's encoded headers whose names are wanted, in order. Raises CorruptBatch."""
+    count, at = read_varint(data, 0)
+    if count < 0 or count > MAX_HEADERS:
+        raise CorruptBatch(f"a record claims {count} headers")
+    found: list[tuple[bytes, bytes | None]] = []
+    for _ in range(count):
+        name, at = _read_bytes(data, at)
+        length, start = read_varint(data, at)
+        at = start if length < 0 else start + length
+        if name is None or at > len(data):
+            raise CorruptBatch("a header has no name, or a length points beyond the end of its record")
+        if name in wanted:
+            found.append((name, data[start:at] if length >= 0 else None))
+    return tuple(found)
+
+
+def decode_records(data: bytes, at: int, count: int, base_offset: int, base_ms: int, first_id: int,
+                   append_ms: int = -1) -> list[Record]:
+    """Decode `count` records beginning at index `at`.
+
+    `append_ms` >= 0 replaces every record's own timestamp (a batch whose attributes say log append time).
+    Raises CorruptBatch where lengths or counts lie.
+    """
+    records: list[Record] = []
+    size = len(data)
+    for i in range(count):
+        length, at = read_varint(data, at)
+        end = at + length
+        if length < 6 or end > size:
+            raise CorruptBatch(f"record {i} of {count} claims {length} bytes")
+        attributes = data[at]
+        delta_ms, at = read_varint(data, at + 1)
+        delta, at = read_varint(data, at)
+        key, at = _read_bytes(data, at)
+        value, at = _read_bytes(data, at)
+        if at < end and data[at] == 0:
+            headers: Headers = ()
+            at += 1
+        else:
+            headers, at = read_headers(data, at)
+        if at != end:
+            raise CorruptBatch(f"record {i} of {count} is not as long as it claims")
+        records.append((base_offset + delta, base_ms + delta_ms if append_ms < 0 else append_ms, key, value, headers,
+                        attributes, first_id + i))
+    return records
+
+
+def record_starts(data: bytes, firsts: list[int], counts: list[int]) -> list[int]:
+    """Where the records of several runs begin: `counts` of them from each of `firsts` on, one behind the other.
+
+    Nothing but lengths is looked at. Where they lie, indexes run beyond the run or the bytes; the caller checks.
+    """
+    starts: list[int] = []
+    end = len(data)
+    for i in range(len(firsts)):
+        at = firsts[i]
+        for _ in range(counts[i]):
+            starts.append(at)
+            if at >= end:
+                continue
+            byte = data[at]
+            at += 1
+            raw = byte & 0x7F
+            shift = 7
+            while byte >= 0x80 and at < end and shift < 35:
+                byte = data[at]
+                at += 1
+                raw |= (byte & 0x7F) << shift
+                shift += 7
+            at += raw >> 1
+    return starts
+
+
+def first_delta(data: bytes, at: int) -> int:
+    """The offset delta of the record that begins at index `at`: not 0 for one from the middle of a run."""
+    _, at = read_varint(data, at)
+    _, at = read_varint(data, at + 1)
+    return read_varint(data, at)[0]
+
+
+def split_records(line: object, data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,
+                  append_ms: int = -1) -> list[Leased]:
+    """As `decode_records`, for handing out: offsets follow on each other from the first, headers stay encoded, and
+    each record is marked as given out for the first time."""
+    records: list[Leased] = []
+    size = len(data)
+    for i in range(count):
+        length, at = read_varint(data, at)
+        end = at + length
+        if length < 6 or end > size:
+            raise CorruptBatch(f"record {i} of {count} claims {length} bytes")
+        attributes = data[at]
+        delta_ms, at = read_varint(data, at + 1)
+        _, at = read_varint(data, at)
+        key, at = _read_bytes(data, at)
+        value, at = _read_bytes(data, at)
+        if at >= end:
+            raise CorruptBatch(f"record {i} of {count} is not as long as it claims")
+        records.append((line, first_offset + i, 1, first_id + i, base_ms + delta_ms if append_ms < 0 else append_ms,
+                        key, value, data[at:end], attributes))
+        at = end
+    return records

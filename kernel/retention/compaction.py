@@ -1,0 +1,89 @@
+"""Compacted topics: the newest record of every key outlives retention.
+
+The state record LATEST of a key stands in the frame of the record itself. So when retention comes to a segment, those
+of its LATEST records that are still the newest of their key say which of its records must be kept; the others go with
+it. Until then a queue shows superseded records too, as Kafka's does before its cleaner comes by.
+
+A key's deletion is kept for `delete_retention_ms`, so that readers learn of it; then it goes as well. A clock decides
+that, so it is appended as state. The last record of a queue stays: a reader must find something at its end.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kernel.appending.burst import Run
+from kernel.log.frame import StateRecord
+from kernel.message import Message
+from kernel.parts import Parts
+from kernel.retention.owed import DELETES, Latest, decode_latest, encode_latest, latest_key, queue_of
+from kernel.state.state import Kind
+from kernel.state.topics import Topics
+
+DELETE_RETENTION_MS: Final = 24 * 3_600_000    # Kafka's delete.retention.ms
+
+LOOK_MS: Final = 600_000
+KEYS_PER_LOOK: Final = 10_000                  # bounds one frame; the rest goes at the next look
+
+def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:
+    """The newest records of their keys in a sealed frame."""
+    newest: dict[bytes, bytes] = {}
+    for message, run, at in noted:
+        placement, value = message[0], message[1]
+        if placement.compact:
+            newest[latest_key(run.queue_id, placement.key)] = encode_latest(
+                Latest(run.first_offset + at, append_ms, DELETES if value is None else 0))
+    return [StateRecord(Kind.LATEST, key, value) for key, value in newest.items()]
+
+
+def outlived(topics: Topics, key: bytes, latest: Latest, next_offset: int, now_ms: int) -> bool:
+    """Whether the newest record of a key need not be kept any longer: its topic is gone or not compacted any more, or
+    it deletes its key and has said so for long enough."""
+    found = topics.of_queue(queue_of(key))
+    if found is None or not found[0].settings.compact:
+        return True
+    keep_ms = found[0].settings.delete_retention_ms
+    until_ms = latest.append_ms + (DELETE_RETENTION_MS if keep_ms is None else keep_ms)
+    return bool(latest.flags & DELETES) and now_ms >= until_ms and latest.offset < next_offset - 1
+
+
+class Compaction:
+    """Forgets what is outlived. `delete` appends deletions, see `Appending.delete_state`."""
+
+    def __init__(self, parts: Parts, delete: Callable[[list[StateRecord]], None]) -> None:
+        self._parts = parts
+        self._delete = delete
+        self._stopped = False
+
+    def start(self) -> None:
+        loop = self._parts.loop
+        loop.call_at(loop.now_ms() + LOOK_MS, self._look)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _look(self) -> None:
+        if not self._stopped:
+            now_ms = self._parts.loop.now_ms()
+            self._parts.checkpoint_worker.submit(lambda: self._outlived(now_ms), self._found)
+            self.start()
+
+    def _outlived(self, now_ms: int) -> list[tuple[bytes, Latest]]:
+        """On the checkpoint's thread: keys that could go as of the last checkpoint."""
+        parts = self._parts
+        found: list[tuple[bytes, Latest]] = []
+        for key, value in parts.index.scan_state(Kind.LATEST):
+            latest = decode_latest(value)
+            if outlived(parts.topics, key, latest, parts.heads.next_offset(queue_of(key)), now_ms):
+                found.append((key, latest))
+                if len(found) == KEYS_PER_LOOK:
+                    break
+        return found
+
+    def _found(self, found: list[tuple[bytes, Latest]] | None, error: BaseException | None) -> None:
+        if found is None:
+            self._parts.fatal(f"the index cannot be read: {error}")
+            return
+        # What was written anew since the checkpoint stays.
+        gone = [key for key, _ in found if self._parts.state.recent(Kind.LATEST, key) is None]
+        self._delete([StateRecord(Kind.LATEST, key, None) for key in gone])

@@ -1,0 +1,53 @@
+"""Reading what retention took out of the log because somebody still needs it: KEPT records (`kernel.retention.owed`).
+
+Below the start of its queue in the log, a reader who asks for what is kept finds these, each a piece of its own.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from kernel.index.index import Index
+from kernel.message import Piece
+from kernel.records import inline
+from kernel.retention.owed import kept_key, split_kept_key
+from kernel.state.state import Changed, Kind
+
+MAX_PIECES: Final = 4_096                      # of one queue in one fetch
+
+
+def kept_pieces(index: Index, changed: Changed, queue_id: int, start: int, stop: int, max_bytes: int
+                ) -> tuple[list[Piece], int]:
+    """What is kept of a queue from one offset until before another, up to a size, but one piece in any case.
+
+    And the offset up to which nothing is left out: `stop`, or less where there is more than was asked for.
+    """
+    lowest, below = kept_key(queue_id, start), kept_key(queue_id, stop)
+    found: dict[bytes, bytes | None] = {key: None for key in changed.keys() if lowest <= key < below}
+    count = size_bytes = 0
+    for key, value in index.state_range(Kind.KEPT, lowest, below):
+        if value is not None:
+            found[key] = value
+            count += 1
+            size_bytes += len(value)
+            if size_bytes > max_bytes or count == MAX_PIECES:
+                stop = split_kept_key(key)[1] + 1
+                break
+    for key in found:
+        newest = changed.get(key)
+        if newest is not None:
+            found[key] = newest[2]
+    below = kept_key(queue_id, stop)
+    living = [(key, value) for key, value in sorted(found.items()) if value is not None and key < below]
+    count = _count_within([len(value) for _, value in living], max_bytes)
+    pieces = [inline.piece_of(value, split_kept_key(key)[1]) for key, value in living[:count]]
+    return pieces, split_kept_key(living[count][0])[1] if count < len(living) else stop
+
+
+def _count_within(sizes: list[int], max_bytes: int) -> int:
+    """How many of these go into a size, and into one fetch; one in any case."""
+    total = 0
+    for count, size in enumerate(sizes[:MAX_PIECES]):
+        total += size
+        if count and total > max_bytes:
+            return count
+    return min(len(sizes), MAX_PIECES)

@@ -1,0 +1,332 @@
+"""Retention: the oldest segment of the log goes when the log is too large or the segment too old, and not before what
+is still owed in it lies elsewhere.
+
+    survey     on the checkpoint's thread: what is in the segment, which of its state records are the newest of
+               their key; then on the kernel's: who needs which of its records
+    keep       the newest state records, and the wanted records of queues as KEPT, are written to the kept chain,
+               synced, and known from there; in steps, with a checkpoint after each, so that memory stays bounded
+    heads      the pages of its queues, with their new starts, are appended as state: no queue forgets its next
+               offset. With them the deletions of what was kept for nobody
+    checkpoint with a sync: from here on nobody needs the segment
+    drop       entries of the index and the file
+
+A crash between any two of these repeats them at the next start. Segments of the kept chain go when nothing in them is
+the newest of its key any more; while the kept chain is too large, the oldest of them is rewritten without what is dead.
+Where that gains nothing, nothing new that would have to be kept is taken (`kept_full`).
+
+A topic's own retention moves the start of its queues forward by the same kind of state record; its bytes go with their
+segment.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+from kernel.log.frame import Entries, StateRecord, decode_head, encode_head
+from kernel.log.log import KEPT_BASE, LogFull, Segment
+from kernel.parts import Parts
+from kernel.retention.keeping import Keeping
+from kernel.retention.owed import joined
+from kernel.retention.survey import Name, Survey, Surveyor, Wanted
+from kernel.state.state import Kind
+from kernel.state.topics import Topic
+
+CHECK_MS: Final = 10_000
+KEPT_FRAME_RECORDS: Final = 10_000
+KEPT_FRAME_BYTES: Final = 4 << 20
+STEP_BYTES: Final = 32 << 20       # kept between two checkpoints: it is in memory until the second
+LENT_SHARE: Final = 64             # of a segment: more is not kept of it where the last of the reserve is given up
+
+
+Starts = dict[int, "int | None"]
+"""Per queue the offset it will begin at; None where only the index in memory can say."""
+
+
+class Kept(NamedTuple):
+    """Frames that were written to the kept chain in one step."""
+
+    frames: list[tuple[int, list[StateRecord]]]
+    end: int
+    more: bool               # another step follows
+    starts: Starts           # of the last step: where the departure's queues go on behind it
+    gone: list[Name]         # of the last step: those of the departure's that are still as they were surveyed
+    full: LogFull | None     # the disk took no more
+
+
+class Departure(NamedTuple):
+    """A segment on its way out."""
+
+    survey: Survey
+    gone: list[Name]                         # newest state records that nobody needs
+    records: Iterator[StateRecord]           # what is to be kept, cut as it is asked for
+    moved: list[Name]                        # KEPT records that were made
+
+
+class Ledger(Protocol):
+    """What retention needs of the kernel around it."""
+
+    def append_heads(self, pages: dict[int, bytes], gone: list[Name], on_done: Callable[[bool], None]) -> None:
+        """Append pages of queue heads, and deletions, as state; True once they are durable and applied."""
+
+    def absorb_kept(self, kept: Kept) -> None:
+        """These records are known from the kept chain now."""
+
+    def checkpoint(self, on_done: Callable[[], None]) -> None: ...
+
+    def topics(self) -> list[Topic]: ...
+
+
+def _frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
+    """The next records for one frame, none at the end, and their size."""
+    chosen: list[StateRecord] = []
+    size_bytes = 0
+    for record in islice(records, KEPT_FRAME_RECORDS):
+        chosen.append(record)
+        size_bytes += len(record.key) + len(record.value or b"")
+        if size_bytes >= KEPT_FRAME_BYTES:
+            break
+    return chosen, size_bytes
+
+
+def merged(one: Wanted, other: Wanted) -> Wanted:
+    return {queue_id: joined([*one.get(queue_id, ()), *other.get(queue_id, ())]) for queue_id in {*one, *other}}
+
+
+class Retention:
+    def __init__(self, parts: Parts, ledger: Ledger, surveyor: Surveyor, keeping: Keeping) -> None:
+        self._parts = parts
+        self._loop = parts.loop
+        self._worker = parts.checkpoint_worker
+        self._room = parts.room
+        self._log = parts.log
+        self._index = parts.index
+        self._heads = parts.heads
+        self._reader = parts.reader
+        self.settings = parts.settings
+        self._ledger = ledger
+        self._surveyor = surveyor
+        self._keeping = keeping
+        self._epoch = parts.epoch
+        self._fatal = parts.fatal
+        self.busy = False
+        self._stopped = False
+        self._waits_for_index = False
+        self._holders = 0
+        self.on_held_up: Callable[[], None] = lambda: None       # something would go now, and is held
+        self.dropped_segments = 0
+        self.kept_over_limit = False
+
+    def start(self) -> None:
+        self._loop.call_at(self._loop.now_ms() + CHECK_MS, self._on_timer)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def hold(self) -> None:
+        """Nothing is dropped until `release`, but for what is on its way to the checkpoint's thread already."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """What `hold` began has ended."""
+        self._holders -= 1
+        if not self._holders:
+            self.check()
+
+    def _on_timer(self) -> None:
+        if not self._stopped:
+            self.check()
+            self.start()
+
+    # ---- one pass
+
+    def check(self) -> None:
+        """Look for something to drop, unless a pass is under way."""
+        if not self.busy and not self._stopped:
+            self.busy = True
+            now_ms = self._loop.now_ms()
+            self._worker.submit(partial(self._look, now_ms), self._looked)
+
+    def _look(self, now_ms: int) -> tuple[Survey | None, Starts]:
+        """On the checkpoint's thread: the segment to drop next, if any, and starts moved by topics' own retention.
+
+        Only of what the index is complete to: it is asked what is still needed of a segment.
+        """
+        complete = self._index.positions()
+        segment = self._due_main(now_ms, complete.main)
+        survey = self._due_kept(complete.kept, now_ms) if segment is None else self._surveyor.survey(segment, now_ms)
+        return survey, self._topic_starts(now_ms)
+
+    def _due_main(self, now_ms: int, complete: int) -> Segment | None:
+        segments = self._log.segments()
+        due = len(segments) > 1 and self._is_due(segments, now_ms)
+        self._waits_for_index = due and segments[0].end > complete
+        return segments[0] if due and not self._waits_for_index else None
+
+    def _is_due(self, segments: list[Segment], now_ms: int) -> bool:
+        if sum(segment.size_bytes for segment in segments) > self.settings.retention_bytes:
+            return True
+        newer = next(self._log.heads(segments[1]), None)
+        return newer is not None and decode_head(newer.head).append_ms < now_ms - self.settings.retention_ms
+
+    def _due_kept(self, complete: int, now_ms: int) -> Survey | None:
+        segments = self._log.kept_segments()
+        finished = [segment for segment in segments[:-1] if segment.end <= complete]
+        for segment in finished:
+            if self._index.live(segment.base) == 0:
+                return self._surveyor.survey(segment, now_ms)
+        self.kept_over_limit = sum(segment.size_bytes for segment in segments) > self.settings.kept_bytes
+        if self.kept_over_limit:
+            for segment in finished:
+                survey = self._surveyor.survey(segment, now_ms)
+                if len(survey.newest) - len(survey.outlived) < len(survey.names):    # else nothing is gained, ever
+                    return survey
+        self._parts.kept_full = self.kept_over_limit
+        return None
+
+    def _topic_starts(self, now_ms: int) -> Starts:
+        starts: Starts = {}
+        for topic in self._ledger.topics():
+            if topic.settings.retention_ms is not None and not topic.settings.compact:
+                for queue_id in topic.queue_ids():
+                    start, end = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+                    if start < end:
+                        first = self._index.first_appended_since(queue_id, now_ms - topic.settings.retention_ms)
+                        if first is None or first > start:
+                            starts[queue_id] = first
+        return starts
+
+    def _looked(self, found: tuple[Survey | None, Starts] | None, error: BaseException | None) -> None:
+        if found is None:
+            self._fatal(f"the log cannot be surveyed for retention: {error}")
+            return
+        survey, by_topic = found
+        if survey is None and self._waits_for_index:
+            # A checkpoint is what needs room first. It may take from memory what only memory could say.
+            known: Starts = {queue_id: start for queue_id, start in by_topic.items() if start is not None}
+            self._room.make(partial(self._move_starts, known))
+        elif survey is None:
+            self._move_starts(by_topic)
+        elif self._holders:
+            self._pass_over()
+            self.on_held_up()
+        else:
+            self._room.make(partial(self._keep_what_is_owed, survey))
+
+    def _move_starts(self, by_topic: Starts) -> None:
+        """Of topics whose own retention is shorter."""
+        starts = {queue_id: self._first_in_memory(queue_id, 0) if start is None else start
+                  for queue_id, start in by_topic.items()}
+        if any(start > self._heads.log_start(queue_id) for queue_id, start in starts.items()):
+            self._ledger.append_heads(self._heads.pages_starting_at(starts), [], lambda stored: self._pass_over())
+        else:
+            self._pass_over()
+
+    def _pass_over(self) -> None:
+        self.busy = False
+
+    # ---- a segment on its way out
+
+    def _keep_what_is_owed(self, survey: Survey) -> None:
+        gone = [*survey.outlived, *self._keeping.unwanted(survey.kept)]
+        wanted = survey.latest
+        if survey.segment.base < KEPT_BASE:
+            wanted = merged(wanted, self._keeping.wanted(survey.spans))
+        departure = Departure(survey, gone, self._surveyor.cut(survey, wanted, set(gone)), [])
+        self._keep_next(departure)
+
+    def _keep_next(self, departure: Departure) -> None:
+        self._worker.submit(partial(self._keep, departure), partial(self._kept, departure))
+
+    def _keep(self, departure: Departure) -> Kept:
+        """On the checkpoint's thread: one step."""
+        newest = departure.survey.newest
+        frames: list[tuple[int, list[StateRecord]]] = []
+        full: LogFull | None = None
+        size_bytes, more = 0, True
+        while more and size_bytes < STEP_BYTES and full is None:
+            chosen, frame_bytes = _frame_of(departure.records)
+            more = bool(chosen)
+            try:
+                if self._room.lent and frame_bytes > departure.survey.segment.size_bytes // LENT_SHARE:
+                    full = LogFull("what room there is, is for what frees more than it takes")
+                elif chosen:
+                    frames.append((self._log.keep(encode_head(self._epoch, 0, 0, 0, Entries(), chosen), b""), chosen))
+            except LogFull as error:
+                full = error
+            size_bytes += frame_bytes
+        self._log.sync_kept()
+        gone = [] if more else [name for name in departure.gone if self._index.order(*name) == newest[name]]
+        starts = {} if more else self._starts_behind(departure.survey)
+        return Kept(frames, self._log.kept_end(), more, starts, gone, full)
+
+    def _starts_behind(self, survey: Survey) -> Starts:
+        """Where the queues of a segment go on, looked up in the last step before that is written down: what the index
+        does not know by then is in memory still when `_append_heads` looks there."""
+        return {queue_id: self._index.first_from_position(queue_id, survey.segment.end) for queue_id in survey.spans}
+
+    def _kept(self, departure: Departure, kept: Kept | None, error: BaseException | None) -> None:
+        if kept is None:
+            self._fatal(f"what is owed cannot be moved: {error}")
+            return
+        self._ledger.absorb_kept(kept)
+        moved = [(record.kind, record.key) for _, records in kept.frames for record in records
+                 if record.kind == Kind.KEPT]
+        self._keeping.note(moved)
+        departure.moved.extend(moved)
+        if kept.full is not None:
+            self._room.note_lack()
+            self._pass_over()            # tried again at the next check; the segment stays until then
+        elif kept.more:
+            self._ledger.checkpoint(partial(self._keep_next, departure))
+        else:
+            self._append_heads(departure, kept)
+
+    def _append_heads(self, departure: Departure, kept: Kept) -> None:
+        end = departure.survey.segment.end
+        starts = {queue_id: self._first_in_memory(queue_id, end) if start is None else start
+                  for queue_id, start in kept.starts.items()}
+        self._ledger.append_heads(self._heads.pages_starting_at(starts), kept.gone,
+                                  partial(self._heads_stored, departure, starts))
+
+    def _heads_stored(self, departure: Departure, starts: dict[int, int], stored: bool) -> None:
+        if not stored:
+            self._pass_over()
+            return
+        self._keeping.forget_unwanted(departure.moved)       # what was settled while it was being moved
+        self._ledger.checkpoint(partial(self._let_go, departure.survey, starts))
+
+    def _let_go(self, survey: Survey, starts: dict[int, int]) -> None:
+        if self._holders:
+            self._pass_over()            # kept, and counted once: a later pass finds nothing left to move
+        else:
+            self._worker.submit(partial(self._drop, survey, starts), self._dropped)
+
+    def _first_in_memory(self, queue_id: int, position: int) -> int:
+        """Where a queue goes on that has no entry in the store at or behind a position."""
+        for tail in (self._reader.frozen, self._reader.tail):
+            for number in tail.numbers_of(queue_id) if tail is not None else ():
+                if tail is not None and tail.position[tail.frame[number]] >= position:
+                    return tail.entries.first_offset[number]
+        return self._heads.next_offset(queue_id)
+
+    def _drop(self, survey: Survey, starts: dict[int, int]) -> None:
+        """On the checkpoint's thread."""
+        if survey.segment.base >= KEPT_BASE:
+            # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The
+            # other way round the copies would be taken off twice, and the deletion forgotten while an older record is
+            # still there.
+            self._log.drop(survey.segment)
+            self._index.forget_copies(survey.names, survey.segment.base)
+        else:
+            self._index.forget_segment(survey.segment.base, starts)
+            self._log.drop(survey.segment)
+
+    def _dropped(self, _: None, error: BaseException | None) -> None:
+        self.busy = False
+        if error is not None:
+            self._fatal(f"a segment cannot be dropped: {error}")
+            return
+        self.dropped_segments += 1
+        self.check()

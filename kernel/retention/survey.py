@@ -1,0 +1,150 @@
+"""What of a segment somebody may still need, and how it is cut out. Everything here runs on the checkpoint's thread.
+
+    survey    which records of queues are in the segment, which of its state records are the newest of their key
+    cut       those state records, and the records of queues that are wanted, one after the other, as state
+
+Of compacted topics the newest LATEST records say what is wanted; of everything else, the kernel's thread is asked
+between the two.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kernel.errors import CorruptBatch
+from kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
+from kernel.log.log import KEPT_BASE, Damage, Segment
+from kernel.message import Piece, Record
+from kernel.parts import Parts
+from kernel.records import inline
+from kernel.records.batch import records_of
+from kernel.retention.compaction import outlived
+from kernel.retention.owed import (
+    Latest,
+    Stretch,
+    decode_latest,
+    joined,
+    kept_key,
+    latest_key,
+    queue_of,
+    split_kept_key,
+    within,
+)
+from kernel.state.state import Kind
+
+Wanted = dict[int, list[Stretch]]
+"""By queue id, joined."""
+
+Name = tuple[int, bytes]
+"""Kind and key of a state record."""
+
+
+class Survey(NamedTuple):
+    """What a segment holds."""
+
+    segment: Segment
+    spans: dict[int, Stretch]              # by queue, what lies between its first and its last record in it
+    newest: dict[Name, int]                # state records that are the newest of their key, with their order
+    kept: list[Name]                       # those of them that are KEPT: somebody has to say that he needs them still
+    outlived: list[Name]                   # those of them that nobody needs, whatever anybody says
+    latest: Wanted                         # what compacted topics want
+    names: list[Name]                      # keys of every state record in it
+
+
+class Surveyor:
+    def __init__(self, parts: Parts) -> None:
+        self._log = parts.log
+        self._index = parts.index
+        self._heads = parts.heads
+        self._topics = parts.topics
+        self._on_damage = parts.on_damage
+
+    # ---- survey
+
+    def survey(self, segment: Segment, now_ms: int) -> Survey:
+        found = Survey(segment, {}, {}, [], [], {}, [])
+        for frame in self._log.heads(segment):
+            head = decode_head(frame.head)
+            _note_spans(found.spans, head.entries)
+            for record in head.state:
+                name = (record.kind, record.key)
+                found.names.append(name)
+                held = self._index.held(*name)
+                if held is not None and held.home == frame.position:
+                    found.newest[name] = held.order
+                    if held.value is not None:
+                        self._note_owed(found, name, held.value, now_ms)
+        for queue_id, stretches in found.latest.items():
+            found.latest[queue_id] = joined(stretches)
+        return found
+
+    def _note_owed(self, found: Survey, name: Name, value: bytes, now_ms: int) -> None:
+        """Look at a newest record that says that a record of a queue is needed, or is one."""
+        kind, key = name
+        if kind == Kind.LATEST:
+            latest = decode_latest(value)
+            queue_id = queue_of(key)
+            if outlived(self._topics, key, latest, self._heads.next_offset(queue_id), now_ms):
+                found.outlived.append(name)
+            elif found.segment.base < KEPT_BASE:
+                found.latest.setdefault(queue_id, []).append((latest.offset, latest.offset + 1))
+        elif kind == Kind.KEPT and self.latest_of_kept(key, value) is None:
+            found.kept.append(name)
+
+    def latest_of_kept(self, key: bytes, value: bytes) -> Latest | None:
+        """The LATEST record that needs this kept record, if there is one."""
+        queue_id, offset = split_kept_key(key)
+        if not self._topics.is_compacted(queue_id):
+            return None
+        record = records_of(inline.piece_of(value, offset))[0]
+        held = self._index.held(Kind.LATEST, latest_key(queue_id, record[2]))
+        latest = None if held is None or held.value is None else decode_latest(held.value)
+        return latest if latest is not None and latest.offset == offset else None
+
+    # ---- cut
+
+    def cut(self, survey: Survey, wanted: Wanted, unwanted: set[Name]) -> Iterator[StateRecord]:
+        """Records for the kept chain. What a checkpoint has replaced or deleted since the survey stays behind."""
+        for name, order in survey.newest.items():
+            if name not in unwanted:
+                held = self._index.held(*name)
+                if held is not None and held.order == order:
+                    yield StateRecord(name[0], name[1], held.value, order)
+        if survey.segment.base < KEPT_BASE and wanted:
+            for frame in self._log.heads(survey.segment):
+                head = decode_head(frame.head)
+                yield from self._cut_entries(frame.position, head.append_ms, head.entries, wanted)
+
+    def _cut_entries(self, position: int, append_ms: int, entries: Entries, wanted: Wanted) -> Iterator[StateRecord]:
+        for i, queue_id in enumerate(entries.queue_id):
+            stretches = wanted.get(queue_id)
+            first, count = entries.first_offset[i], entries.count[i]
+            needed = within(stretches, first, first + count) if stretches is not None else []
+            for record in self._open(position, append_ms, entries, i) if needed else ():
+                key = kept_key(queue_id, record[0])
+                if within(needed, record[0], record[0] + 1) and self._index.held(Kind.KEPT, key) is None:
+                    yield StateRecord(Kind.KEPT, key, inline.of_record(record, append_ms), position)
+
+    def _open(self, position: int, append_ms: int, entries: Entries, i: int) -> list[Record]:
+        """The records of one entry. Those that cannot be read are lost, and reported."""
+        at, size = entries.byte_offset[i], entries.byte_length[i]
+        data, = self._log.read([(position, at, size)])
+        try:
+            if crc32c(data) == entries.crc[i]:
+                return records_of(Piece(entries.first_offset[i], entries.count[i], bool(entries.flags[i] & WHOLE), data,
+                                        append_ms, entries.max_ms[i], entries.message_id[i]))
+            reason = "does not match its checksum"
+        except CorruptBatch as error:
+            reason = str(error)
+        self._on_damage(Damage(position + at, position + at + size,
+                               f"what is owed of queue {entries.queue_id[i]} cannot be kept: {reason}"))
+        return []
+
+
+def _note_spans(spans: dict[int, Stretch], entries: Entries) -> None:
+    for queue_id, first, count in zip(entries.queue_id, entries.first_offset, entries.count, strict=True):
+        known = spans.get(queue_id)
+        spans[queue_id] = (first, first + count) if known is None else (
+            min(known[0], first), max(known[1], first + count))

@@ -1,0 +1,68 @@
+"""Where a message goes that was taken earlier and enters a queue now: topics may have come and gone in between.
+
+What has nowhere to go, as its topic is gone and may not be made by use, goes to `unrouted`.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from kernel.appending.appending import Appending
+from kernel.errors import KernelError, Stopping, UnknownQueue
+from kernel.message import Placement
+from kernel.parts import Parts
+from kernel.scheduling.records import Pending
+
+PLACES: Final = 10_000                    # placements remembered
+
+Name = tuple[str, str, bytes | None, int, bool]
+
+
+def _name(one: Pending) -> Name:
+    """Of a place that is always the same while the topics are."""
+    return one.tenant, one.topic if one.fixed_topic else one.address, one.key, one.queue, one.fixed_topic
+
+
+class Destinations:
+    def __init__(self, parts: Parts, appending: Appending) -> None:
+        self._parts = parts
+        self._appending = appending
+        self._placements: dict[Name, Placement] = {}
+        self._placed_by = -1                             # version of the topics
+
+    def of(self, one: Pending) -> Placement:
+        """Where it goes as things are now, or to `unrouted`. Raises Stopping."""
+        try:
+            placement = self._remembered(one)
+            if placement.version != placement.first_level.version:
+                self._appending.refresh(placement)
+        except Stopping:
+            raise
+        except KernelError:
+            placement = self._parts.places.place_unrouted(one.address, one.tenant)
+            self._appending.refresh(placement)
+        return placement
+
+    def _remembered(self, one: Pending) -> Placement:
+        if one.light or one.routed is not None:  # other messages to its address may go elsewhere
+            return self._place(one)
+        version = self._parts.topics.version
+        if version != self._placed_by or len(self._placements) >= PLACES:
+            self._placements.clear()
+            self._placed_by = version
+        placement = self._placements.get(_name(one))
+        if placement is None:
+            placement = self._placements[_name(one)] = self._place(one)
+        return placement
+
+    def _place(self, one: Pending) -> Placement:
+        places = self._parts.places
+        if one.light:
+            return places.place_again(one.tenant, one.topic, one.queue, one.key)
+        if one.routed is not None:
+            return places.place_routed(one.address, one.routed, one.tenant, True)
+        if not one.fixed_topic:
+            return places.place(one.address, one.tenant, True)
+        try:
+            return places.place_in(one.topic, one.key, one.queue if one.queue >= 0 else None, one.tenant, True)
+        except UnknownQueue:                     # the topic was made anew, with fewer queues
+            return places.place_in(one.topic, one.key, None, one.tenant, True)

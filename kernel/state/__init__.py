@@ -1,0 +1,1 @@
+"""Durable state as keyed records in the log: definitions, and their copy in SQL."""

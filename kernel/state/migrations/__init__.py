@@ -1,0 +1,1 @@
+"""The catalogue's schema, step by step. Run by `kernel.state.catalogue` when it is opened, in one transaction."""

@@ -1,0 +1,212 @@
+"""Durable state as keyed records: for each (kind, key) the newest record is the whole truth.
+
+Records travel in frame heads; what is in memory here is what changed since the last checkpoint, the rest is in the
+store. A record's *order* is the position of the frame that first carried it, its *home* where it lies now: retention
+moves what is still the newest of its key out of a segment before the segment goes.
+
+A deleted key keeps a record for as long as an older one of it lies in a kept segment (`copies` counts those): without
+it, a rebuild from the log would bring the key back to life.
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kernel.log.frame import StateRecord
+
+if TYPE_CHECKING:
+    from kernel.index.store import IndexStore
+
+_STORED = struct.Struct(">QQBB")
+_STORED_DELETED: Final = 1
+
+RECORD_BYTES: Final = 300       # of memory that a change costs beside its value, for the checkpoint's bound
+
+
+class Kind(IntEnum):
+    """What a state record is about; numbers are for ever."""
+
+    COUNTERS = 1          # next ids to give out; one record
+    EPOCH = 2             # starts of the hub; one record
+    TOPIC = 3             # a topic's definition, by its id
+    HEADS = 4             # a page of queue heads, by page number
+    PRODUCER = 5          # an idempotent producer's last batches, by queue id and producer id
+    OFFSET = 6            # a group's committed offset, by group and queue id
+    IDEMPOTENCY = 7       # the answer given for an idempotency key
+    HUB = 8               # the 16 bytes that tell this log from every other; one record, written at the first start
+    DEFINITION = 9        # a definition of a door's own, by space, tenant and name
+    QUEUE = 10            # a light queue's definition, by tenant and name
+    GROUP = 11            # what is set for a leased or assigned group
+    LEASES = 12           # what is settled and leased of 256 offsets of a line, by queue id, page and group
+    BINDING = 13          # an address filter that leads to a light queue
+    SCHEDULED = 14        # a message to be delivered later, by message id; its record inline
+    TIMER = 15            # when something scheduled falls due, by time and message id; no value
+    RETAINED = 16         # the message an address retains, by tenant and levels; its record inline
+    KEPT = 17             # a record below its queue's start that somebody still needs, by queue id and offset
+    LATEST = 18           # the newest offset of a compacted topic's key, by queue id and key
+    SECRET = 19           # random bytes that sign handles; one record
+    HALF = 20             # messages of a transaction that nobody sees yet, by its id and a number; inline
+    TRANSACTION = 21      # what is known of transactions: those that began together, by id, and those decided together
+
+
+RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))
+"""Kinds that are read by ranges of their keys: what changed of them since a checkpoint is listed by kind."""
+
+
+class Held(NamedTuple):
+    """The newest record of a key."""
+
+    order: int
+    home: int
+    copies: int                 # records of the key in kept segments, this one included if it is there; never too few
+    value: bytes | None         # None: deleted
+
+
+def store_key(kind: int, key: bytes) -> bytes:
+    return b"s" + bytes((kind,)) + key
+
+
+def encode_held(held: Held) -> bytes:
+    deleted = held.value is None
+    return _STORED.pack(held.order, held.home, held.copies, _STORED_DELETED if deleted else 0) + (held.value or b"")
+
+
+def decode_held(stored: bytes) -> Held:
+    order, home, copies, flags = _STORED.unpack_from(stored)
+    return Held(order, home, copies, None if flags & _STORED_DELETED else stored[_STORED.size:])
+
+
+Newest = tuple[int, int, "bytes | None"]
+"""(order, home, value) of a key's newest record; the value is None where it is a deletion."""
+
+
+class StateChanges:
+    """The records since a checkpoint: newest value per key, and how many kept copies were made meanwhile."""
+
+    def __init__(self) -> None:
+        self.newest: dict[tuple[int, bytes], Newest] = {}
+        self.copied: dict[tuple[int, bytes], int] = {}
+        self.size_bytes = 0              # of memory, about; keys that come again are counted again
+        self.keys: dict[int, list[bytes]] = {kind: [] for kind in RANGED}       # in no particular order
+
+    def absorb(self, position: int, records: list[StateRecord]) -> None:
+        """The state records of one durable frame; kept frames carry each record's first position."""
+        size_bytes = len(records) * RECORD_BYTES
+        for kind, key, value, order in records:
+            name = (kind, key)
+            if value is not None:
+                size_bytes += len(value)
+            if order:
+                self.copied[name] = self.copied.get(name, 0) + 1
+            known = self.newest.get(name)
+            if known is None:
+                self.put(name, (order or position, position, value))
+            elif known[0] <= (order or position):
+                self.newest[name] = (order or position, position, value)
+        self.size_bytes += size_bytes
+
+    def put(self, name: tuple[int, bytes], newest: Newest) -> None:
+        """What is known of a key that was not in here; nothing changes where it was."""
+        if name not in self.newest:
+            self.newest[name] = newest
+            if name[0] in self.keys:
+                self.keys[name[0]].append(name[1])
+
+
+class Changed:
+    """The keys of one kind that changed since the store was complete, newest changes first.
+
+    Values are those at the time of asking, so that nothing is copied but the list of keys.
+    """
+
+    def __init__(self, kind: int, parts: list[tuple[StateChanges, list[bytes]]]) -> None:
+        self._kind = kind
+        self._parts = parts
+
+    def keys(self) -> list[bytes]:
+        """Sorted, each once."""
+        if len(self._parts) == 1:
+            return sorted(self._parts[0][1])
+        return sorted({key for _, keys in self._parts for key in keys})
+
+    def get(self, key: bytes) -> Newest | None:
+        """None where the store knows it all."""
+        for changes, _ in self._parts:
+            newest = changes.newest.get((self._kind, key))
+            if newest is not None:
+                return newest
+        return None
+
+    def has(self, key: bytes) -> bool:
+        """Whether it is in here, and no deletion."""
+        newest = self.get(key)
+        return newest is not None and newest[2] is not None
+
+    def is_current(self, state: StateTable) -> bool:
+        """Whether every change since is in memory still: no checkpoint has begun and ended meanwhile."""
+        known = [changes for changes, _ in self._parts]
+        return state.changes is known[0] or state.frozen is known[0]
+
+
+class StateTable:
+    """Reads through the changes in memory to the store."""
+
+    def __init__(self, store: IndexStore) -> None:
+        self._store = store
+        self.changes = StateChanges()
+        self.frozen: StateChanges | None = None        # being written by a checkpoint
+
+    def absorb_kept(self, position: int, records: list[StateRecord]) -> None:
+        """A frame of the kept chain that was written while its records were the newest in the store.
+
+        A checkpoint may be writing newer ones. If such a one is a deletion the store is about to forget it, as it knows
+        of no copy: it is said once more, so that the copy cannot bring its key back to life.
+        """
+        if self.frozen is not None:
+            for kind, key, _, order in records:
+                newer = self.frozen.newest.get((kind, key))
+                if newer is not None and newer[0] > order:
+                    self.changes.put((kind, key), newer)
+        self.changes.absorb(position, records)
+
+    def get(self, kind: int, key: bytes) -> bytes | None:
+        recent = self.recent(kind, key)
+        if recent is not None:
+            return recent[2]
+        stored = self._store.get(store_key(kind, key))
+        return None if stored is None else decode_held(stored).value
+
+    def recent(self, kind: int, key: bytes) -> Newest | None:
+        """The key's newest record where it is in memory."""
+        for changes in (self.changes, self.frozen):
+            newest = None if changes is None else changes.newest.get((kind, key))
+            if newest is not None:
+                return newest
+        return None
+
+    def changed(self, kind: int) -> Changed:
+        """What of a kind in RANGED is in memory, to be looked at on another thread."""
+        return Changed(kind, [(changes, changes.keys[kind].copy()) for changes in (self.changes, self.frozen)
+                              if changes is not None])
+
+    def parts(self) -> tuple[IndexStore, list[StateChanges]]:
+        """Where records are now: in the store, and what is newer in memory, the newest first."""
+        return self._store, [changes for changes in (self.changes, self.frozen) if changes is not None]
+
+    def scan(self, kind: int, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Every live key of a kind that begins so, and its value, in no particular order. The prefix may not end in
+        0xff."""
+        seen: set[bytes] = set()
+        for changes in (self.changes, self.frozen):
+            for (of_kind, key), (_, _, value) in (changes.newest.items() if changes is not None else ()):
+                if of_kind == kind and key not in seen and key.startswith(prefix):
+                    seen.add(key)
+                    if value is not None:
+                        yield key, value
+        lowest = store_key(kind, prefix)
+        for stored_key, stored in self._store.scan(lowest, lowest[:-1] + bytes((lowest[-1] + 1,))):
+            held = decode_held(stored)
+            if held.value is not None and stored_key[2:] not in seen:
+                yield stored_key[2:], held.value

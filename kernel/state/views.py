@@ -1,0 +1,80 @@
+"""State records as they are used: what is in memory whole, and what one record does to it."""
+from __future__ import annotations
+
+import struct
+
+from kernel.index.heads import Heads
+from kernel.log.frame import StateRecord
+from kernel.state.state import Kind
+from kernel.state.topics import Topics
+
+MAX_GROUP_BYTES = 65_000
+MAX_METADATA_BYTES = 4_096
+
+_OFFSET = struct.Struct(">q")
+_QUEUE = struct.Struct(">Q")
+_PAGE = struct.Struct(">Q")
+
+
+def offset_record(group: str, queue_id: int, offset: tuple[int, bytes] | None) -> StateRecord:
+    """A group's committed offset in one queue; None deletes it."""
+    value = None if offset is None else _OFFSET.pack(offset[0]) + offset[1][:MAX_METADATA_BYTES]
+    return StateRecord(Kind.OFFSET, _QUEUE.pack(queue_id) + group.encode(), value)
+
+
+def decode_offset_key(key: bytes) -> tuple[int, str]:
+    """Queue id and group of an OFFSET record."""
+    return _QUEUE.unpack_from(key)[0], key[_QUEUE.size:].decode()
+
+
+def decode_offset(value: bytes) -> tuple[int, bytes]:
+    """Offset and metadata of an OFFSET record."""
+    return _OFFSET.unpack_from(value)[0], value[_OFFSET.size:]
+
+
+def heads_record(page: int, packed: bytes) -> StateRecord:
+    return StateRecord(Kind.HEADS, _PAGE.pack(page), packed)
+
+
+class Views:
+    """Topics, queue heads, committed offsets and the epoch, kept up to date by state records."""
+
+    def __init__(self, topics: Topics, heads: Heads) -> None:
+        self._topics = topics
+        self._heads = heads
+        self.epoch = 0
+        self.offsets: dict[str, dict[int, tuple[int, bytes]]] = {}
+
+    def clear(self) -> None:
+        self.epoch = 0
+        self.offsets.clear()
+
+    def apply(self, record: StateRecord) -> None:
+        """A record at replay; a kind that is not kept in memory does nothing."""
+        if record.kind == Kind.COUNTERS and record.value is not None:
+            self._topics.apply_counters(record.value)
+        elif record.kind == Kind.TOPIC:
+            self._topics.apply(record.key, record.value)
+        elif record.kind == Kind.EPOCH and record.value is not None:
+            self.epoch = max(self.epoch, int.from_bytes(record.value, "big"))
+        else:
+            self.apply_stored(record)
+
+    def apply_stored(self, record: StateRecord) -> None:
+        """A record that has just become durable: only what was not changed beforehand."""
+        if record.kind == Kind.HEADS and record.value is not None:
+            self._heads.merge(_PAGE.unpack(record.key)[0], record.value)
+        elif record.kind == Kind.OFFSET:
+            self._apply_offset(record.key, record.value)
+
+    def _apply_offset(self, key: bytes, value: bytes | None) -> None:
+        queue_id, group = decode_offset_key(key)
+        if not group:                             # a light queue's own: nobody needs what lies before it
+            gone = self._heads.next_offset(queue_id)          # of a deleted queue nobody needs anything
+            self._heads.advance(queue_id, gone if value is None else decode_offset(value)[0])
+        elif value is not None:
+            self.offsets.setdefault(group, {})[queue_id] = decode_offset(value)
+        elif group in self.offsets:
+            self.offsets[group].pop(queue_id, None)
+            if not self.offsets[group]:
+                del self.offsets[group]

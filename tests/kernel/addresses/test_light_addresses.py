@@ -1,0 +1,43 @@
+"""Addresses of light queues: `$queue/NAME` in the spelling that rights are looked up by, to every queue and back."""
+from __future__ import annotations
+
+import pytest
+
+from gateways.addresses import queue_address
+from kernel.errors import UnknownQueue
+from kernel.leasing.settings import QueueSettings
+from kernel.records.record import encode_headers
+from tests.kernel.rig import Rig
+
+NAMES = ("a+b", "a%2Bb", "a%252Bb", "a/b", "a%2Fb", "a#", "a%23", "100%", "work")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_address_leads_to_the_queue_whose_right_was_asked_for(name: str) -> None:
+    rig = Rig()
+    for one in NAMES:
+        rig.kernel.declare_queue(one, QueueSettings())
+    placed = rig.kernel.place(queue_address(name)).light
+    assert placed is not None and placed.name == name
+    assert len({queue_address(one) for one in NAMES}) == len(NAMES)
+
+
+def test_a_right_for_one_name_opens_no_other() -> None:
+    rig = Rig()
+    rig.kernel.declare_queue("a%2Bb", QueueSettings())
+    with pytest.raises(UnknownQueue, match=r"'a\+b'"):
+        rig.kernel.place("$queue/a%2Bb")           # what the right to the queue `a+b` opens
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dead_letters_go_to_the_queue_that_is_named(name: str) -> None:
+    rig = Rig()
+    for one in NAMES:
+        rig.kernel.declare_queue(one, QueueSettings())
+    source = rig.kernel.declare_queue("source", QueueSettings(ttl_ms=1_000, dead_letter=f"queue:{name}"))
+    rig.kernel.append([(rig.kernel.place_queue(source, 0), b"1", encode_headers([]), 0, 0)], rig.witness, "put")
+    rig.run()
+    for _ in range(3):
+        rig.world.advance(1_000)
+    target = rig.kernel.queue(name)
+    assert target is not None and rig.kernel.bounds(target.queue_id(0)) == (0, 1)

@@ -1,0 +1,89 @@
+"""The real disk: room allocated ahead, which nobody takes for content, and what happens where there is none."""
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kernel.log.disk import AHEAD_BYTES, RealDisk
+from kernel.log.log import Damage
+from kernel.log.segments import SegmentLog
+
+SEGMENT_BYTES = 64 << 10
+
+
+def frames_of(folder: Path, damage: list[Damage]) -> list[bytes]:
+    log = SegmentLog(RealDisk(folder), SEGMENT_BYTES)
+    heads = [frame.head for frame in log.recover(0, 0, damage.append)]
+    log.close()
+    return heads
+
+
+def sizes(folder: Path) -> list[int]:
+    return [file.stat().st_size for file in sorted((folder / "log").iterdir())]
+
+
+def filled(folder: Path, frames: int) -> SegmentLog:
+    """A log with so many frames of a few KB, that has not been closed."""
+    log = SegmentLog(RealDisk(folder), SEGMENT_BYTES)
+    assert list(log.recover(0, 0, lambda damage: None)) == []
+    for number in range(frames):
+        log.append(b"head %d" % number, bytes(3_000))
+        log.sync()
+    return log
+
+
+@pytest.mark.parametrize("frames", [0, 1, 20, 21, 50])
+def test_what_a_crash_leaves_allocated_is_no_damage(tmp_path: Path, frames: int) -> None:
+    log = filled(tmp_path, frames)
+    assert sizes(tmp_path)[-1] >= AHEAD_BYTES, "there is room ahead"
+    assert all(size <= SEGMENT_BYTES for size in sizes(tmp_path)[:-1]), "and none behind what is finished"
+    assert sum(segment.size_bytes for segment in log.segments()) < 200_000, "nor is it counted"
+    damage: list[Damage] = []
+    assert frames_of(tmp_path, damage) == [b"head %d" % number for number in range(frames)]
+    assert damage == []
+    assert sizes(tmp_path)[-1] <= SEGMENT_BYTES
+
+
+def test_the_log_goes_on_where_it_was_after_that(tmp_path: Path) -> None:
+    filled(tmp_path, 3)
+    log = SegmentLog(RealDisk(tmp_path), SEGMENT_BYTES)
+    assert len(list(log.recover(0, 0, lambda damage: None))) == 3
+    position = log.append(b"head 3", b"body")
+    log.sync()
+    assert log.read([(position, 0, 4)]) == [b"body"]
+    damage: list[Damage] = []
+    assert len(frames_of(tmp_path, damage)) == 4 and damage == []
+
+
+def test_a_close_gives_back_what_was_not_used(tmp_path: Path) -> None:
+    log = filled(tmp_path, 3)
+    size = log.segments()[-1].size_bytes
+    log.close()
+    assert sizes(tmp_path) == [size]
+
+
+def test_a_torn_frame_before_the_zeros_is_cut_off(tmp_path: Path) -> None:
+    log = filled(tmp_path, 3)
+    size = log.segments()[-1].size_bytes
+    (file,) = (tmp_path / "log").iterdir()
+    with file.open("r+b") as opened:
+        opened.seek(size - 1_000)
+        opened.write(b"\1" * 10)
+    damage: list[Damage] = []
+    assert frames_of(tmp_path, damage) == [b"head 0", b"head 1"]
+    assert damage == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EOPNOTSUPP, errno.EFBIG])
+def test_where_no_room_can_be_allocated_ahead_it_is_written_all_the_same(tmp_path: Path, number: int,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    filled(tmp_path, 30)
+    assert all(size <= SEGMENT_BYTES for size in sizes(tmp_path))
+    assert len(frames_of(tmp_path, [])) == 30
