@@ -5,82 +5,248 @@ with the verdict), `charge` is called once per burst.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Final
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
-from gateways.admission.decision import Decide, Operation, decide
+from gateways.admission.accounts import Accounts
+from gateways.admission.administrators import somebody_administers
+from gateways.admission.audit import ROUTE, Audit, By
+from gateways.admission.credentials import Credentials
+from gateways.admission.decision import Decide, Operation
+from gateways.admission.errors import Denied as Denied
+from gateways.admission.errors import NotAuthenticated as NotAuthenticated
+from gateways.admission.issuer import Issuer
+from gateways.admission.login import Login, OnAuthenticated
 from gateways.admission.places import PlacementCache
-from gateways.admission.principal import Principal
+from gateways.admission.ports import Outside
+from gateways.admission.principal import ANONYMOUS, Principal
 from gateways.admission.quota import Meter, Quota
+from gateways.admission.rights import Rights, Verdict
+from gateways.admission.routed import RoutedTopics
+from gateways.admission.rule_set import RuleSet
+from gateways.admission.rules import Rule
+from gateways.admission.scram import ScramServer
+from gateways.admission.seats import Occupant, Seat, Seats
+from gateways.admission.standing import Standing
+from gateways.admission.tokens import JwtSettings
 from gateways.admission.trace import Trace
+from kernel.addresses.routes import Routes
 
 if TYPE_CHECKING:
     from kernel.kernel import Kernel
-    from kernel.message import Placement
+    from kernel.message import Owner, Placement
 
-GUEST: Final = ("guest", "guest")      # what AMQP clients send unless told otherwise: RabbitMQ's default account
+log = logging.getLogger("gatehouse.admission")
+
 CACHES_MAX: Final = 4096               # (principal, door) pairs with a cache; the oldest goes, and is rebuilt by use
-
-
-class NotAuthenticated(Exception):
-    """The credentials are wrong, or none came where some are needed. The text never repeats them."""
-
-    code = "not_authenticated"
-
-
-class Denied(Exception):
-    """The principal may not do that there."""
-
-    code = "not_authorized"
+NO_ROUTES: Final = Routes((), (ROUTE,))
 
 
 class Admission:
-    """`decide` is the pure decision; `quotas` maps principals' names to limits (none by default)."""
+    """`accounts` holds users, keys and rules (none by default), `outside` what logging in takes beyond this thread.
+
+    For tests: `decision` stands in for all rights, `quotas` maps principals' names to limits beside the accounts'.
+    """
 
     def __init__(self, kernel: Kernel, now_ms: Callable[[], int], *, allow_anonymous: bool = True,
-                 quotas: Mapping[str, Quota] | None = None, decision: Decide | None = None) -> None:
-        self.allow_anonymous = allow_anonymous
-        self.anonymous = Principal("anonymous", anonymous=True)
+                 quotas: Mapping[str, Quota] | None = None, decision: Decide | None = None,
+                 accounts: Accounts | None = None, outside: Outside | None = None, routes: Routes = NO_ROUTES) -> None:
+        self.anonymous = Principal(ANONYMOUS, anonymous=True)
+        self.accounts = accounts or Accounts()
         self.trace = Trace()
+        self._flows = self.trace.flows
         self._kernel = kernel
         self._now_ms = now_ms
-        self._quotas = dict(quotas or {})
-        self._decide: Decide = decision or partial(decide, allow_anonymous=allow_anonymous)
+        self._given_quotas = dict(quotas or {})
+        self._decide = decision
+        self._outside = outside
+        self._topics = RoutedTopics(routes)
+        self._seats = Seats(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
+        self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, outside)
+        self._login.allow_anonymous = allow_anonymous
+        self._audit = Audit(kernel, now_ms, log.error)
         self._meters: dict[str, Meter] = {}
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
+        self._every_cache: WeakSet[PlacementCache] = WeakSet()        # also those that a session alone still holds
+        self._quotas = self._read_quotas()
+        self._rules = self.compiling(self.accounts.file_rules)()
+        self._version = object()
+
+    @property
+    def allow_anonymous(self) -> bool:
+        """Whether a peer without credentials is let in."""
+        return self._login.allow_anonymous
+
+    @allow_anonymous.setter
+    def allow_anonymous(self, allowed: bool) -> None:
+        """At a reload. Connections of anonymous end where it is let in no more."""
+        before, self._login.allow_anonymous = self._login.allow_anonymous, allowed
+        if before != allowed:
+            self._rights_changed(ANONYMOUS)
+            if not allowed:
+                self._seats.end(ANONYMOUS, "", "anonymous access has ended")
+
+    @property
+    def version(self) -> object:
+        """Another object once a user, a rule or a way to log in has changed: what was known before holds no more."""
+        return self._version
 
     # --- who ---------------------------------------------------------------------------------------------------------
 
-    def authenticate(self, door: str, peer: str, user: str | None, password: str | None) -> Principal:
-        """The principal behind these credentials. Raises NotAuthenticated.
+    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated) -> None:
+        """Find the principal behind these credentials and call `on_done` with it, or with why there is none.
+
+        `on_done` is called before this returns where the answer is known at once (nobody, a password proven recently,
+        a token, a certificate); otherwise later, on the hub's thread: passwords are checked by another thread, and
+        refusals are slowed. The door lets its peer wait meanwhile.
 
         While anonymous access is allowed a peer without credentials is `anonymous`, and so is `guest`/`guest` on the
-        AMQP door. There are no users yet, so every other password is wrong.
+        AMQP door.
         """
-        if self.allow_anonymous and (user is None and password is None or door == "amqp" and (user, password) == GUEST):
-            return self.anonymous
-        self.trace.on_event(door, "not_authenticated")
-        if user is None and password is None:
-            raise NotAuthenticated("credentials are needed")
-        raise NotAuthenticated("unknown user or wrong password")
+        self._login.authenticate(door, peer, credentials, on_done)
+
+    def scram(self, door: str, peer: str, mechanism: str) -> ScramServer:
+        """The server's side of one SCRAM login; `mechanism` is SCRAM-SHA-256 or SCRAM-SHA-512. Raises ValueError."""
+        return self._login.scram(door, peer, mechanism)
+
+    def known_by_client(self, principal: Principal, client_id: str) -> Principal:
+        """The principal for this client id: the same object unless some rule for it speaks of `{client_id}`."""
+        if self._rules.speaks_of_client_to(principal.name, self.groups(principal)):
+            return principal.elsewhere(principal.tenant, client_id)
+        return principal
+
+    def seat(self, principal: Principal, door: str, occupant: Occupant) -> Seat:
+        """A connection that has logged in takes its seat; it leaves it at its end."""
+        return self._seats.take(principal, door, occupant)
+
+    def ends_ms(self, principal: Principal) -> int:
+        """When the principal may be connected no longer, as things stand: what it logged in with runs out, or its user
+        expires. 0: never."""
+        user = self.accounts.users.get(principal.name)
+        ends = principal.expires_ms, user.expires_ms if user is not None else 0
+        return min(ends) or max(ends)
+
+    def _on_left(self, seat: Seat) -> None:
+        """A principal with a client id is one connection's own: what was looked up for it is nobody's now."""
+        if seat.principal.client_id is not None:
+            self._caches.pop((seat.principal, seat.door), None)
+
+    def groups(self, principal: Principal) -> frozenset[str]:
+        """The groups of users that the principal is in."""
+        return self.accounts.groups_of(principal.name) | principal.groups
+
+    def tenants(self, principal: Principal) -> frozenset[str]:
+        """The tenants that the principal may work in."""
+        return principal.tenants
+
+    def in_tenant(self, principal: Principal, tenant: str) -> Principal:
+        """The same user in this tenant. Raises Denied."""
+        if tenant == principal.tenant:
+            return principal
+        if tenant not in principal.tenants:
+            raise Denied(f"{principal.name} is not of the tenant {tenant!r}")
+        return self._login.in_tenant(principal, tenant)
 
     # --- may they ----------------------------------------------------------------------------------------------------
 
     def may(self, principal: Principal, operation: Operation, address: str) -> bool:
         """Whether the principal may do this at an address (or, to consume, with a filter)."""
-        return self._decide(principal, operation, address)
+        if self._decide is not None:
+            return self._decide(principal, operation, address)
+        return self._standing(principal).may(operation, address)
 
     def require(self, principal: Principal, operation: Operation, address: str) -> None:
         """`may`, or Denied."""
-        if not self._decide(principal, operation, address):
+        if not self.may(principal, operation, address):
             raise Denied(f"{principal.name} may not {operation.value} at {address!r}")
+
+    def may_topic(self, principal: Principal, operation: Operation, topic: str) -> bool:
+        """Whether the principal may do this with a topic as a whole: consume or publish all of it, create, alter it."""
+        if self._decide is not None:
+            whole = operation in (Operation.CONSUME, Operation.PUBLISH)
+            return self._decide(principal, operation, f"{topic}/#" if whole else topic)
+        return self._standing(principal).may_topic(operation, topic)
+
+    def require_topic(self, principal: Principal, operation: Operation, topic: str) -> None:
+        """`may_topic`, or Denied."""
+        if not self.may_topic(principal, operation, topic):
+            raise Denied(f"{principal.name} may not {operation.value} the topic {topic!r}")
+
+    def may_group(self, principal: Principal, operation: Operation, group: str) -> bool:
+        """Whether the principal may consume with a group, alter it, or transact in it."""
+        if self._decide is not None:
+            return self._decide(principal, operation, group)
+        rights = self._standing(principal).rights
+        return rights is None or rights.of_group(operation, group).allowed
+
+    def require_group(self, principal: Principal, operation: Operation, group: str) -> None:
+        """`may_group`, or Denied."""
+        if not self.may_group(principal, operation, group):
+            raise Denied(f"{principal.name} may not {operation.value} with the group {group!r}")
+
+    def may_have_client_id(self, principal: Principal, client_id: str) -> bool:
+        """Whether the principal may connect by a client id, which names one connection of a door at a time."""
+        if self._decide is not None:
+            return True
+        rights = self._standing(principal).rights
+        return rights is None or rights.of_client(Operation.CONNECT, client_id).allowed
+
+    def may_hub(self, principal: Principal, operation: Operation) -> bool:
+        """Whether the principal may administer the hub, or be its relay."""
+        if self._decide is not None:
+            return self._decide(principal, operation, "")
+        rights = self._standing(principal).rights
+        return rights is None or rights.of_hub(operation).allowed
+
+    def require_hub(self, principal: Principal, operation: Operation) -> None:
+        """`may_hub`, or Denied."""
+        if not self.may_hub(principal, operation):
+            raise Denied(f"{principal.name} may not {operation.value} this hub")
+
+    @property
+    def somebody_administers(self) -> bool:
+        """Whether a user may administer the hub, or anonymous; whom tokens name is not known."""
+        accounts = self.accounts
+        return somebody_administers(accounts, accounts.users, accounts.every_rule(), self.allow_anonymous)
+
+    def explain(self, name: str, ask: Callable[[Rights], Verdict], *, groups: Iterable[str] = (),
+                tenant: str | None = None, client_id: str | None = None) -> Verdict:
+        """What would be decided for a user, who need not exist, and why. `groups`: those of a token, say."""
+        if name == ANONYMOUS and self._is_open:
+            return Verdict(True, "allowed: anonymous access is open, and no rule speaks of anonymous or of everyone")
+        user = self.accounts.users.get(name)
+        if user is not None and user.disabled:
+            return Verdict(False, "denied: the user is disabled")
+        if user is not None and not user.may_log_in(self._now_ms()):
+            return Verdict(False, "denied: the user has expired")
+        home = tenant or (user.tenant if user is not None else self.anonymous.tenant)
+        every_group = self.accounts.groups_of(name) | frozenset(groups)
+        return ask(self._rules.rights(name, every_group, home, client_id))
+
+    @property
+    def _is_open(self) -> bool:
+        """A hub on loopback on which nobody has said what anonymous may: everything, as before there were rules."""
+        return self.allow_anonymous and not self._rules.speaks_of_anonymous
+
+    def _standing(self, principal: Principal) -> Standing:
+        standing = principal.standing
+        if standing is None or standing.version is not self._version:
+            standing = principal.standing = Standing(self._version, self._rights(principal))
+        return standing
+
+    def _rights(self, principal: Principal) -> Rights | None:
+        if principal.anonymous and self._is_open:
+            return None
+        return self._rules.rights(principal.name, self.groups(principal), principal.tenant, principal.client_id,
+                                  principal.restriction)
 
     def place(self, principal: Principal, address: str) -> Placement:
         """Where a message for `address` goes. Raises Denied and what `kernel.place` raises."""
         self.require(principal, Operation.PUBLISH, address)
         return self._kernel.place(address, tenant=principal.tenant,
-                                  may_create=self._decide(principal, Operation.CREATE, address))
+                                  may_create=self.may(principal, Operation.CREATE, address))
 
     def place_in(self, principal: Principal, topic: str, key: bytes | None, queue: int | None = None) -> Placement:
         """Where a message with topic and key given goes. Raises Denied and what `kernel.place_in` raises."""
@@ -88,7 +254,7 @@ class Admission:
         address = kernel.address_of(topic, key, ())
         self.require(principal, Operation.PUBLISH, address)
         return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant,
-                               may_create=self._decide(principal, Operation.CREATE, address))
+                               may_create=self.may(principal, Operation.CREATE, address))
 
     def cache(self, principal: Principal, door: str) -> PlacementCache:
         """The bounded look-up from the door's raw addresses to placements that were allowed."""
@@ -98,18 +264,21 @@ class Admission:
             if len(self._caches) >= CACHES_MAX:
                 del self._caches[next(iter(self._caches))]
             cache = self._caches[key] = PlacementCache()
+            self._every_cache.add(cache)
         return cache
 
     def forget_places(self) -> None:
         """Topics, routes or rights have changed: every address is looked up and judged anew."""
-        for cache in self._caches.values():
+        for cache in self._every_cache:
             cache.clear()
 
     # --- how much ----------------------------------------------------------------------------------------------------
 
-    def charge(self, principal: Principal, messages: int, size_bytes: int) -> int:
+    def charge(self, door: str, principal: Principal, messages: int, size_bytes: int) -> int:
         """Count a burst that was taken; returns for how many ms its sender is to be slowed down (0: not at all)."""
-        self.trace.on_accepted(messages, size_bytes)
+        flow = self._flows.get(door) or self.trace.flow(door)
+        flow.messages_in += messages
+        flow.bytes_in += size_bytes
         if not self._quotas:
             return 0
         quota = self._quotas.get(principal.name)
@@ -120,3 +289,82 @@ class Admission:
         if meter is None:
             meter = self._meters[principal.name] = Meter(quota, now_ms)
         return meter.charge(messages, size_bytes, now_ms)
+
+    def _read_quotas(self) -> dict[str, Quota]:
+        limited = {name: user.quota for name, user in self.accounts.users.items() if user.quota != Quota()}
+        return {**limited, **self._given_quotas}
+
+    # --- what has changed --------------------------------------------------------------------------------------------
+
+    def audit(self, by: By, action: str, details: Mapping[str, Any]) -> None:
+        """Say on the topic `audit` who, from where, has changed what; no secret is in `details`."""
+        self._audit.write(by, action, details)
+
+    def audit_kept(self, message: dict[str, Any], owner: Owner, key: str) -> None:
+        """See `Audit.write_message`."""
+        self._audit.write_message(message, owner, key)
+
+    def on_user_changed(self, name: str, ended: str, logins: str) -> None:
+        """See `administration.Affected`."""
+        self._login.forget(name)
+        self._seats.ends_changed(name)
+        self._quotas = self._read_quotas()
+        self._meters.pop(name, None)
+        self._rights_changed(name)
+        if ended:
+            self._seats.end(name, logins, ended)
+
+    def on_rule_changed(self, before: Rule | None, after: Rule | None) -> None:
+        """See `administration.Affected`: every decision is made anew, and who is connected looks at what it holds."""
+        if before is not None:
+            self._rules.remove(before)
+        if after is not None:
+            self._rules.add(after)
+        self._rights_changed(None)
+
+    def _rights_changed(self, name: str | None) -> None:
+        self._version = object()
+        self.forget_places()
+        self._seats.rights_changed(name)
+
+    def compiling(self, rules: Iterable[Rule]) -> Callable[[], RuleSet]:
+        """What compiles these rules of a configuration with those of the database: for any thread, as it takes 10 µs a
+        rule. What changes meanwhile `configure` sees to."""
+        every_rule = [*rules, *self.accounts.rules.values()]
+        return lambda: RuleSet(every_rule, self._topics).prepare()
+
+    def configure(self, rules: Iterable[Rule], groups: Mapping[str, Iterable[str]], jwt: JwtSettings | None,
+                  compiled: RuleSet | None = None) -> None:
+        """What the configuration says of rights and tokens, at the start and at each reload, where its rules come
+        `compiled`: those of before hold until now."""
+        changed = self.accounts.configure(rules, groups)
+        login, before = self._login, self._login.issuer
+        if jwt != (before.settings if before is not None else None):
+            if before is not None:
+                before.close()
+                self._forget_tokens()
+            login.issuer = None if jwt is None or self._outside is None \
+                else Issuer(jwt, self._outside, log.error, self._forget_tokens)
+        elif before is not None:
+            before.read_again()
+        if changed:
+            self._rules = compiled or self.compiling(self.accounts.file_rules)()
+            self._rules.become(self.accounts.every_rule())
+            self._rights_changed(None)
+
+    def _forget_tokens(self) -> None:
+        """Every token is verified anew, also that of a connection that has shown it before."""
+        self._login.tokens.clear()
+        self._version = object()
+
+    def close(self) -> None:
+        """No key set is read any more."""
+        if self._login.issuer is not None:
+            self._login.issuer.close()
+
+    def statistics(self) -> dict[str, int]:
+        """For the metrics page."""
+        issuer = self._login.issuer
+        return {"users": len(self.accounts.users), "api_keys": len(self.accounts.keys),
+                "rules": len(self._rules), "seats": len(self._seats),
+                "jwks_failures": issuer.failures if issuer is not None else 0, **self._login.statistics}

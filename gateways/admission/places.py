@@ -16,7 +16,7 @@ class PlacementCache:
     ever changed in place, so a codec may hold on to it. Only allowed addresses are in it.
     """
 
-    __slots__ = ("_places_max", "places")
+    __slots__ = ("__weakref__", "_places_max", "places")
 
     def __init__(self, places_max: int = PLACES_MAX) -> None:
         self.places: dict[bytes, Placement] = {}

@@ -1,16 +1,57 @@
-"""Who is asking: one object per authenticated user, shared by all connections of that user over all doors."""
+"""Who is asking: one object per user and kind of login, shared by all connections of that user over all doors."""
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gateways.admission.rules import Rule
+    from gateways.admission.standing import Standing
+
+DEFAULT_TENANT: Final = "/"
+ANONYMOUS: Final = "anonymous"
+
+# How somebody has logged in; an API key is `key:ID`.
+BY_PASSWORD: Final = "password"
+BY_CERTIFICATE: Final = "certificate"
+BY_TOKEN: Final = "token"
+BY_KEY: Final = "key:"
 
 
 class Principal:
-    """Compared and hashed by identity, so that a cache may use it as a key for nothing."""
+    """Compared and hashed by identity, so that a cache may use it as a key for nothing.
 
-    __slots__ = ("anonymous", "name", "tenant")
+    Its groups and rights are looked up by name, so that they follow changes; only what a token says is kept here.
+    """
 
-    def __init__(self, name: str, tenant: str = "/", *, anonymous: bool = False) -> None:
+    __slots__ = ("anonymous", "client_id", "expires_ms", "groups", "login", "name", "restriction", "standing", "tenant",
+                 "tenants")
+
+    def __init__(self, name: str, tenant: str = DEFAULT_TENANT, *, anonymous: bool = False,
+                 tenants: frozenset[str] = frozenset(), groups: frozenset[str] = frozenset(), expires_ms: int = 0,
+                 client_id: str | None = None, login: str = "", restriction: tuple[Rule, ...] | None = None) -> None:
         self.name = name
         self.tenant = tenant
+        self.tenants = tenants | {tenant}
         self.anonymous = anonymous
+        self.groups = groups
+        """Those that its token names; the account's come on top."""
+
+        self.expires_ms = expires_ms
+        """When what it logged in with runs out, in ms since 1970; 0: never. Its user may end before:
+        `Admission.ends_ms`."""
+
+        self.client_id = client_id
+        """Known where some rule asks for it (`Admission.known_by_client`)."""
+
+        self.login = login
+        self.restriction = restriction
+        self.standing: Standing | None = None        # what it may; admission's
 
     def __repr__(self) -> str:
         return f"Principal({self.name!r}, tenant={self.tenant!r}, anonymous={self.anonymous})"
+
+    def elsewhere(self, tenant: str, client_id: str | None) -> Principal:
+        """The same in another tenant, or known by another client id."""
+        return Principal(self.name, tenant, anonymous=self.anonymous, tenants=self.tenants, groups=self.groups,
+                         expires_ms=self.expires_ms, client_id=client_id, login=self.login,
+                         restriction=self.restriction)

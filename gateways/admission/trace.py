@@ -7,23 +7,38 @@ from typing import Final
 EVENTS_MAX: Final = 1024     # (door, event) pairs counted by name; names are ours, so this is only a guard
 
 
+class Flow:
+    """What went through one door since the start: messages, and the bytes that they took on its wire, about.
+
+    A door adds to `messages_out` and `bytes_out` whenever it has written a burst; what comes in is counted by
+    `Admission.charge`.
+    """
+
+    __slots__ = ("messages_in", "bytes_in", "messages_out", "bytes_out")
+
+    def __init__(self) -> None:
+        self.messages_in = self.bytes_in = self.messages_out = self.bytes_out = 0
+
+
 class Trace:
-    """What was let in, and what became of the rest.
+    """What was let in and given out, and what became of the rest.
 
     `counts` maps (door, event) to a number; an event is a short constant name of the door's
     ("denied", "dropped_slow", ...), shown as a label on the metrics page.
     """
 
-    __slots__ = ("bytes_in", "counts", "messages_in")
+    __slots__ = ("counts", "flows")
 
     def __init__(self) -> None:
-        self.messages_in = 0
-        self.bytes_in = 0
+        self.flows: dict[str, Flow] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
 
-    def on_accepted(self, messages: int, size_bytes: int) -> None:
-        self.messages_in += messages
-        self.bytes_in += size_bytes
+    def flow(self, door: str) -> Flow:
+        """The door's counters, always the same object."""
+        flow = self.flows.get(door)
+        if flow is None:
+            flow = self.flows[door] = Flow()
+        return flow
 
     def on_event(self, door: str, event: str, amount: int = 1) -> None:
         key = (door, event)

@@ -1,0 +1,374 @@
+"""Changes of users, API keys and rules: the database first, in a worker's thread, then memory, then who is connected.
+
+    administration.put_user(by, "ann", UserChanges(password="…", groups={"ops"}), on_done)
+
+Every call ends in `on_done(result)` or `on_done(AccountError)`, on the hub's thread, and in an audit message that says
+who changed what and holds no secret.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateways.admission.account_store import AccountStore
+from gateways.admission.accounts import (
+    MAX_GROUPS,
+    MAX_NAME_CHARACTERS,
+    MAX_TENANTS,
+    Accounts,
+    ApiKey,
+    User,
+    check_group_name,
+    check_tenant_name,
+    check_user_name,
+)
+from gateways.admission.administrators import may_administer, somebody_administers
+from gateways.admission.api_keys import make_key
+from gateways.admission.audit import By
+from gateways.admission.errors import (
+    AccountError,
+    AccountsUnavailable,
+    FromFile,
+    InvalidUser,
+    LastAdministrator,
+    UnknownKey,
+    UnknownRule,
+    UnknownUser,
+    UserExists,
+)
+from gateways.admission.passwords import check_new_password, hash_password, scram_secrets
+from gateways.admission.ports import Outside
+from gateways.admission.principal import DEFAULT_TENANT
+from gateways.admission.quota import Quota
+from gateways.admission.rules import CLIENT, EVERYONE, Rule, read_rule
+from gateways.admission.saslprep import ForbiddenCharacter, saslprep
+
+log = logging.getLogger("gatehouse.admission")
+
+MAX_USERS: Final = 100_000               # in memory whole: some 1 KB each
+MAX_KEYS_OF_USER: Final = 100
+MAX_RULES: Final = 100_000
+MAX_EXPIRES_MS: Final = (1 << 53) - 1    # the largest number that JavaScript holds
+MAX_LIMITS: Final = 100                  # allows that restrict one API key
+
+T = TypeVar("T")
+OnChanged = Callable[[T | AccountError], None]
+
+
+class Affected(Protocol):
+    """What changes with accounts: `Admission`, or nobody where no hub runs."""
+
+    def on_user_changed(self, name: str, ended: str, logins: str) -> None:
+        """A user is another now. `ended`: why connections end, "" if they do not; `logins`: those whose way to log in
+        begins so, "" for all."""
+
+    def on_rule_changed(self, before: Rule | None, after: Rule | None) -> None:
+        """A rule is added (None before), changed, or gone (None after)."""
+
+    @property
+    def allow_anonymous(self) -> bool | None:
+        """Whether who shows nothing is let in. None where no hub runs: whoever has its directory may mend anything."""
+
+    def audit(self, by: By, action: str, details: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UserChanges:
+    """What is to be different. None: as it is, or the default for a new user."""
+
+    password: str | None = field(default=None, repr=False)
+    tenant: str | None = None
+    tenants: frozenset[str] | None = None
+    groups: frozenset[str] | None = None
+    add_groups: frozenset[str] = frozenset()
+    remove_groups: frozenset[str] = frozenset()
+    disabled: bool | None = None
+    expires_ms: int | None = None
+    """0: never."""
+
+    messages_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+    def check(self) -> None:
+        """Raises InvalidUser."""
+        for group in (self.groups or frozenset()) | self.add_groups:
+            check_group_name(group)
+        for tenant in (self.tenants or frozenset()) | ({self.tenant} if self.tenant is not None else set()):
+            check_tenant_name(tenant)
+        for rate in (self.messages_per_s, self.bytes_per_s):
+            if rate is not None and not 0 <= rate <= 1e15:
+                raise InvalidUser("a quota is a number from 0, which is no limit, to 1e15")
+        if self.expires_ms is not None and not 0 <= self.expires_ms <= MAX_EXPIRES_MS:
+            raise InvalidUser("a user expires at a time in milliseconds since 1970, or never, which is 0")
+
+    def apply(self, user: User, random: Callable[[int], bytes]) -> User:
+        """The changed user; hashes a new password, which takes a while. Raises InvalidUser."""
+        groups = (user.groups if self.groups is None else self.groups) | self.add_groups
+        tenants = user.tenants if self.tenants is None else self.tenants
+        if len(groups) > MAX_GROUPS or len(tenants) > MAX_TENANTS:
+            raise InvalidUser(f"a user has at most {MAX_GROUPS} groups and {MAX_TENANTS} tenants")
+        quota = Quota(user.quota.messages_per_s if self.messages_per_s is None else self.messages_per_s,
+                      user.quota.bytes_per_s if self.bytes_per_s is None else self.bytes_per_s)
+        changed = replace(user, groups=groups - self.remove_groups, tenants=tenants, quota=quota,
+                          tenant=user.tenant if self.tenant is None else self.tenant,
+                          disabled=user.disabled if self.disabled is None else self.disabled,
+                          expires_ms=user.expires_ms if self.expires_ms is None else self.expires_ms)
+        if self.password is None:
+            return changed
+        password = check_new_password(self.password)
+        return replace(changed, password_hash=hash_password(password), scram=scram_secrets(password, random))
+
+    def shown(self) -> dict[str, Any]:
+        """For the audit."""
+        shown = {name: getattr(self, name) for name in ("tenant", "disabled", "messages_per_s", "bytes_per_s")}
+        for name in ("tenants", "groups", "add_groups", "remove_groups"):
+            shown[name] = sorted(getattr(self, name)) if getattr(self, name) else None
+        shown["password"] = "changed" if self.password is not None else None
+        changed = {name: value for name, value in shown.items() if value is not None}
+        return changed if self.expires_ms is None else {**changed, "expires": self.expires_ms or None}
+
+
+class Administration:
+    """All changes of one hub's accounts, in the order in which they were asked for."""
+
+    def __init__(self, accounts: Accounts, store: AccountStore, outside: Outside, affected: Affected) -> None:
+        self.accounts = accounts
+        self._store = store
+        self._outside = outside
+        self._affected = affected
+
+    # ---- users
+
+    def put_user(self, by: By, name: str, changes: UserChanges, on_done: OnChanged[User], *,
+                 create: bool | None = None) -> None:
+        """Make a user, or change one; `create` says which of both it must be. Answers the user as it is now."""
+        def job() -> tuple[User, bool]:
+            changes.check()
+            prepared = prepared_name(name)
+            random, now_ms = self._outside.random, self._outside.loop.now_ms()
+            exists = prepared in self.accounts.users
+            if create is True or create is None and not exists:
+                if len(self.accounts.users) >= MAX_USERS:
+                    raise InvalidUser(f"there are {MAX_USERS} users, and no more are kept")
+                if exists:
+                    raise UserExists(f"there is a user {prepared!r} already")
+                return self._store.add_user(changes.apply(User(prepared, created_ms=now_ms), random)), True
+            return self._store.change_user(prepared, lambda user: self._left(changes.apply(user, random))), False
+
+        self._run(job, lambda result: self._on_user_put(by, changes, *result), on_done)
+
+    def _on_user_put(self, by: By, changes: UserChanges, user: User, is_new: bool) -> User:
+        before = self.accounts.users.get(user.name)
+        self.accounts.users[user.name] = user
+        ended, logins = _why_ended(before, user)
+        self._affected.on_user_changed(user.name, ended, logins)
+        self._affected.audit(by, "user.created" if is_new else "user.changed", {"user": user.name, **changes.shown()})
+        return user
+
+    def delete_user(self, by: By, name: str, on_done: OnChanged[None]) -> None:
+        """With its keys. Rules that name it stay, and mean nobody."""
+        def applied(_: None) -> None:
+            self.accounts.users.pop(name, None)
+            for key in self.accounts.keys_of(name):
+                del self.accounts.keys[key.id]
+            self._affected.on_user_changed(name, "the user was deleted", "")
+            self._affected.audit(by, "user.deleted", {"user": name})
+
+        def job() -> None:
+            if name in self.accounts.users:
+                self._left(replace(self.accounts.users[name], disabled=True))
+            self._store.delete_user(name)
+
+        self._run(job, applied, on_done)
+
+    def _left(self, changed: User) -> User:
+        """The user as it is to be. Raises LastAdministrator where there is an administrator and would be none."""
+        accounts = self.accounts
+        before, rules = accounts.users.get(changed.name), accounts.every_rule()
+        deciding = [rule for rule in rules if rule.decides_administering]
+        if (before is None or not may_administer(accounts, before, deciding)
+                or may_administer(accounts, changed, deciding)
+                or somebody_administers(accounts, {**accounts.users, changed.name: changed}, rules,
+                                        self._affected.allow_anonymous is True)):
+            return changed
+        raise LastAdministrator("nobody would be left who may administer this hub; make another administrator first")
+
+    # ---- API keys
+
+    def create_key(self, by: By, user: str, name: str, on_done: OnChanged[tuple[ApiKey, str]], *,
+                   expires_ms: int = 0, restriction: Iterable[Mapping[str, Any]] | None = None) -> None:
+        """Answers the key and its text, which nobody can be told again. `restriction` is rules without `who`."""
+        def job() -> tuple[ApiKey, str]:
+            if not 0 < len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
+                raise InvalidUser(f"a key's name has 1 to {MAX_NAME_CHARACTERS} characters, all printable")
+            if len(self.accounts.keys_of(user)) >= MAX_KEYS_OF_USER:
+                raise InvalidUser(f"a user has at most {MAX_KEYS_OF_USER} keys")
+            id, secret_hash, text = make_key(self._outside.random)
+            key = ApiKey(id, user, name, secret_hash, expires_ms, _read_limits(restriction),
+                         self._outside.loop.now_ms())
+            return self._store.add_key(key), text
+
+        def applied(made: tuple[ApiKey, str]) -> tuple[ApiKey, str]:
+            key = made[0]
+            self.accounts.keys[key.id] = key
+            self._affected.audit(by, "key.created", {"user": user, **key.as_dict()})
+            return made
+
+        self._run(job, applied, on_done)
+
+    def revoke_key(self, by: By, user: str, id: str, on_done: OnChanged[None]) -> None:
+        def applied(_: None) -> None:
+            self.accounts.keys.pop(id, None)
+            self._affected.on_user_changed(user, "the API key was revoked", f"key:{id}")
+            self._affected.audit(by, "key.revoked", {"user": user, "id": id})
+
+        self._run(lambda: self._store.delete_key(user, id), applied, on_done)
+
+    # ---- rules
+
+    def add_rule(self, by: By, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
+        def job() -> Rule:
+            if len(self.accounts.rules) >= MAX_RULES:
+                raise InvalidUser(f"there are {MAX_RULES} rules, and no more are kept")
+            rule = read_rule(table)
+            self._check_rules((rule,), [*self.accounts.every_rule(), rule])
+            return self._store.add_rule(rule)
+
+        self._run(job, partial(self._on_rule, by, "rule.added"), on_done)
+
+    def replace_rule(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
+        def job() -> Rule:
+            self._require_own_rule(id)
+            before, rule = self.accounts.rules.get(id), read_rule(table, id)
+            others = [one for one in self.accounts.every_rule() if one.id != id]
+            self._check_rules((before, rule), [*others, rule])
+            return self._store.replace_rule(rule)
+
+        self._run(job, partial(self._on_rule, by, "rule.changed"), on_done)
+
+    def _on_rule(self, by: By, action: str, rule: Rule) -> Rule:
+        before = self.accounts.rules.get(rule.id)
+        self.accounts.rules[rule.id] = rule
+        self._affected.on_rule_changed(before, rule)
+        self._affected.audit(by, action, {"rule": rule.as_dict()})
+        return rule
+
+    def delete_rule(self, by: By, id: str, on_done: OnChanged[None]) -> None:
+        def job() -> None:
+            self._require_own_rule(id)
+            self._check_rules((self.accounts.rules.get(id),),
+                              [rule for rule in self.accounts.every_rule() if rule.id != id])
+            self._store.delete_rule(id)
+
+        def applied(_: None) -> None:
+            gone = self.accounts.rules.pop(id, None)
+            self._affected.on_rule_changed(gone, None)
+            self._affected.audit(by, "rule.removed", {"rule": gone.as_dict() if gone is not None else {"id": id}})
+
+        self._run(job, applied, on_done)
+
+    def _check_rules(self, changed: Iterable[Rule | None], rules: list[Rule]) -> None:
+        """Raises LastAdministrator where somebody may mend the rules now, and nobody could once they are these."""
+        anonymous = self._affected.allow_anonymous
+        if anonymous is None or not any(rule.decides_administering or anonymous and rule.speaks_of_anonymous
+                                        for rule in changed if rule is not None):
+            return
+        accounts = self.accounts
+        if somebody_administers(accounts, accounts.users, rules, anonymous) \
+                or not somebody_administers(accounts, accounts.users, accounts.every_rule(), anonymous):
+            return
+        text = "nobody would be left who may administer this hub, and mend its rules; make an administrator first"
+        if anonymous:
+            text += (" (once a rule speaks of everyone or of anonymous, anonymous may only what rules allow: for a hub "
+                     "without users that is a rule which allows user:anonymous to administer the hub)")
+        raise LastAdministrator(text)
+
+    def _require_own_rule(self, id: str) -> None:
+        if any(rule.id == id for rule in self.accounts.file_rules):
+            raise FromFile(f"the rule {id} stands in the configuration file and is changed there")
+
+    # ---- reading
+
+    def user(self, name: str) -> User:
+        """Raises UnknownUser."""
+        found = self.accounts.users.get(name)
+        if found is None:
+            raise UnknownUser(f"there is no user {name[:MAX_NAME_CHARACTERS]!r}")
+        return found
+
+    def rule(self, id: str) -> Rule:
+        """Raises UnknownRule."""
+        found = next((rule for rule in self.accounts.every_rule() if rule.id == id), None)
+        if found is None:
+            raise UnknownRule(f"there is no rule {id[:40]!r}")
+        return found
+
+    def key(self, user: str, id: str) -> ApiKey:
+        """Raises UnknownKey."""
+        found = self.accounts.keys.get(id)
+        if found is None or found.user != user:
+            raise UnknownKey(f"the user {user[:MAX_NAME_CHARACTERS]!r} has no API key {id[:40]!r}")
+        return found
+
+    # ---- inside
+
+    def _run(self, job: Callable[[], Any], applied: Callable[[Any], Any], on_done: OnChanged[Any]) -> None:
+        """The job in the worker's thread, what it changes in memory on the hub's, then the answer."""
+        def attempt() -> Any:
+            try:
+                return job()
+            except SQLAlchemyError:
+                self._store.close()      # a connection in an unknown state is not used again
+                raise
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if error is None:
+                on_done(applied(result))
+            elif isinstance(error, AccountError):
+                on_done(error)
+            else:
+                if not isinstance(error, SQLAlchemyError):
+                    log.error("a mistake of the hub in a change of accounts", exc_info=error)
+                on_done(AccountsUnavailable("the database of users and rights does not answer; nothing was changed"))
+
+        self._outside.accounts.submit(attempt, done)
+
+
+def _why_ended(before: User | None, user: User) -> tuple[str, str]:
+    """Why connections of the user end, and of which logins."""
+    if before is None:
+        return "", ""
+    if user.disabled:
+        return "the user is disabled", ""
+    if not before.tenants | {before.tenant} <= user.tenants | {user.tenant}:
+        return "the user has left a tenant", ""
+    if before.password_hash != user.password_hash:
+        return "the password was changed", "password"
+    return "", ""
+
+
+def prepared_name(name: str) -> str:
+    """As a user of this name is kept. Raises InvalidUser."""
+    try:
+        prepared = saslprep(name)
+    except ForbiddenCharacter:
+        prepared = ""
+    check_user_name(prepared)
+    return prepared
+
+
+def _read_limits(tables: Iterable[Mapping[str, Any]] | None) -> tuple[Rule, ...] | None:
+    """Raises InvalidRule, InvalidUser."""
+    if tables is None:
+        return None
+    limits = tuple(read_rule({**table, "who": EVERYONE, "tenant": DEFAULT_TENANT}) for table in tables)
+    if any(rule.kind == CLIENT for rule in limits):
+        raise InvalidUser("client ids are the user's, not the key's")
+    if len(limits) > MAX_LIMITS or not all(rule.allows for rule in limits):
+        raise InvalidUser(f"a key is restricted by at most {MAX_LIMITS} rules, all of them allows")
+    return limits

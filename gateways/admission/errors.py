@@ -1,0 +1,79 @@
+"""How admission says no. The texts never repeat credentials."""
+from __future__ import annotations
+
+
+class NotAuthenticated(Exception):
+    """The credentials are wrong, or none came where some are needed. The text never repeats them."""
+
+    code = "not_authenticated"
+
+    def __init__(self, text: str, delay_ms: int = 0) -> None:
+        super().__init__(text)
+        self.delay_ms = delay_ms
+        """For how long the refusal is held back; `authenticate` has waited already, a door with SCRAM waits itself."""
+
+
+class Denied(Exception):
+    """The principal may not do that there."""
+
+    code = "not_authorized"
+
+
+class AccountError(Exception):
+    """A change of users, keys or rules that was refused."""
+
+    code = "invalid_user"
+
+
+class InvalidUser(AccountError):
+    """A user, a group, a password or a key that cannot be as it was asked for."""
+
+    code = "invalid_user"
+
+
+class InvalidRule(AccountError):
+    """This is no rule of the rights."""
+
+    code = "invalid_rule"
+
+
+class UnknownUser(AccountError):
+    """There is no user of this name."""
+
+    code = "unknown_user"
+
+
+class UserExists(AccountError):
+    """There is a user of this name already."""
+
+    code = "user_exists"
+
+
+class LastAdministrator(AccountError):
+    """Nobody would be left who may administer the hub; make another administrator first."""
+
+    code = "last_administrator"
+
+
+class UnknownKey(AccountError):
+    """The user has no API key of this id."""
+
+    code = "unknown_key"
+
+
+class UnknownRule(AccountError):
+    """There is no rule of this id."""
+
+    code = "unknown_rule"
+
+
+class FromFile(AccountError):
+    """It stands in the configuration file, and is changed there."""
+
+    code = "from_file"
+
+
+class AccountsUnavailable(AccountError):
+    """The database of users and rights does not answer; nothing was changed."""
+
+    code = "accounts_unavailable"

@@ -1,0 +1,111 @@
+"""The issuer of tokens as it is reached: its key set, read by another thread, kept, and read again when it is due.
+
+A key set that cannot be read leaves the one from before in use. A token of an unknown key has it read at once, but not
+more often than `refetch_s`, whatever tokens come: the waiting ones are answered together.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from gateways.admission.errors import NotAuthenticated
+from gateways.admission.ports import Outside
+from gateways.admission.tokens import MAX_TOKEN_BYTES, Claims, JwtSettings, KeySet, UnknownKid, read_claims
+from kernel.ports import Timer
+
+WAITING_MAX: Final = 1000                # tokens that wait for a key set
+
+OnClaims = Callable[[Claims | NotAuthenticated], None]
+
+
+class Issuer:
+    """One `[auth.jwt]`; `on_failure` is told in a sentence, once until it is well again; `on_other_keys` when what was
+    verified by the keys of before is to be verified anew."""
+
+    def __init__(self, settings: JwtSettings, outside: Outside, on_failure: Callable[[str], None],
+                 on_other_keys: Callable[[], None]) -> None:
+        self.settings = settings
+        self.failures = 0
+        self._outside = outside
+        self._on_failure = on_failure
+        self._on_other_keys = on_other_keys
+        self._keys: KeySet | None = None
+        self._fetching = False
+        self._fetched_ms = 0             # when the last try ended
+        self._failing = False
+        self._closed = False
+        self._waiting: list[tuple[str, OnClaims]] = []
+        self._timer: Timer | None = None
+        self._fetch()
+
+    def read_again(self) -> None:
+        """Somebody has changed the key set, and says so."""
+        self._fetch()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._answer_waiting()
+
+    def check(self, token: str, on_claims: OnClaims) -> None:
+        """Tell what the token says, before this returns unless the key set has to be read for it."""
+        if len(token) > MAX_TOKEN_BYTES:
+            on_claims(NotAuthenticated(f"a token of more than {MAX_TOKEN_BYTES} bytes"))
+            return
+        claims = self._read(token)
+        if claims is not None:
+            on_claims(claims)
+        elif len(self._waiting) < WAITING_MAX and (self._fetching or self._may_fetch()):
+            self._waiting.append((token, on_claims))
+            self._fetch()
+        else:
+            on_claims(NotAuthenticated("the token's key is unknown"))
+
+    def _read(self, token: str) -> Claims | NotAuthenticated | None:
+        """None where its key is not known."""
+        if self._keys is None:
+            return None
+        try:
+            return read_claims(token, self._keys, self.settings, self._outside.loop.now_ms() / 1000)
+        except UnknownKid:
+            return None
+        except NotAuthenticated as refusal:
+            return refusal
+
+    def _may_fetch(self) -> bool:
+        return not self._closed and \
+            self._outside.loop.now_ms() >= self._fetched_ms + self.settings.refetch_s * 1000
+
+    def _fetch(self) -> None:
+        if self._fetching or self._closed:
+            return
+        self._fetching = True
+        fetch, where = self._outside.fetch, self.settings.jwks
+        self._outside.fetching.submit(lambda: KeySet(fetch(where)), self._on_fetched)
+
+    def _on_fetched(self, keys: KeySet | None, error: BaseException | None) -> None:
+        self._fetching = False
+        loop = self._outside.loop
+        self._fetched_ms = loop.now_ms()
+        if keys is not None:
+            others = self._keys is not None and self._keys.digest != keys.digest
+            self._keys, self._failing = keys, False
+            if others:
+                self._on_other_keys()
+        else:
+            self.failures += 1
+            if not self._failing:
+                self._failing = True
+                self._on_failure(f"auth.jwt.jwks {self.settings.jwks} cannot be read: {error}; it is tried again")
+        if not self._closed:
+            wait_s = self.settings.refetch_s if keys is None else self.settings.refresh_s
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(self._fetched_ms + wait_s * 1000, self._fetch)
+        self._answer_waiting()
+
+    def _answer_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for token, on_claims in waiting:
+            on_claims(self._read(token) or NotAuthenticated("the token's key is unknown"))

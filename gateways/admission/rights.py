@@ -1,0 +1,200 @@
+"""May this principal do that there? One decision, and the rule that made it. Pure.
+
+    Rights      what one principal may, from the tables of its name, its groups and everyone (`compiled_rules`)
+    Verdict     yes or no, by which rule, in words
+
+What holds: a deny that overlaps what is wanted forbids it; else one allow must cover all of what is wanted; else it is
+denied. A rule on a topic speaks of every address that is stored there, as the routes say; the right to a whole topic
+is a rule on it, or rights to every filter that leads into it; but to alter at an address is to alter the queue or the
+exchange there, and a topic is altered by a rule on it alone.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from gateways.admission.accounts import ADMINS
+from gateways.admission.compiled_rules import Asker, Names, Section, Table, plain
+from gateways.admission.decision import Operation
+from gateways.admission.patterns import Levels
+from gateways.admission.principal import DEFAULT_TENANT
+from gateways.admission.routed import RoutedTopics
+from gateways.admission.rules import ADDRESS, CLIENT, EVERY_TENANT, EVERYONE, GROUP, HUB, KINDS, TOPIC, Rule
+from kernel.addresses.filters import MANY
+
+AUDIT_TOPIC: Final = "audit"
+AUDIT_LEVEL: Final = "$audit"
+"""First level of audit messages' addresses: no subscription that begins with a wildcard matches it."""
+
+DEAD_LETTERS: Final = "$queue/$dead-letters"
+"""First levels of the light queues of groups' dead letters."""
+
+BUILT_IN: Final = (
+    Rule(False, EVERYONE, KINDS[TOPIC], TOPIC, AUDIT_TOPIC, DEFAULT_TENANT, "hub-1"),
+    Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{AUDIT_LEVEL}/{MANY}", DEFAULT_TENANT, "hub-2"),
+    Rule(False, EVERYONE, frozenset((Operation.PUBLISH,)), ADDRESS, f"{DEAD_LETTERS}/{MANY}", EVERY_TENANT, "hub-3"))
+"""What holds for everyone but administrators. Dead letters are the hub's to write: a letter says where it came from,
+and whoever redrives it has it stored there."""
+
+
+Find = Callable[[Section], Rule | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision and its reason."""
+
+    allowed: bool
+    why: str
+    rule: Rule | None = None
+
+
+_ADMIN: Final = Verdict(True, f"allowed: the group {ADMINS} may do everything, whatever the rules say")
+_ANY_CLIENT: Final = Verdict(True, "allowed: no rule says which client ids may be had")
+_NOTHING: Final = Verdict(False, "denied: no rule allows it")
+_RESTRICTED: Final = Verdict(False, "denied: the API key is restricted to something else")
+
+
+class Rights:
+    """What one principal may."""
+
+    def __init__(self, tables: list[Table], topics: RoutedTopics, admin: bool, limits: Table | None,
+                 asker: Asker) -> None:
+        self._tables = tables
+        self._topics = topics
+        self._admin = admin
+        self._limits = limits
+        self._asker = asker
+
+    def of_address(self, operation: Operation, wanted: str) -> Verdict:
+        """At an address, or with a filter."""
+        levels = tuple(map(plain, wanted.split("/")))
+        if self._limits is not None and self._allowing_address([self._limits], operation, levels) is None:
+            return _RESTRICTED
+        if self._admin:
+            return _ADMIN
+        rule = self._denying_address(operation, levels)
+        if rule is not None:
+            return _denied(rule)
+        rule = self._allowing_address(self._tables, operation, levels)
+        return _NOTHING if rule is None else _allowed(rule)
+
+    def of_topic(self, operation: Operation, topic: str) -> Verdict:
+        """With a topic as a whole."""
+        filters = self._topics.filters_into(topic)
+        if self._limits is not None and self._allowing_topic([self._limits], operation, topic, filters) is None:
+            return _RESTRICTED
+        if self._admin:
+            return _ADMIN
+        for table in self._tables:
+            denies = table.section(operation, False, self._asker)
+            rule = denies.names[TOPIC].find(topic)
+            for levels in filters:
+                rule = rule or denies.overlapping(levels, self._asker)
+            if rule is not None:
+                return _denied(rule)
+        rule = self._allowing_topic(self._tables, operation, topic, filters)
+        return _NOTHING if rule is None else _allowed(rule)
+
+    def of_group(self, operation: Operation, group: str) -> Verdict:
+        """With a consumer group."""
+        return self._by_rule(operation, lambda section: section.names[GROUP].find(group))
+
+    def of_hub(self, operation: Operation) -> Verdict:
+        """With the hub itself."""
+        return self._by_rule(operation, lambda section: section.hub)
+
+    def of_client(self, operation: Operation, client_id: str) -> Verdict:
+        """With a client id. Where no rule allows him some, he may have any that none denies him; so may API keys."""
+        if self._admin:
+            return _ADMIN
+        sections = [[table.section(operation, allows, self._asker).names[CLIENT] for table in self._tables]
+                    for allows in (False, True)]
+        denying, allowing = [next(filter(None, [names.find(client_id) for names in found]), None) for found in sections]
+        if denying is not None:
+            return _denied(denying)
+        if allowing is not None:
+            return _allowed(allowing)
+        return Verdict(False, "denied: the rules allow other client ids") if any(sections[True]) else _ANY_CLIENT
+
+    # ---- inside
+
+    def _by_rule(self, operation: Operation, find: Find) -> Verdict:
+        if self._limits is not None and find(self._limits.section(operation, True, self._asker)) is None:
+            return _RESTRICTED
+        if self._admin:
+            return _ADMIN
+        for allows in (False, True):
+            for table in self._tables:
+                rule = find(table.section(operation, allows, self._asker))
+                if rule is not None:
+                    return _allowed(rule) if allows else _denied(rule)
+        return _NOTHING
+
+    def _denying_address(self, operation: Operation, levels: Levels) -> Rule | None:
+        topics: frozenset[str] | None = frozenset()
+        asked = False
+        for table in self._tables:
+            denies = table.section(operation, False, self._asker)
+            rule = denies.overlapping(levels, self._asker)
+            if rule is not None:
+                return rule
+            if not denies.names[TOPIC]:
+                continue
+            if not asked:
+                topics, asked = self._topics.topics_of(levels), True
+            rule = (denies.names[TOPIC].find_any() if topics is None
+                    else next(filter(None, map(denies.names[TOPIC].find, sorted(topics))), None))
+            if rule is not None:
+                return rule
+        return None
+
+    def _allowing_address(self, tables: list[Table], operation: Operation, levels: Levels) -> Rule | None:
+        allows = [table.section(operation, True, self._asker) for table in tables]
+        for section in allows:
+            rule = section.covering(levels, self._asker)
+            if rule is not None:
+                return rule
+        named = [section.names[TOPIC] for section in allows if section.names[TOPIC]]
+        return self._allowing_topics_of(named, levels) if named else None
+
+    def _allowing_topics_of(self, named: list[Names], levels: Levels) -> Rule | None:
+        """The right to every topic that these addresses are stored in."""
+        topics = self._topics.topics_of(levels)
+        if topics is None:
+            return next(filter(None, [names.find_all() for names in named]), None)
+        found = [next(filter(None, [names.find(topic) for names in named]), None) for topic in sorted(topics)]
+        return None if None in found or not found else found[0]
+
+    def _allowing_topic(self, tables: list[Table], operation: Operation, topic: str,
+                        filters: Iterable[Levels]) -> Rule | None:
+        sections = [table.section(operation, True, self._asker) for table in tables]
+        for section in sections:
+            rule = section.names[TOPIC].find(topic)
+            if rule is not None:
+                return rule
+        if operation is Operation.ALTER:
+            return None
+        found = [next(filter(None, [section.covering(levels, self._asker) for section in sections]), None)
+                 for levels in filters]
+        return None if None in found else found[0]
+
+
+def ask_rights(rights: Rights, kind: str, operation: Operation, on: str) -> Verdict:
+    """The question of this kind. Raises ValueError where there is none."""
+    if kind == HUB:
+        return rights.of_hub(operation)
+    asked = {ADDRESS: rights.of_address, TOPIC: rights.of_topic, GROUP: rights.of_group, CLIENT: rights.of_client
+             }.get(kind)
+    if asked is None:
+        raise ValueError(f"{kind[:40]!r} is none of {', '.join(KINDS)}")
+    return asked(operation, on)
+
+
+def _allowed(rule: Rule) -> Verdict:
+    return Verdict(True, f"allowed by the rule: {rule}", rule)
+
+
+def _denied(rule: Rule) -> Verdict:
+    return Verdict(False, f"denied by the rule: {rule}", rule)

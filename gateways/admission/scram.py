@@ -1,0 +1,191 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512, the server's side (RFC 5802, RFC 7677). Pure: the nonce is handed in.
+
+    client first   n,,n=user,r=CLIENT                       GS2 header, then the bare message
+    server first   r=CLIENTserver,s=salt,i=iterations
+    client final   c=GS2 header in base64,r=CLIENTserver,p=proof
+    server final   v=signature
+
+A login is one object and takes each message once, so a nonce that was seen is no use again. There is no channel
+binding: `p=…` is refused, and `y` is right, since no mechanism `…-PLUS` was offered. A user that does not exist is
+answered with a salt of its own, the same each time, and fails at the proof as a wrong password does.
+"""
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from typing import Final
+
+from gateways.admission.accounts import ScramSecret
+from gateways.admission.errors import NotAuthenticated
+from gateways.admission.principal import Principal
+from gateways.admission.saslprep import ForbiddenCharacter, saslprep
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MAX_MESSAGE_BYTES: Final = 4096
+MIN_NONCE_CHARACTERS: Final = 8          # of the client's; every client sends 20 or more
+REFUSED: Final = "unknown user or wrong password"
+
+Find = Callable[[str], ScramSecret]
+"""The secret of this user for the mechanism; one that fits no password where there is none."""
+
+Accept = Callable[[str], Principal]
+"""The principal of a user that has proven its password. Raises NotAuthenticated, for one that may not log in."""
+
+Admit = Callable[[str], "int | None"]
+"""For how many ms the answer to a proof of this user waits, since others have failed; None: it is not looked at."""
+
+Refuse = Callable[[str], NotAuthenticated]
+"""Counts a failure, with the user's name as far as it is known; returns the refusal that everybody gets."""
+
+
+def make_secret(mechanism: str, password: bytes, salt: bytes, iterations: int) -> ScramSecret:
+    """RFC 5802, 3: what the server keeps. `password` is prepared by SASLprep."""
+    hash_name = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    return ScramSecret(salt, iterations, hashlib.new(hash_name, client_key).digest(),
+                       hmac.digest(salted, b"Server Key", hash_name))
+
+
+class ScramServer:
+    """One login. `first`, then `final`, each once."""
+
+    def __init__(self, mechanism: str, nonce: str, find: Find, accept: Accept, refuse: Refuse,
+                 admit: Admit = lambda user: 0) -> None:
+        self.wait_ms = 0
+        """After `final`: how long its answer is to be held back. Then `accepted` says who it is."""
+
+        self._hash_name = HASHES[mechanism]
+        self._admit = admit
+        self._server_nonce = nonce
+        self._find = find
+        self._accept = accept
+        self._refuse = refuse
+        self._user = ""
+        self._gs2 = b""
+        self._nonce = ""
+        self._client_nonce = ""
+        self._messages = b""             # client first without its header, server first
+        self._secret: ScramSecret | None = None
+        self._over = False
+
+    def first(self, client_first: bytes) -> bytes:
+        """The server's first message. Raises NotAuthenticated."""
+        if self._nonce or self._over:
+            raise self._failed("a first message came twice")
+        header, bare = self._split_header(client_first)
+        attributes = bare.split(",")
+        if len(attributes) < 2 or not attributes[0].startswith("n=") or not attributes[1].startswith("r="):
+            raise self._failed("the first message has no user or no nonce")     # or m=: no extension is known
+        self._user = self._read_name(attributes[0][2:])
+        client_nonce = attributes[1][2:]
+        if len(client_nonce) < MIN_NONCE_CHARACTERS or not _is_nonce(client_nonce):
+            raise self._failed("the nonce is too short, or holds what a nonce may not hold")
+        self._gs2 = header
+        self._client_nonce = client_nonce
+        self._nonce = client_nonce + self._server_nonce
+        self._secret = self._find(self._user)
+        answer = f"r={self._nonce},s={b64encode(self._secret.salt).decode()},i={self._secret.iterations}".encode()
+        self._messages = bare.encode() + b"," + answer
+        return answer
+
+    def final(self, client_final: bytes) -> tuple[bytes, Principal]:
+        """The server's final message, and who has logged in. Raises NotAuthenticated."""
+        if not self._nonce or self._over or self._secret is None:
+            raise self._failed("a final message without a first one")
+        self._over = True
+        without_proof, proof_text = self._split_proof(client_final)
+        attributes = without_proof.split(",")
+        if len(attributes) < 2 or _decoded(attributes[0].removeprefix("c=")) != self._gs2 \
+                or not attributes[0].startswith("c="):
+            raise self._failed("the channel binding is not that of the first message")
+        if not self._is_ours(attributes[1]):
+            raise self._failed("the nonce is not the one of this login")
+        signed = self._messages + b"," + without_proof.encode()
+        wait_ms = self._admit(self._user)
+        if wait_ms is None or not self._proves(signed, _decoded(proof_text)):
+            raise self._failed(REFUSED)
+        self.wait_ms = wait_ms
+        principal = self._accept(self._user)
+        signature = hmac.digest(self._secret.server_key, signed, self._hash_name)
+        return b"v=" + b64encode(signature), principal
+
+    def accepted(self) -> Principal:
+        """Who has proven its password, as things are now. Raises NotAuthenticated."""
+        return self._accept(self._user)
+
+    # ---- inside
+
+    def _is_ours(self, attribute: str) -> bool:
+        """RFC 5802, 5.1: the nonce of the server's message. librdkafka before 2.6.1 (Debian's kcat) puts its own before
+        that once more, as Kafka 3 takes it; it is still a nonce of this login alone."""
+        told = attribute.encode()
+        return hmac.compare_digest(told, f"r={self._nonce}".encode()) \
+            or hmac.compare_digest(told, f"r={self._client_nonce}{self._nonce}".encode())
+
+    def _proves(self, signed: bytes, proof: bytes | None) -> bool:
+        """RFC 5802, 3: H(ClientProof XOR HMAC(StoredKey, AuthMessage)) is StoredKey."""
+        assert self._secret is not None
+        stored_key = self._secret.stored_key
+        client_signature = hmac.digest(stored_key, signed, self._hash_name)
+        if proof is None or len(proof) != len(client_signature):
+            return False
+        client_key = bytes(one ^ other for one, other in zip(proof, client_signature, strict=True))
+        return hmac.compare_digest(hashlib.new(self._hash_name, client_key).digest(), stored_key)
+
+    def _split_header(self, client_first: bytes) -> tuple[bytes, str]:
+        """(GS2 header with its commas, the bare message)."""
+        text = self._text(client_first)
+        flag, comma, rest = text.partition(",")
+        identity, second, bare = rest.partition(",")
+        if not comma or not second or flag not in ("n", "y"):
+            raise self._failed("channel binding was asked for, and none was offered" if flag.startswith("p=")
+                               else "the first message has no GS2 header")
+        if identity and not identity.startswith("a="):
+            raise self._failed("the first message has no GS2 header")
+        if identity and identity[2:] != bare.partition(",")[0].removeprefix("n="):
+            raise self._failed("nobody acts for somebody else here")
+        return f"{flag},{identity},".encode(), bare
+
+    def _split_proof(self, client_final: bytes) -> tuple[str, str]:
+        without_proof, comma, proof = self._text(client_final).rpartition(",p=")
+        if not comma:
+            raise self._failed("the final message has no proof")
+        return without_proof, proof
+
+    def _text(self, message: bytes) -> str:
+        if len(message) > MAX_MESSAGE_BYTES:
+            raise self._failed(f"a message of more than {MAX_MESSAGE_BYTES} bytes")
+        try:
+            return message.decode()
+        except UnicodeDecodeError:
+            raise self._failed("a message that is not UTF-8") from None
+
+    def _read_name(self, text: str) -> str:
+        """RFC 5802, 5.1: `=2C` is a comma, `=3D` an equals sign, any other `=` a mistake."""
+        if "=" in text.replace("=2C", "").replace("=3D", ""):
+            raise self._failed("the user's name is not encoded as it must be")
+        try:
+            return saslprep(text.replace("=2C", ",").replace("=3D", "="))
+        except ForbiddenCharacter:
+            raise self._failed(REFUSED) from None
+
+    def _failed(self, why: str) -> NotAuthenticated:
+        self._over = True
+        refusal = self._refuse(self._user)
+        return refusal if why is REFUSED else NotAuthenticated(why, refusal.delay_ms)
+
+
+def _is_nonce(text: str) -> bool:
+    """RFC 5802, 7: printable ASCII but the comma."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        return b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        return None
