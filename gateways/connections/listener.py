@@ -1,0 +1,175 @@
+"""Opens a byte-stream door: accepts within the limit of descriptors, counts, describes, drains and closes.
+
+Every door of the hub shares one `Capacity`, so that none can take the descriptors that the log needs.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.connections.capacity import Capacity
+from gateways.connections.connection import CONGESTED, Connection, ConnectionSettings
+from gateways.connections.endings import Endings
+from gateways.connections.ports import Ports
+from gateways.connections.wakeups import Wakeups
+
+if TYPE_CHECKING:
+    from gateways.contract import GatewaySpec, Link, Listen, Services, Session
+
+log = logging.getLogger("gatehouse.gateways")
+
+RELIEVED_AT_ONCE: Final = 32          # held connections that are read again per turn: 256 KiB each at most
+
+
+class Listener:
+    """One door on its addresses. `config` is the door's own settings, handed to each session."""
+
+    def __init__(self, spec: GatewaySpec, services: Services, config: Any, *, capacity: Capacity,
+                 settings: ConnectionSettings | None = None) -> None:
+        if spec.session is None:
+            raise ValueError(f"{spec.name} is not a byte-stream door")
+        self.spec = spec
+        self.kernel = services.kernel
+        self.now_ms: Callable[[], int] = services.now_ms
+        self.settings = settings or ConnectionSettings()
+        self.connections: set[Connection] = set()
+        self.counts: Counter[str] = Counter()
+        """accepted, refused, faults, tls_handshakes, and `closed_REASON` for every reason that sessions gave."""
+        self.wakeups: Wakeups
+        self._endings = Endings(spec.name, self.counts, self.now_ms)
+        self._make_session = spec.session
+        self._services = services
+        self._config = config
+        self._capacity = capacity
+        self._ports = Ports(self, lambda listen: Connection(self, listen))
+        self.stopping = False
+        self._drained = asyncio.Event()
+        self._held: deque[Connection] = deque()      # not read because the kernel is congested
+        self._awaits_relief = False
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def start(self, listens: Iterable[Listen]) -> list[str]:
+        """Listen on every address. Returns them as they were taken, `HOST:PORT`. Raises OSError, TlsFault with none of
+        them open."""
+        self.wakeups = Wakeups(asyncio.get_running_loop(), self.now_ms)
+        return await self._ports.open(listens)
+
+    async def relisten(self, listens: Sequence[Listen]) -> tuple[list[str], list[str]]:
+        """See `Ports.change`."""
+        return await self._ports.change(listens)
+
+    def addresses(self) -> list[str]:
+        """Where it listens, `HOST:PORT`."""
+        return self._ports.addresses()
+
+    def certificate_ends_s(self) -> float | None:
+        """See `Ports.certificate_ends_s`."""
+        return self._ports.certificate_ends_s()
+
+    def close(self) -> None:
+        """Accept nobody new; open connections go on."""
+        self._ports.close()
+
+    async def stop(self, grace_s: float) -> None:
+        """Close, let every session say goodbye, wait up to `grace_s` until all have left, then cut what is left."""
+        self.stopping = True
+        self.close()
+        for connection in list(self.connections):
+            connection.stop()
+        if self.connections:
+            self._drained.clear()
+            try:
+                await asyncio.wait_for(self._drained.wait(), grace_s)
+            except TimeoutError:
+                log.info("%s: %d connections did not end in time and are cut", self.spec.name, len(self.connections))
+        for connection in list(self.connections):
+            connection.abort("stopped")
+
+    def __len__(self) -> int:
+        return len(self.connections)
+
+    # --- what connections call ---------------------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a connection in and give it its id, or refuse it because no descriptor may be spent on it."""
+        if not self._take_descriptor(connection.peer):
+            return False
+        self.connections.add(connection)
+        self.counts["accepted"] += 1
+        connection.id = self._services.connections.add(connection)
+        return True
+
+    def _take_descriptor(self, peer: str) -> bool:
+        capacity = self._capacity
+        if capacity.open >= capacity.limit:
+            self.counts["refused"] += 1
+            self._endings.log(peer, f"too_many_connections: the limit of {capacity.limit} is reached")
+            return False
+        capacity.open += 1
+        return True
+
+    @property
+    def certificate_user(self) -> str:
+        """How a user's name is read from a client's certificate."""
+        return self._services.certificate_user
+
+    def new_session(self, link: Link) -> Session:
+        return self._make_session(link, self._services, self._config)
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._services.connections.remove(connection.id)
+            self._capacity.open -= 1
+            if not self.connections:
+                self._drained.set()
+
+    def hold_until_relief(self, connection: Connection) -> None:
+        """The kernel has more pending than is good: do not read this peer until it says otherwise."""
+        connection.hold(CONGESTED)
+        self._held.append(connection)
+        if not self._awaits_relief:
+            self._awaits_relief = True
+            self.kernel.on_relief(self._relieved)
+
+    def _relieved(self) -> None:
+        """Read again from those who have waited longest, a few at a time: each may bring a whole buffer at once."""
+        if self.kernel.congested:
+            self.kernel.on_relief(self._relieved)
+            return
+        for _ in range(min(RELIEVED_AT_ONCE, len(self._held))):
+            self._held.popleft().release(CONGESTED)
+        self._awaits_relief = bool(self._held)
+        if self._held:
+            asyncio.get_running_loop().call_soon(self._relieved)
+
+    def note_end(self, peer: str, reason: str) -> None:
+        """See `Endings.note`."""
+        self._endings.note(peer, reason)
+
+    def fault(self, connection: Connection, doing: str) -> None:
+        """Our own mistake, seen in an `except`: the traceback goes to the log, once per connection."""
+        self.counts["faults"] += 1
+        log.exception("%s %s: a mistake of the hub while %s; this connection is closed", self.spec.name,
+                      connection.peer, doing)
+
+    # --- what handshakes call ----------------------------------------------------------------------------------------
+
+    def begin_handshake(self, peer: str) -> bool:
+        """See `tls_transport.Doorstep`."""
+        return self._take_descriptor(peer)
+
+    def end_handshake(self, peer: str, reason: str) -> None:
+        """Its descriptor is free, or the connection's that is admitted next."""
+        self._capacity.open -= 1
+        if reason:
+            self._endings.note(peer, reason)
+        else:
+            self.counts["tls_handshakes"] += 1
+
+    def note_broken(self, peer: str, reason: str) -> None:
+        self._endings.note(peer, reason)

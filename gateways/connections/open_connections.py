@@ -1,0 +1,74 @@
+"""Every connection that is open, of all doors: listed, shown and closed by its id.
+
+An id is `EPOCH-NUMBER`: the hub's start, and a number that grows. So an id of an earlier start names nothing.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Protocol
+
+
+class OpenConnection(Protocol):
+    """What a door's connection can tell and be told."""
+
+    def describe(self) -> dict[str, Any]:
+        """For people: door, peer, user, ... whatever the door knows."""
+
+    @property
+    def certificate_der(self) -> bytes | None:
+        """The client's verified certificate; None where it showed none, or the connection is closing."""
+
+    def end(self, reason: str) -> None:
+        """Close it in the protocol's words; `reason` is what the peer is told where the protocol has room for it."""
+
+
+class OpenConnections:
+    """`epoch` is the number of this start of the hub."""
+
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch
+        self._last = 0
+        self._open: dict[int, OpenConnection] = {}     # by number, so in the order in which they came
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: OpenConnection) -> str:
+        """Count it in; returns its id."""
+        self._last += 1
+        self._open[self._last] = connection
+        return f"{self.epoch}-{self._last}"
+
+    def remove(self, connection_id: str) -> None:
+        """It is closed. An id that is not known is none of ours any more."""
+        self._open.pop(self._number(connection_id), None)
+
+    def certificates(self) -> dict[int, bytes]:
+        """The clients' verified certificates, by the connections' numbers."""
+        return {number: shown for number, one in self._open.items() if (shown := one.certificate_der) is not None}
+
+    def end(self, numbers: Iterable[int], reason: str) -> None:
+        """End those of them that are still there."""
+        for number in numbers:
+            if number in self._open:
+                self._open[number].end(reason)
+
+    def find(self, connection_id: str) -> OpenConnection | None:
+        """The connection with this id, while it is open."""
+        return self._open.get(self._number(connection_id))
+
+    def page(self, after: str = "", limit: int = 100) -> tuple[list[OpenConnection], str | None]:
+        """Up to `limit` connections that came after the one with this id, oldest first, and the id to go on behind;
+        None at the end."""
+        number = self._number(after)
+        found = list(islice(((key, one) for key, one in self._open.items() if key > number), limit + 1))
+        listed = found[:limit]
+        return [one for _, one in listed], f"{self.epoch}-{listed[-1][0]}" if len(found) > limit else None
+
+    def _number(self, connection_id: str) -> int:
+        """0, which is nobody's, for what is no id of this start."""
+        epoch, _, number = connection_id.partition("-")
+        if epoch == str(self.epoch) and number.isascii() and number.isdigit():
+            return int(number)
+        return 0
