@@ -14,10 +14,12 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_writer import HttpVersion11
 
+from gateways.http.preconditions import strong_tag
 from gateways.http.problems import CONTENT_TYPE, encode_problem, problem_of
 
 SERVER: Final = "Gatehouse"
 JSON: Final = "application/json"
+_STATUS_LINES: Final = {200: b"200 OK", 201: b"201 Created"}
 
 
 def json_answer(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -25,19 +27,47 @@ def json_answer(document: Any, status: int = 200, headers: dict[str, str] | None
     return web.Response(body=orjson.dumps(document), status=status, headers=headers, content_type=JSON)
 
 
+def defined_answer(definition: dict[str, Any], state: dict[str, Any]) -> web.Response:
+    """What somebody has defined and how it does, in one JSON document; its tag tells both apart (`preconditions`)."""
+    body = orjson.dumps({**definition, **state})
+    return web.Response(body=body, headers={"ETag": strong_tag(orjson.dumps(definition), body)}, content_type=JSON)
+
+
 def problem_answer(code: str, detail: str, headers: dict[str, str] | None = None,
                    members: dict[str, Any] | None = None) -> web.Response:
-    """A problem document with the status of its code."""
-    return web.Response(body=encode_problem(code, detail, members), status=problem_of(code).status, headers=headers,
-                        content_type=CONTENT_TYPE)
+    """A problem document with the status of its code. With `Connection: close` among the headers that is done, too."""
+    response = web.Response(body=encode_problem(code, detail, members), status=problem_of(code).status, headers=headers,
+                            content_type=CONTENT_TYPE)
+    if headers and headers.get("Connection") == "close":
+        response.force_close()
+    return response
+
+
+def add_vary(response: web.StreamResponse, name: str) -> None:
+    """The answer depends on this request header, too."""
+    known = response.headers.get("Vary")
+    response.headers["Vary"] = name if known is None else f"{known}, {name}"
+
+
+def encode_json(status: int, body: bytes, date: bytes) -> bytes:
+    """A whole answer with a JSON document, 200 or 201."""
+    return (b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\nDate: %b\r\n"
+            b"Server: Gatehouse\r\n\r\n%b" % (_STATUS_LINES[status], len(body), date, body))
+
+
+def encode_answer(response: web.Response, date: bytes) -> bytes:
+    """Any other answer, whole."""
+    body = response.body if isinstance(response.body, bytes) else b""
+    fields = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
+    return b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\nDate: %b\r\nServer: Gatehouse\r\n\r\n%b" % (
+        response.status, (response.reason or "").encode(), fields.encode(), len(body), date, body)
 
 
 class Created(web.StreamResponse):
     """201 with a JSON body, as bytes; for HTTP/1.1 requests that keep their connection."""
 
     def __init__(self, body: bytes, date: bytes) -> None:
-        self._wire = (b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-                      b"Date: %b\r\nServer: Gatehouse\r\n\r\n%b" % (len(body), date, body))
+        self._wire = encode_json(201, body, date)
         self._keep_alive = True
         self._status = 201
 

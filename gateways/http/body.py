@@ -8,6 +8,7 @@ from aiohttp import StreamReader, web
 from aiohttp.http_writer import HttpVersion11
 
 from gateways.http.config import HttpConfig
+from gateways.http.encoding import decode
 from gateways.http.problems import Refusal
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -43,6 +44,11 @@ class Bodies:
                           headers={"Connection": "close"}) from None
         except web.RequestPayloadError as error:
             raise Refusal("malformed_request", f"the body cannot be read: {error}") from None
+
+    async def read_document(self, request: web.Request) -> bytes:
+        """The same for a document, whose content coding is undone. Refuses what `encoding.decode` does, too."""
+        return decode(await self.read(request), request.headers.get("Content-Encoding", ""),
+                      self._config.max_body_bytes)
 
     async def _collect(self, content: StreamReader) -> bytes:
         held = 0

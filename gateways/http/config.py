@@ -1,7 +1,14 @@
 """Settings of the HTTP door: the table `[gateways.http]` of `gateways.toml`, beside `listen`."""
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
+
+from gateways.http.webhooks.guard import Guard
+
+ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@]+/?")
+"""As browsers name it (RFC 6454, 6.2), and with the slash that people put behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,22 @@ class HttpConfig:
     max_wait_s: float = field(default=30.0, metadata={
         "min": 0.0, "max": 3600.0,
         "help": "Longest `wait` of a long poll, in seconds; a longer one is refused with 400."})
+    stream_unsent_bytes: int = field(default=65_536, metadata={
+        "min": 4096, "max": 67_108_864,
+        "help": "Bytes that wait for one reader of a stream (Server-Sent Events, WebSocket); a slower one is fed from "
+                "the log once it has taken them."})
+    stream_retry_ms: int = field(default=2_000, metadata={
+        "min": 10, "max": 600_000,
+        "help": "Milliseconds after which a browser whose stream of events broke off comes again."})
+    ticket_s: float = field(default=60.0, metadata={
+        "min": 1.0, "max": 3600.0,
+        "help": "Seconds in which a ticket opens streams (`POST /v1/tickets`)."})
+    heartbeat_s: float = field(default=15.0, metadata={
+        "min": 0.1, "max": 3600.0,
+        "help": "Seconds between signs of life on a stream on which nothing happens."})
+    compress_above_bytes: int = field(default=2_048, metadata={
+        "min": 64,
+        "help": "Bytes from which on an answer in JSON or text is compressed for who asks for it (zstd, gzip)."})
     max_page_messages: int = field(default=1_000, metadata={
         "min": 1, "max": 100_000,
         "help": "Largest `max` of a page of messages."})
@@ -50,6 +73,30 @@ class HttpConfig:
     max_request_messages: int = field(default=10_000, metadata={
         "min": 1, "max": 1_000_000,
         "help": "Most messages in one JSON body."})
+    webhook_allow: tuple[str, ...] = field(default=(), metadata={
+        "help": "What webhooks may post to besides public addresses over https: host names (`*.internal` for all below "
+                "one), addresses, networks; `http://` before one allows plain http there."})
+    allowed_hosts: tuple[str, ...] = field(default=(), metadata={
+        "help": "Names that requests may ask this door by (`hub.example`), beside addresses, names without a dot "
+                "and this machine's own name; any other is answered 421. Left out, names are looked at while anonymous "
+                "access is allowed, and not otherwise. `*`: every name, which gives a hub without users to any page."})
     cors_origins: tuple[str, ...] = field(default=(), metadata={
         "help": "Origins whose web pages may use this door (`https://app.example`), or `*` for all. Pages of any other "
                 "origin than the door's own are refused with 403."})
+    cors_credentials: bool = field(default=False, metadata={
+        "help": "Whether those pages may let the browser send what it keeps for this hub (a login, a client "
+                "certificate). Not together with `*`."})
+    cors_exposed_headers: tuple[str, ...] = field(default=(), metadata={
+        "help": "Headers of answers that those pages may read, beside the hub's own."})
+    cors_max_age_s: int = field(default=600, metadata={
+        "min": 0, "max": 86400,
+        "help": "Seconds for which a browser may remember what it was allowed before it asks again."})
+
+    def __post_init__(self) -> None:
+        if self.cors_credentials and "*" in self.cors_origins:
+            raise ValueError("cors_credentials needs cors_origins that are named: any page could act as its reader")
+        for origin in self.cors_origins:
+            if origin != "*" and ORIGIN.fullmatch(origin) is None:
+                raise ValueError(f"cors_origins holds {origin[:100]!r}, which no page comes from: an origin is "
+                                 "https://HOST or https://HOST:PORT")
+        Guard(self.webhook_allow)

@@ -6,25 +6,30 @@ machine, since a simple POST needs no permission beforehand.
 """
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
 from aiohttp import web
 
+from gateways.http.answers import add_vary
+from gateways.http.config import HttpConfig
 from gateways.http.problems import Refusal
 
-EXPOSED: Final = ("Allow, Date, Location, Preference-Applied, Retry-After, WWW-Authenticate, X-High-Watermark, "
-                  "X-Log-Start-Offset, X-Next-Offset")
-PREFLIGHT_AGE_S: Final = 600
-"""How long a browser may remember a preflight's answer."""
+EXPOSED: Final = ("Allow", "Content-Range", "Date", "ETag", "Location", "Preference-Applied", "Retry-After", "Server",
+                  "WWW-Authenticate", "X-Cursor", "X-High-Watermark", "X-Log-Start-Offset", "X-Lost", "X-Next-Offset",
+                  "X-Skipped")
+
+OTHER_SITES: Final = ("cross-site", "same-site")
 
 
 class Cors:
     """The decision and its headers."""
 
-    def __init__(self, origins: Collection[str]) -> None:
-        self._any = "*" in origins
-        self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
+    def __init__(self, config: HttpConfig) -> None:
+        self._any = "*" in config.cors_origins
+        self._origins = frozenset(origin.rstrip("/").lower() for origin in config.cors_origins)
+        self._credentials = config.cors_credentials
+        self._exposed = ", ".join((*EXPOSED, *config.cors_exposed_headers))
+        self._max_age_s = config.cors_max_age_s
 
     def check(self, origin: str, host: str) -> None:
         """Refuses an origin that is neither the door's own nor allowed. A proxy may take TLS off: only hosts count."""
@@ -32,25 +37,38 @@ class Cors:
             return
         raise Refusal("origin_not_allowed", f"pages of {origin[:200]!r} may not use this hub; see cors_origins")
 
+    def check_site(self, site: str, request: web.Request) -> None:
+        """The same where the browser names no origin, but says that another site's page asks (`Sec-Fetch-Site` of
+        Fetch Metadata): a link that was clicked is let through; images, scripts and frames are not, since some calls
+        that only read have effects, too."""
+        headers = request.headers
+        if site not in OTHER_SITES or self._any:
+            return
+        if request.method in ("GET", "HEAD") and headers.get("Sec-Fetch-Mode") == "navigate" \
+                and headers.get("Sec-Fetch-Dest", "document") == "document":
+            return
+        raise Refusal("origin_not_allowed", "pages of other sites may not use this hub; see cors_origins")
+
     def add_headers(self, response: web.StreamResponse, origin: str) -> None:
         """Let the page read the answer."""
-        response.headers["Vary"] = "Origin"
+        add_vary(response, "Origin")
         if self._allows(origin):
             response.headers["Access-Control-Allow-Origin"] = "*" if self._any else origin
-            response.headers["Access-Control-Expose-Headers"] = EXPOSED
+            response.headers["Access-Control-Expose-Headers"] = self._exposed
+            if self._credentials:
+                response.headers["Access-Control-Allow-Credentials"] = "true"
 
     @staticmethod
     def is_preflight(request: web.Request) -> bool:
         """Whether this OPTIONS request asks for permission."""
         return "Origin" in request.headers and "Access-Control-Request-Method" in request.headers
 
-    @staticmethod
-    def preflight(methods: str, request: web.Request) -> web.Response:
+    def preflight(self, methods: str, request: web.Request) -> web.Response:
         """The permission for a path with these methods."""
         asked = request.headers.get("Access-Control-Request-Headers", "")
         return web.Response(status=204, headers={
             "Access-Control-Allow-Methods": methods, "Access-Control-Allow-Headers": asked,
-            "Access-Control-Max-Age": str(PREFLIGHT_AGE_S), "Vary": "Access-Control-Request-Headers"})
+            "Access-Control-Max-Age": str(self._max_age_s), "Vary": "Access-Control-Request-Headers"})
 
     def _allows(self, origin: str) -> bool:
         return self._any or origin.lower() in self._origins

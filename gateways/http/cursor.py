@@ -20,6 +20,7 @@ from binascii import a2b_base64
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from gateways.http.leb128 import encode_number, read_number
 from gateways.http.problems import Refusal
 
 VERSION: Final = 1
@@ -31,6 +32,7 @@ MAX_QUEUES: Final = 512
 
 _UUID_BYTES: Final = 16
 _CRC_BYTES: Final = 4
+NUMBER_BITS: Final = 64
 
 
 class Cursor(NamedTuple):
@@ -46,12 +48,12 @@ def encode_cursor(cursor: Cursor) -> str:
     """The opaque word for a cursor."""
     out = bytearray([VERSION])
     out += cursor.topic_uuid
-    _append_number(out, 0 if cursor.queue is None else cursor.queue + 1)
-    _append_number(out, cursor.turn)
-    _append_number(out, len(cursor.positions))
+    out += encode_number(0 if cursor.queue is None else cursor.queue + 1)
+    out += encode_number(cursor.turn)
+    out += encode_number(len(cursor.positions))
     for queue in sorted(cursor.positions):
-        _append_number(out, queue)
-        _append_number(out, cursor.positions[queue])
+        out += encode_number(queue)
+        out += encode_number(cursor.positions[queue])
     out += crc32(out).to_bytes(_CRC_BYTES, "big")
     return urlsafe_b64encode(out).rstrip(b"=").decode()
 
@@ -60,15 +62,15 @@ def decode_cursor(text: str) -> Cursor:
     """The cursor of an opaque word. Raises ValueError where no hub wrote it."""
     data = _checked(text)
     body = data[1 + _UUID_BYTES:]
-    queue, at = _read_number(body, 0)
-    turn, at = _read_number(body, at)
-    count, at = _read_number(body, at)
+    queue, at = read_number(body, 0, NUMBER_BITS)
+    turn, at = read_number(body, at, NUMBER_BITS)
+    count, at = read_number(body, at, NUMBER_BITS)
     if count > MAX_QUEUES:
         raise ValueError("too many queues")
     positions: dict[int, int] = {}
     for _ in range(count):
-        number, at = _read_number(body, at)
-        positions[number], at = _read_number(body, at)
+        number, at = read_number(body, at, NUMBER_BITS)
+        positions[number], at = read_number(body, at, NUMBER_BITS)
     if at != len(body) or len(positions) != count:
         raise ValueError("wrong length")
     cursor = Cursor(data[1:1 + _UUID_BYTES], queue - 1 if queue else None, turn, positions)
@@ -90,27 +92,6 @@ def _checked(text: str) -> bytes:
     return data[:-_CRC_BYTES]
 
 
-def _append_number(out: bytearray, number: int) -> None:
-    """Unsigned LEB128."""
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-
-
-def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned LEB128 number of up to 64 bits and the place after it."""
-    number = shift = 0
-    while at < len(data) and shift < 64:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
-    raise ValueError("cut number")
-
-
 # --- of lists by name -----------------------------------------------------------------------------------------
 
 def encode_name(name: str) -> str:
@@ -121,6 +102,9 @@ def encode_name(name: str) -> str:
 def decode_name(cursor: str) -> str:
     """The name in such a cursor. Refuses `invalid_cursor`."""
     try:
-        return urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
+        name = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
     except ValueError:
-        raise Refusal("invalid_cursor", "this cursor was not made here") from None
+        name = ""
+    if encode_name(name) != cursor:              # the library passes over what is no base64
+        raise Refusal("invalid_cursor", "this cursor was not made here")
+    return name

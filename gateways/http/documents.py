@@ -1,7 +1,7 @@
 """Request bodies that are a JSON object: definitions, receipt handles."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from aiohttp import web
@@ -9,14 +9,31 @@ from aiohttp import web
 from gateways.http.door import Door
 from gateways.http.problems import Refusal
 
+NESTED_MAX: Final = 32
+"""Lists and objects in each other: more than any document of this door has."""
+
+
+def whole_numbers(value: Any, levels: int = NESTED_MAX) -> Any:
+    """The same with 3.0 as 3: to JSON they are one number (JSON Schema, 6.1.1), and many clients have but one kind.
+    Refuses `invalid_body` where it is nested deeper."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if not isinstance(value, list | dict):
+        return value
+    if not levels:
+        raise Refusal("invalid_body", f"nothing here is nested deeper than {NESTED_MAX} levels")
+    if isinstance(value, list):
+        return [whole_numbers(one, levels - 1) for one in value]
+    return {name: whole_numbers(one, levels - 1) for name, one in value.items()}
+
 
 async def read_object(door: Door, request: web.Request, what: str) -> dict[str, Any]:
     """The object in the body; an empty body is an empty one. Refuses `invalid_body`, `unsupported_media_type`."""
-    body = await door.bodies.read(request)
+    body = await door.bodies.read_document(request)
     if body and request.content_type != "application/json":
         raise Refusal("unsupported_media_type", f"{what} is application/json", headers={"Accept": "application/json"})
     try:
-        document = orjson.loads(body) if body else {}
+        document = whole_numbers(orjson.loads(body)) if body else {}
     except orjson.JSONDecodeError as error:
         raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
     if not isinstance(document, dict):

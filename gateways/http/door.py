@@ -5,28 +5,42 @@ One `Door` per running service. Routes are plain functions `(door, call) -> resp
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode
-from binascii import Error as Base64Error
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from aiohttp import web
 
+from gateways.admission.credentials import NOTHING, Credentials
 from gateways.admission.decision import Operation
-from gateways.http.answers import DateHeader
+from gateways.admission.errors import NotAuthenticated
+from gateways.http.answers import SERVER, DateHeader
 from gateways.http.body import Bodies
 from gateways.http.config import HttpConfig
+from gateways.http.cors import Cors
+from gateways.http.declaring import Declared
+from gateways.http.direct import Login
+from gateways.http.hosts import Hosts
+from gateways.http.live.feeds import Feeds
+from gateways.http.login import read_authorization
 from gateways.http.problems import Refusal
 from gateways.http.receipts import Receipts
-from gateways.http.target import decode_level, decode_query
+from gateways.http.target import decode_level
+from gateways.http.tickets import Tickets
+from gateways.http.waiting import seated
+from gateways.http.webhooks.webhooks import Webhooks
 from kernel.errors import UnknownTopic
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from gateways.contract import Services
-    from kernel.message import Message, Stored, When
-    from kernel.topics import Topic
+    from gateways.http.fixed import Fixed
+    from gateways.http.openapi import Route
+    from gateways.http.server import DoorProtocol
+    from kernel.message import Message, Owner, Stored, When
+    from kernel.state.topics import Topic
 
 DOOR: Final = 2
 """This door's number in the attributes of each record that came in here."""
@@ -35,18 +49,20 @@ NAME: Final = "http"
 
 
 class Call:
-    """One request: its raw captures of the path, and its raw query."""
+    """One request: its raw captures of the path, its raw query, and what is declared about the call."""
 
-    __slots__ = ("request", "captures", "raw_query")
+    __slots__ = ("request", "captures", "raw_query", "declared")
 
-    def __init__(self, request: web.Request, captures: tuple[str, ...], raw_query: str) -> None:
+    def __init__(self, request: web.Request, captures: tuple[str, ...], raw_query: str,
+                 declared: Declared) -> None:
         self.request = request
         self.captures = captures
         self.raw_query = raw_query
+        self.declared = declared
 
-    def query(self, *known: str) -> dict[str, str]:
-        """The query parameters; refuses those that the call does not know."""
-        return decode_query(self.raw_query, frozenset(known)) if self.raw_query else {}
+    def query(self) -> dict[str, str]:
+        """The query parameters; refuses those that are not declared, and where one is missing that must be there."""
+        return self.declared.read_query(self.raw_query)
 
     def topic_name(self) -> str:
         """The first capture, decoded."""
@@ -55,8 +71,7 @@ class Call:
 
 T = TypeVar("T")
 
-Handler = Callable[["Door", Call], Awaitable[web.StreamResponse]]
-Routes = tuple[tuple[str, str, Handler], ...]
+Routes = tuple[tuple[str, str, Declared], ...]
 """(method, pattern, handler) of the calls in one file."""
 
 
@@ -71,30 +86,84 @@ class Door:
         self.admission = services.admission
         self.receipts = Receipts(loop, config.request_deadline_s)
         self.bodies = Bodies(config)
+        self.cors = Cors(config)
+        self.hosts = Hosts(config.allowed_hosts, own_names())
+        self.feeds = Feeds(self)
+        self.webhooks = Webhooks(self)
+        self.tickets = Tickets(services.admission, NAME, config.ticket_s, services.now_ms)
         self.date = DateHeader()
+        self.flow = self.admission.trace.flow(NAME)
         self.stopping = False
         self.door_names = {spec.door: spec.name for spec in services.specs} | {DOOR: NAME}
+        self.routes: list[Route] = []
+        """Every call of this door, for its document."""
+        self.changing = asyncio.Lock()
+        """Held between looking at what a change asks about users, rules and webhooks, and the change; what the kernel
+        defines is changed in the turn in which it is looked at."""
+        self.fixed: dict[str, Fixed] = {}
+        """Answers made at first use, by path."""
+        self.on_stopping: set[Callable[[], None]] = set()
+        """Called when the hub stops, for what waits in another way."""
+
         self._waiters: set[asyncio.Future[Any]] = set()
         self._relief: asyncio.Future[None] | None = None
-        self._slow_until_ms: dict[Principal, int] = {}
+        self._slow_until_ms: dict[str, int] = {}               # by the name of who is over quota, however he came
 
     # --- who asks -------------------------------------------------------------------------------------------
 
-    def principal(self, request: web.Request) -> Principal:
-        """Who asks, by HTTP Basic credentials or none. Raises NotAuthenticated."""
+    async def principal(self, request: web.Request) -> Principal:
+        """Who asks: by what `Authorization` says, else by certificate, else nobody. Raises NotAuthenticated."""
+        protocol = cast("DoorProtocol", request.protocol)
         authorization = request.headers.get("Authorization")
-        user, password = (None, None) if authorization is None else _credentials(authorization)
-        return self.admission.authenticate(NAME, request.remote or "", user, password)
+        known = protocol.line.login
+        if known is not None and known.holds(authorization, self.admission.version, self.services.now_ms()):
+            protocol.user = known.principal.name
+            return known.principal
+        version = self.admission.version
+        if authorization is not None:
+            credentials = read_authorization(authorization)
+        else:
+            certificate = protocol.certificate
+            credentials = NOTHING if certificate is None else Credentials(
+                certificate=certificate, certificate_ends_ms=protocol.certificate_ends_ms)
+        answer: asyncio.Future[Principal | NotAuthenticated] = self.loop.create_future()
+        self.admission.authenticate(NAME, protocol.peer, credentials, partial(_answer, answer))
+        who = answer.result() if answer.done() else await answer
+        if isinstance(who, NotAuthenticated):
+            raise who
+        protocol.user = who.name
+        protocol.line.login = Login(authorization, who, version, self.admission.ends_ms(who))
+        return who
+
+    async def stream_principal(self, request: web.Request, query: Mapping[str, str]) -> Principal:
+        """The same for a stream, where a `ticket` in the query is as good. Raises NotAuthenticated."""
+        if "ticket" in query and "Authorization" not in request.headers:
+            who = self.tickets.principal_of(query["ticket"])
+            cast("DoorProtocol", request.protocol).user = who.name
+            return who
+        return await self.principal(request)
 
     def readable_topic(self, principal: Principal, name: str) -> Topic:
         """A topic that the principal may read whole, which takes the right to everything in it."""
-        self.admission.require(principal, Operation.CONSUME, f"{name}/#")
+        self.admission.require_topic(principal, Operation.CONSUME, name)
         topic = self.kernel.topic(name, tenant=principal.tenant)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
+    def stream(self, request: web.Request, headers: Mapping[str, str], status: int = 200) -> web.StreamResponse:
+        """An answer that is written piece by piece, and so has its headers before the dispatcher would add some."""
+        answer = web.StreamResponse(status=status, headers={**headers, "Server": SERVER})
+        if "Origin" in request.headers:
+            self.cors.add_headers(answer, request.headers["Origin"])
+        return answer
+
     # --- writing --------------------------------------------------------------------------------------------
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether `ready_to_append` has something to look at."""
+        return bool(self._slow_until_ms) or self.kernel.congested
 
     async def ready_to_append(self, principal: Principal) -> None:
         """Returns when a publish may be taken: waits while the kernel is congested. Refuses `over_quota`, `busy`.
@@ -107,22 +176,29 @@ class Door:
             await self._wait_for_relief()
 
     async def append(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
-                     whens: list[When] | None = None) -> Stored:
+                     whens: list[When] | None = None, wait_s: int | None = None) -> Stored:
         """Append, or schedule, and wait until it is durable. Raises what the kernel refuses; `outcome_unknown` at the
-        deadline."""
+        deadline, or after `wait_s` where that is sooner."""
         receipts = self.receipts
         future = receipts.open()
         try:
-            key = self._scoped(principal, idempotency_key)
-            if whens is None:
-                self.kernel.append(messages, receipts, future, positions=True, idempotency_key=key)
-            else:
-                self.kernel.schedule(messages, whens, receipts, future, idempotency_key=key)
+            self.submit(principal, messages, receipts, future, idempotency_key, whens)
         except BaseException:
             receipts.drop(future)
             raise
-        self._charge(principal, messages)
+        if wait_s is not None and not (await asyncio.wait((future,), timeout=wait_s))[0]:
+            raise receipts.overdue()
         return _succeeded(await future)
+
+    def submit(self, principal: Principal, messages: list[Message], owner: Owner, token: object,
+               idempotency_key: str | None, whens: list[When] | None = None) -> None:
+        """The same for somebody who is told as the kernel tells. Raises what the kernel refuses at once."""
+        key = self.scoped(principal, idempotency_key)
+        if whens is None:
+            self.kernel.append(messages, owner, token, positions=True, idempotency_key=key)
+        else:
+            self.kernel.schedule(messages, whens, owner, token, idempotency_key=key)
+        self.charge(principal, messages)
 
     async def append_batches(self, principal: Principal, batches: list[tuple[int, bytes]], records: int,
                              idempotency_key: str | None) -> Stored:
@@ -130,7 +206,7 @@ class Door:
         future = self.receipts.open()
         try:
             self.kernel.append_batches(batches, self.receipts, future,
-                                       idempotency_key=self._scoped(principal, idempotency_key))
+                                       idempotency_key=self.scoped(principal, idempotency_key))
         except BaseException:
             self.receipts.drop(future)
             raise
@@ -140,48 +216,55 @@ class Door:
     def append_unconfirmed(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
                            whens: list[When] | None = None) -> None:
         """Append, or schedule, without asking for the outcome (202). Raises what the kernel refuses at once."""
-        key = self._scoped(principal, idempotency_key)
+        key = self.scoped(principal, idempotency_key)
         if whens is None:
             self.kernel.append(messages, None, None, idempotency_key=key)
         else:
             self.kernel.schedule(messages, whens, None, None, idempotency_key=key)
-        self._charge(principal, messages)
+        self.charge(principal, messages)
 
-    async def durable(self, change: Callable[[Receipts, asyncio.Future[Stored]], Any]) -> Any:
+    async def durable(self, change: Callable[[Receipts, asyncio.Future[Stored]], T]) -> T:
         """Run a definition's change with an owner and a token, wait until it is durable, return its result."""
+        results: list[T] = []
+        await self.stored(lambda owner, token: results.append(change(owner, token)))
+        return results[0]
+
+    async def stored(self, change: Callable[[Receipts, asyncio.Future[Stored]], object]) -> Stored:
+        """Run a change with an owner and a token and wait for its answer. Raises the answer's error."""
         future = self.receipts.open()
         try:
-            result = change(self.receipts, future)
+            change(self.receipts, future)
         except BaseException:
             self.receipts.drop(future)
             raise
-        _succeeded(await future)
-        return result
+        return _succeeded(await future)
 
     @staticmethod
-    def _scoped(principal: Principal, idempotency_key: str | None) -> str | None:
+    def scoped(principal: Principal, idempotency_key: str | None) -> str | None:
         """Two users may choose the same key: it means something within one principal only."""
         return None if idempotency_key is None else f"{NAME}\0{principal.tenant}\0{principal.name}\0{idempotency_key}"
 
-    def _charge(self, principal: Principal, messages: list[Message]) -> None:
+    def charge(self, principal: Principal, messages: list[Message]) -> None:
+        """Count what was taken, and remember for how long its sender is to be slowed."""
         size_bytes = 0
         for message in messages:
             size_bytes += len(message[2]) + len(message[1] or b"")
         self._charge_for(principal, len(messages), size_bytes)
 
     def _charge_for(self, principal: Principal, count: int, size_bytes: int) -> None:
-        slow_ms = self.admission.charge(principal, count, size_bytes)
+        slow_ms = self.admission.charge(NAME, principal, count, size_bytes)
         if slow_ms:
-            self._slow_until_ms[principal] = self.services.now_ms() + slow_ms
+            self._slow_until_ms[principal.name] = self.services.now_ms() + slow_ms
 
     def _refuse_over_quota(self, principal: Principal) -> None:
-        """HTTP's way to slow a publisher: 429 until what was overdrawn is made good. The refused cost nothing."""
-        until_ms = self._slow_until_ms.get(principal)
-        if until_ms is None:
-            return
-        wait_ms = until_ms - self.services.now_ms()
-        if wait_ms <= 0:
-            del self._slow_until_ms[principal]
+        """HTTP's way to slow a publisher: 429 until what was overdrawn is made good. The refused cost nothing.
+
+        Whose time is over is forgotten, whoever asks: as long as anybody is slowed, everybody takes the long way.
+        """
+        now_ms = self.services.now_ms()
+        self._slow_until_ms = {name: until_ms for name, until_ms in self._slow_until_ms.items() if until_ms > now_ms}
+        wait_ms = self._slow_until_ms.get(principal.name, now_ms) - now_ms
+        if not wait_ms:
             return
         raise Refusal("over_quota", f"the quota of {principal.name} is used up for {wait_ms} ms; nothing was stored",
                       headers={"Retry-After": str(ceil(wait_ms / 1000))})
@@ -203,10 +286,20 @@ class Door:
         if relief is not None and not relief.done():
             relief.set_result(None)
 
+    # --- giving out -----------------------------------------------------------------------------------------
+
+    def counted(self, messages: int, answer: web.Response) -> web.Response:
+        """An answer that gives out so many messages, entered in the door's counters."""
+        self.flow.messages_out += messages
+        self.flow.bytes_out += len(answer.body) if isinstance(answer.body, bytes) else 0
+        return answer
+
     # --- waiting for messages -------------------------------------------------------------------------------
 
-    async def wait_for_append(self, positions: dict[int, int], timeout_s: float) -> None:
-        """Returns when one of the queues reaches beyond its position, at the time-out, or when the hub stops.
+    async def wait_for_append(self, principal: Principal, topic: Topic, positions: dict[int, int], timeout_s: float
+                              ) -> None:
+        """Returns when one of the topic's queues reaches beyond its position, at the time-out, or when the hub stops.
+        Raises NotAuthenticated or Denied where the principal may read it no longer.
 
         `positions` maps queue ids to next offsets. A waiting call costs a watch, a future and a timer.
         """
@@ -219,9 +312,12 @@ class Door:
         kernel = self.kernel
         watch = kernel.watch(positions.keys(), wake)
         timer = self.loop.call_later(timeout_s, wake)
+        may_read = partial(self.admission.require_topic, principal, Operation.CONSUME, topic.name)
         try:
             if all(kernel.bounds(queue)[1] <= at for queue, at in positions.items()):
-                await self.unless_stopping(future)
+                with seated(self.admission, NAME, principal, wake, may_read) as guest:
+                    await self.unless_stopping(future)
+                guest.check()
         finally:
             timer.cancel()
             watch.cancel()
@@ -246,6 +342,14 @@ class Door:
         self.stopping = True
         for future in self._waiters:
             future.cancel()
+        for end in list(self.on_stopping):
+            end()
+
+
+def own_names() -> tuple[str, ...]:
+    """What this machine calls itself, without asking anybody."""
+    name = socket.gethostname()
+    return name, name.partition(".")[0]
 
 
 def _succeeded(stored: Stored) -> Stored:
@@ -255,15 +359,6 @@ def _succeeded(stored: Stored) -> Stored:
     return stored
 
 
-def _credentials(authorization: str) -> tuple[str, str]:
-    """User and password of an `Authorization` header (RFC 7617). Refuses any other scheme."""
-    scheme, _, encoded = authorization.partition(" ")
-    if scheme.lower() != "basic":
-        raise Refusal("not_built", f"Authorization: the scheme {scheme[:32]!r} is not built yet, use Basic")
-    try:
-        user, colon, password = b64decode(encoded.strip(), validate=True).decode().partition(":")
-    except (Base64Error, ValueError):
-        colon = ""
-    if not colon:
-        raise Refusal("invalid_header", "Authorization: Basic is followed by base64 of user:password")
-    return user, password
+def _answer(answer: asyncio.Future[Principal | NotAuthenticated], who: Principal | NotAuthenticated) -> None:
+    if not answer.done():             # a client that has gone meanwhile has cancelled it
+        answer.set_result(who)

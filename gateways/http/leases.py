@@ -5,10 +5,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final
 
+from gateways.http.openapi import PROBLEM
 from gateways.http.problems import Refusal, document_of
+from gateways.http.schemas import TEXT, WHOLE, Named, Schema, Setting, list_of, object_of, one_of, properties_of
 from kernel.errors import KernelError
-from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Retry
-from kernel.topics import Topic
+from kernel.leasing.members import Counts
+from kernel.leasing.settings import (
+    ASSIGNED,
+    LEASED,
+    MAX_BACKOFF_STEPS,
+    MAX_DELAY_MS,
+    MAX_INVISIBLE_MS,
+    STARTS,
+    GroupSettings,
+    Retry,
+)
+from kernel.state.topics import Topic
 
 SETTINGS: Final = {field.name: field.type for field in fields(GroupSettings) if field.name != "retry"}
 RETRY: Final = {field.name: field.type for field in fields(Retry)}
@@ -16,6 +28,23 @@ TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "int": ((int,), "a whole number"), "float": ((int, float), "a number"), "str": ((str,), "a text"),
     "bool": ((bool,), "true or false")}
 MAX_HANDLE_CHARACTERS: Final = 256        # of one handle; what is longer was not made here
+
+_DELAY_MS: Final = {"type": "integer", "minimum": 0, "maximum": MAX_DELAY_MS}
+_DELAYS: Final = list_of(_DELAY_MS, maxItems=MAX_BACKOFF_STEPS)
+_RETRY: Final = {"delays_ms": _DELAYS, "first_ms": _DELAY_MS, "longest_ms": _DELAY_MS,
+                 "factor": {"type": "number", "minimum": 1, "maximum": 100},
+                 "jitter": {"type": "number", "minimum": 0, "maximum": 1}}
+_SETTINGS: Final = properties_of(
+    GroupSettings, kind=one_of(LEASED, ASSIGNED), start=one_of(*STARTS), retry=object_of(_RETRY),
+    invisible_ms={"type": "integer", "minimum": 1, "maximum": MAX_INVISIBLE_MS},
+    max_attempts={"type": "integer", "minimum": 0, "maximum": 65_535},
+    selector={"type": "string", "format": "selector"})
+GROUP_SETTINGS: Final = Named("GroupSettings", object_of({}, {
+    **_SETTINGS, "retry": {"anyOf": [object_of({}, _RETRY, closed=True), _DELAYS, {"type": "null"}]}}, closed=True),
+    {"invisible_ms": 60_000, "max_attempts": 5, "retry": [1_000, 10_000]})
+GROUP: Final = {"name": TEXT, **_SETTINGS}
+COUNTS: Final = dict.fromkeys(Counts._fields, WHOLE)
+"""What `LeasedGroup.counts` gives."""
 
 
 def read_settings(document: Mapping[str, Any]) -> GroupSettings:
@@ -89,6 +118,21 @@ def read_invisible_ms(document: Mapping[str, Any]) -> int | None:
 def read_delay_ms(document: Mapping[str, Any]) -> int | None:
     """After how long released messages come again; None: as the group's retry says."""
     return _read_ms(document, "delay", 0, MAX_DELAY_MS)
+
+
+HANDLES: Final[dict[str, Any]] = {
+    "receipt_handles": list_of(TEXT, minItems=1, maxItems=Setting("max_request_messages"))}
+RESULTS: Final = Named("LeaseResults", object_of({"results": list_of({"anyOf": [
+    object_of({"receipt_handle": TEXT, "status": one_of(200)}), PROBLEM]})}))
+
+
+def seconds_of(lowest_ms: int, highest_ms: int) -> Schema:
+    """What `_read_ms` takes, for the document."""
+    return {"type": ["number", "null"], "minimum": lowest_ms / 1000, "maximum": highest_ms / 1000}
+
+
+INVISIBLE: Final = seconds_of(1, MAX_INVISIBLE_MS)
+DELAY: Final = seconds_of(0, MAX_DELAY_MS)
 
 
 def result_of(handle: str, error: KernelError | None) -> dict[str, Any]:

@@ -1,48 +1,32 @@
 """Requests to messages and records to JSON: what of HTTP is which property of a message. Pure.
 
-Which request header is which field of the common envelope is the column `http` of `gateways.envelope`; in a JSON
-message a field has the same name with underscores (and `id` is `message_id`). Nothing is dropped in silence: a property
-that this hub does not carry out yet is refused (`not_built`), one that HTTP cannot carry is listed in the README.
+Which request header is which field of the common envelope is the column `http` of `gateways.properties.envelope`; in a
+JSON message a field has the same name with underscores (and `id` is `message_id`). Nothing is dropped in silence: a
+property that this hub does not carry out yet is refused (`not_built`), one that HTTP cannot carry is listed in the
+README.
 
-A message as JSON, here read from the queue 3 of `plant`:
-
-    {"id": "281474976710657", "topic": "plant", "queue": 3, "offset": 17, "key": "line1/temp", "value": "21.5",
-     "headers": [["unit", "C"]], "address": "plant/line1/temp", "timestamp": 1700000000000, "door": "mqtt",
-     "content_type": "text/plain"}
-
-    id             text: a 64-bit number, more than JavaScript's numbers hold exactly
-    key, value     null, or text; `key_base64`, `value_base64` in their place where the bytes are not UTF-8
-    headers        [name, value] in order with duplicates; a value is text, null, or {"base64": ...} if not UTF-8
-    timestamp      milliseconds since 1970, as `expires_at` and `deliver_at`
+`gateways.json_messages` says how messages look in JSON.
 """
 from __future__ import annotations
 
-from base64 import b64encode
+import re
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from gateways.envelope import FIELDS, HTTP_USER_PREFIX, OWN_HEADERS, Cell, Field, Kind, Shape, Where
 from gateways.http.problems import Refusal
-from gateways.values import CHARSET, normalize, read
-from kernel.address import ADDRESS_HEADER
-from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Record
+from gateways.json_messages import OF_THE_RECORD, json_name
+from gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
+from gateways.properties.values import CHARSET, normalize, read
+from kernel.message import RETAIN, Placement
 
 DOOR: Final = "http"
 """This door's column in the property table."""
 
 MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
-NOT_BUILT_HEADERS: Final[dict[bytes, str]] = {b"ce-specversion": "CloudEvents"}
-NOT_BUILT_NAMES: Final[dict[str, str]] = {"specversion": "CloudEvents"}
-"""What the hub does not have yet, by the names of request headers and of JSON's fields."""
-
 DELIVER_AT: Final = "deliver-at"
 """Carried out by the hub, and then no property of the message any more."""
-
-OF_THE_RECORD: Final = frozenset(("key", "timestamp", "durability"))
-"""Fields that are no record header: a JSON message has them in a form of its own, or cannot say them."""
-
 
 PLAIN_KINDS: Final = (Kind.TEXT, Kind.BYTES)
 
@@ -57,33 +41,31 @@ class Carried(NamedTuple):
     """Any ASCII text is a value, and unless it has parameters behind a `;` nothing else is said by it."""
 
 
-def json_name(field: str) -> str:
-    """The name of an envelope field in a JSON message; `id` is the hub's own number of the message."""
-    return "message_id" if field == "id" else field.replace("-", "_")
-
-
 _CARRIED: Final = {cell.name.lower().encode():
                    Carried(field, cell, field.name.encode(), field.kind in PLAIN_KINDS and field.name != "key")
                    for field in FIELDS for cell in field.cells.get(DOOR, ())
                    if cell.where is Where.HEADER and cell.shape is not Shape.CHARSET}
-_KNOWN_HEADERS: Final[dict[bytes, Carried | str]] = {
-    **_CARRIED,
-    **NOT_BUILT_HEADERS,                                            # what is not built
-    **dict.fromkeys((b"idempotency-key", b"prefer", b"x-repeat"), ""),          # about the request
-}
-_BY_RECORD_HEADER: Final = {field.name.encode(): field for field in FIELDS if field.name not in OF_THE_RECORD}
+SAID_FROM_NOW: Final = frozenset(name for name, carried in _CARRIED.items()
+                                 if carried.cell.shape is Shape.SECONDS_FROM_NOW)
+"""Request headers whose meaning depends on when they are read."""
+
+_OF_THE_REQUEST: Final = frozenset((b"idempotency-key", b"prefer", b"x-repeat"))
 _BY_JSON_NAME: Final = {json_name(field.name): field for field in FIELDS
                         if field.name not in OF_THE_RECORD and field.name != DELIVER_AT}
 _OTHER_NAMES: Final = frozenset(("key", "key_base64", "value", "value_base64", "headers", "timestamp", "expires_in",
                                  "correlation_id_base64", "delay", "deliver_at", "repeat"))
+_WAIT: Final = re.compile(rb"(?:^|,)\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:[;,]|$)", re.I)
 _USER_PREFIX: Final = HTTP_USER_PREFIX.lower().encode()
+_EVENT_PREFIX: Final = b"ce-"
+NO_EVENT: Final[list[tuple[bytes, bytes]]] = []
+"""Shared and never changed: most messages are none."""
 
 
 class Publication:
     """What the headers of a publishing request say, or one message of a JSON body: everything but where it goes."""
 
     __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async", "attributes", "due_ms",
-                 "repeat")
+                 "repeat", "event", "wait_s")
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes | None]] = []
@@ -92,9 +74,11 @@ class Publication:
         self.value: bytes | None = None            # of a JSON message only
         self.idempotency_key: str | None = None
         self.respond_async = False
+        self.wait_s: int | None = None             # answered within so many seconds, one way or the other
         self.attributes = 0                        # bits that its properties set in the record's attribute byte
         self.due_ms = 0                            # 0: at once
-        self.repeat = ""                           # see `kernel.schedule`; "": once
+        self.repeat = ""                           # see `kernel.scheduling.schedule`; "": once
+        self.event: list[tuple[bytes, bytes]] = NO_EVENT      # attributes of a CloudEvent in binary mode
 
     @property
     def later(self) -> bool:
@@ -110,23 +94,24 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
     seen: set[bytes] = set()
     for raw_name, value in raw_headers:
         name = raw_name.lower()
-        known = _KNOWN_HEADERS.get(name)
-        if known is None:
+        known = _CARRIED.get(name)
+        if known is None and name not in _OF_THE_REQUEST:
             if name.startswith(_USER_PREFIX):
                 publication.headers.append((_user_header(name[len(_USER_PREFIX):]), value))
+            elif name.startswith(_EVENT_PREFIX):
+                publication.event = [*publication.event, (name[len(_EVENT_PREFIX):], value)]
             continue
         if name in seen and name != b"prefer":
             raise Refusal("invalid_header", f"{_shown(name)} is given twice")
         seen.add(name)
-        if isinstance(known, Carried):
+        if known is not None:
             if known.plain and value.isascii() and b";" not in value:
                 publication.headers.append((known.record_header, value))
             else:
                 _carry(publication, known, value, now_ms)
-        elif known:
-            raise not_built_property(_shown(name), known)
         elif name == b"prefer":
             publication.respond_async |= prefers_async(value)
+            publication.wait_s = preferred_wait_s(value) if publication.wait_s is None else publication.wait_s
         elif name == b"x-repeat":
             publication.repeat = read_repeat(value)
         else:
@@ -190,25 +175,28 @@ def read_repeat(value: bytes) -> str:
     raise Refusal("invalid_header", "X-Repeat is an interval or a cron expression, as 'every 10s' or '0 8 * * MON'")
 
 
+def preferred_wait_s(value: bytes) -> int | None:
+    """For how many seconds a `Prefer` header wants to wait at most (RFC 7240, 4.3), None where it does not say."""
+    found = _WAIT.search(value)
+    return int(found.group(1)) if found else None
+
+
 def prefers_async(value: bytes) -> bool:
     """Whether a `Prefer` header asks not to wait for the outcome (RFC 7240: unknown preferences are passed over)."""
     return any(part.split(b";")[0].strip().lower() == b"respond-async" for part in value.split(b","))
 
 
 def _user_header(name: bytes) -> bytes:
-    """A user header's name; refused where it is empty, or a field's that would not be carried out."""
+    """A user header's name; refused where it is empty, the hub's own, or a field's that would not be carried out."""
     if not name:
         raise Refusal("invalid_header", "a header's name is empty")
     if name == b"retain":
         raise Refusal("invalid_header", "'retain' is X-Retain here, and retain in JSON")
+    if name == b"dead-letter":
+        raise Refusal("invalid_header", "'dead-letter' is what the hub itself says of a message's deaths")
     if name == DELIVER_AT.encode():
         raise Refusal("invalid_header", "'deliver-at' is X-Deliver-At here, and deliver_at in JSON")
     return name
-
-
-def not_built_property(name: str, what: str) -> Refusal:
-    """The refusal of a property whose capability the hub does not have yet."""
-    return Refusal("not_built", f"{name}: {what} is not built yet; nothing was stored", property=name)
 
 
 # --- in, by JSON --------------------------------------------------------------------------------------------
@@ -226,8 +214,6 @@ def read_message(item: object, now_ms: int) -> Publication:
                 publication.attributes = RETAIN if normal == b"true" else 0
             elif normal is not None:
                 publication.headers.append((field.name.encode(), normal))
-        elif name in NOT_BUILT_NAMES:
-            raise not_built_property(name, NOT_BUILT_NAMES[name])
         elif name not in _OTHER_NAMES:
             known = ", ".join(sorted(_OTHER_NAMES | set(_BY_JSON_NAME)))
             raise Refusal("invalid_body", f"a message has no field {name!r}; there are: {known}")
@@ -246,8 +232,9 @@ def _field_value(name: str, field: Field, value: object) -> bytes | None:
     given: bytes | None = None
     if field.kind is Kind.FLAG:
         given = {True: b"true", False: b"false"}.get(value) if isinstance(value, bool) else None
-    elif field.kind in (Kind.PRIORITY, Kind.TIME) and type(value) is int:
-        given = b"%d" % value
+    elif field.kind in (Kind.PRIORITY, Kind.TIME) and not isinstance(value, str):
+        number = whole_number(value)
+        given = None if number is None else b"%d" % number
     elif isinstance(value, str) and field.kind is not Kind.PRIORITY:
         given = value.encode()
     normal = None if given is None else normalize(field.kind, given)
@@ -256,10 +243,30 @@ def _field_value(name: str, field: Field, value: object) -> bytes | None:
     return normal
 
 
+def whole_number(value: object) -> int | None:
+    """A JSON value that is a whole number, as 3.0 is (JSON Schema, 6.1.1); None for any other."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _time(value: object) -> bytes | None:
+    if isinstance(value, str):
+        return normalize(Kind.TIME, value.encode())
+    number = whole_number(value)
+    return None if number is None else normalize(Kind.TIME, b"%d" % number)
+
+
+def _seconds_from_now(value: object, now_ms: int) -> bytes | None:
+    if isinstance(value, float):
+        return read(Shape.SECONDS_FROM_NOW, f"{value:.9f}", now_ms)
+    return read(Shape.SECONDS_FROM_NOW, str(value), now_ms) if type(value) is int else None
+
+
 def _read_times(publication: Publication, item: Mapping[str, Any], now_ms: int) -> None:
     if item.get("timestamp") is not None:
         given = item["timestamp"]
-        time = normalize(Kind.TIME, str(given).encode()) if type(given) in (int, str) else None
+        time = _time(given)
         if time is None:
             raise Refusal("invalid_body", "'timestamp' is an RFC 3339 time or milliseconds since 1970")
         publication.timestamp_ms = int(time)
@@ -268,7 +275,7 @@ def _read_times(publication: Publication, item: Mapping[str, Any], now_ms: int) 
         return
     if item.get("expires_at") is not None:
         raise Refusal("invalid_body", "a message has 'expires_at' or 'expires_in', not both")
-    at = read(Shape.SECONDS_FROM_NOW, str(seconds), now_ms) if type(seconds) in (int, float) else None
+    at = _seconds_from_now(seconds, now_ms)
     if at is None:
         raise Refusal("invalid_body", "'expires_in' is a number of seconds")
     publication.headers.append((b"expires-at", at))
@@ -279,12 +286,12 @@ def _read_schedule(publication: Publication, item: Mapping[str, Any], now_ms: in
     if given is not None and seconds is not None:
         raise Refusal("invalid_body", "a message has 'deliver_at' or 'delay', not both")
     if given is not None:
-        time = normalize(Kind.TIME, str(given).encode()) if type(given) in (int, str) else None
+        time = _time(given)
         if time is None:
             raise Refusal("invalid_body", "'deliver_at' is an RFC 3339 time or milliseconds since 1970")
         publication.due_ms = int(time)
     if seconds is not None:
-        at = read(Shape.SECONDS_FROM_NOW, str(seconds), now_ms) if type(seconds) in (int, float) else None
+        at = _seconds_from_now(seconds, now_ms)
         if at is None:
             raise Refusal("invalid_body", "'delay' is a number of seconds")
         publication.due_ms = int(at)
@@ -305,10 +312,10 @@ def _read_bytes(item: Mapping[str, Any], name: str) -> bytes | None:
         raise Refusal("invalid_body", f"{name!r} is a text or null; put JSON into it as text")
     if text is not None:
         raise Refusal("invalid_body", f"a message has {name!r} or '{name}_base64', not both")
-    return _decode_base64(name + "_base64", encoded)
+    return decode_base64(name + "_base64", encoded)
 
 
-def _decode_base64(name: str, value: object) -> bytes:
+def decode_base64(name: str, value: object) -> bytes:
     try:
         if isinstance(value, str):
             return a2b_base64(value, strict_mode=True)
@@ -334,73 +341,17 @@ def _user_value(value: object) -> bytes | None:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"base64"}:
-        return _decode_base64("base64", value["base64"])
+        return decode_base64("base64", value["base64"])
     raise Refusal("invalid_body", "a header's value is a text, null or {\"base64\": text}")
 
 
-# --- out ----------------------------------------------------------------------------------------------------
+# --- where messages are ------------------------------------------------------------------------------------------
 
-def record_to_json(record: Record, topic: str, queue: int, address: str, door: str) -> dict[str, Any]:
-    """One stored record as JSON's types, in the order in which the fields are written."""
-    offset, timestamp_ms, key, value, headers, attributes, message_id = record
-    message: dict[str, Any] = {"id": str(message_id), "topic": topic, "queue": queue, "offset": offset}
-    _put_bytes(message, "key", key)
-    _put_bytes(message, "value", value)
-    user_headers: list[list[Any]] = []
-    message["headers"] = user_headers
-    message["address"] = address
-    message["timestamp"] = timestamp_ms
-    message["door"] = door
-    if attributes & TRANSIENT:
-        message["transient"] = True
-    if attributes & RETAIN:
-        message["retain"] = True
-    for name, header_value in headers:
-        if name not in OWN_HEADERS and not _put_property(message, name, header_value) and not (
-                name == ADDRESS_HEADER and header_value == address.encode()):
-            user_headers.append([name.decode("utf-8", "replace"), _header_to_json(header_value)])
-    return message
-
-
-def door_of(attributes: int) -> int:
-    """The number of the door that a record came in by."""
-    return attributes & DOOR_MASK
-
-
-def _put_property(message: dict[str, Any], name: bytes, value: bytes | None) -> bool:
-    """Put an envelope field among the message's; False where it is none, is a duplicate, or does not read as one."""
-    field = _BY_RECORD_HEADER.get(name)
-    if field is None or value is None:
-        return False
-    shown = json_name(field.name)
-    if shown in message or shown + "_base64" in message:
-        return False
-    normal = normalize(field.kind, value)
-    if normal is None:
-        return False
-    if field.kind in (Kind.PRIORITY, Kind.TIME):
-        message[shown] = int(normal)
-    elif field.kind is Kind.FLAG:
-        message[shown] = normal == b"true"
-    else:
-        _put_bytes(message, shown, normal)
-    return True
-
-
-def _put_bytes(message: dict[str, Any], name: str, data: bytes | None) -> None:
-    if data is None:
-        message[name] = None
-        return
-    try:
-        message[name] = data.decode()
-    except UnicodeDecodeError:
-        message[name + "_base64"] = b64encode(data).decode()
-
-
-def _header_to_json(value: bytes | None) -> Any:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(value).decode()}
+def describe_place(placement: Placement, position: tuple[int, int, int] | None, timestamp_ms: int, append_ms: int
+                   ) -> dict[str, Any]:
+    """Where a message went, or will go. Without a position its id is not known; offset and time of append are not
+    while it waits for its time. `timestamp_ms` is the sender's, or 0."""
+    offset = None if position is None or position[1] < 0 else position[1]
+    return {"id": None if position is None else str(position[2]), "topic": placement.topic, "queue": placement.queue,
+            "offset": offset, "address": placement.address,
+            "timestamp": timestamp_ms or (None if offset is None else append_ms)}

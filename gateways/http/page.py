@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import Any, NamedTuple
 
-from kernel.batch import records_of
 from kernel.errors import CorruptBatch, StorageFailed
-from kernel.message import Fetched, Record
+from kernel.message import Fetched, Piece, Record
+from kernel.records.batch import records_of
 
 
 class Source(NamedTuple):
@@ -54,8 +54,11 @@ class Page(NamedTuple):
         return not (self.records or self.lost or self.unreadable)
 
 
+OpenPiece = Callable[[Piece], list[Record]]
+
+
 def build_page(sources: list[Source], max_messages: int, max_bytes: int,
-               selects: Callable[[Record], bool] | None = None) -> Page:
+               selects: Callable[[Record], bool] | None = None, open_piece: OpenPiece = records_of) -> Page:
     """Take messages that `selects` wants until there are `max_messages`, or over `max_bytes` of keys and values."""
     page = Page([], {source.queue: max(source.position, source.fetched.log_start_offset) for source in sources}, [], [])
     for source in sources:
@@ -65,7 +68,7 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
         if source.compacted and not source.fetched.pieces:
             page.positions[source.queue] = max(page.positions[source.queue], source.fetched.next_offset)
     size_bytes = skipped = 0
-    for entry in merge(*(_entries(source, page.positions[source.queue]) for source in sources)):
+    for entry in merge(*(_entries(source, page.positions[source.queue], open_piece) for source in sources)):
         if len(page.records) >= max_messages or size_bytes >= max_bytes:
             break
         page.positions[entry.queue] = entry.next_offset
@@ -79,7 +82,7 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
     return page._replace(skipped=skipped)
 
 
-def _entries(source: Source, position: int) -> Iterator[_Entry]:
+def _entries(source: Source, position: int, open_piece: OpenPiece) -> Iterator[_Entry]:
     """The steps of one queue from `position` on; opens a piece only when the page has come to it."""
     for piece in source.fetched.pieces:
         end = piece.first_offset + piece.count
@@ -91,7 +94,7 @@ def _entries(source: Source, position: int) -> Iterator[_Entry]:
                 "code": StorageFailed.code, "detail": "the log is damaged there"})
         first, position = max(position, piece.first_offset), end
         try:
-            records = [record for record in records_of(piece) if record[0] >= first]
+            records = [record for record in open_piece(piece) if record[0] >= first]
         except CorruptBatch as error:
             yield _Entry(piece.first_id, source.queue, end, None, {
                 "queue": source.queue, "offset": first, "count": end - first, "code": error.code, "detail": str(error)})

@@ -3,48 +3,75 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from gateways.connections.ports import Ports
 from gateways.http.config import HttpConfig
 from gateways.http.dispatch import Dispatcher
-from gateways.http.door import NAME, Door
+from gateways.http.door import Door
 from gateways.http.server import LINGER_S, MAX_HEADERS, MAX_LINE_BYTES, Connections, DoorServer
-from gateways.listener import BACKLOG
+from gateways.tls.tls import TlsFault
 
 if TYPE_CHECKING:
-    from gateways.contract import Services
+    from collections.abc import Sequence
+
+    from gateways.contract import Listen, Services
+
+ALPN: Final = ("http/1.1",)
 
 
 class HttpService:
     """`contract.Service` of this door."""
 
-    def __init__(self, services: Services, config: HttpConfig, listen: list[str]) -> None:
+    def __init__(self, services: Services, config: HttpConfig, listen: tuple[Listen, ...]) -> None:
         self.services = services
         self._config = config
         self._listen = listen
         self.door: Door | None = None
         self._runner: web.BaseRunner | None = None
-        self.connections = Connections(config)
+        self._ports: Ports | None = None
+        self.connections = Connections(config, services)
 
     async def start(self) -> list[str]:
-        """Open the listeners. Raises OSError where one cannot be opened, with none left open."""
+        """Open the listeners. Raises OSError, TlsFault where one cannot be opened, with none left open."""
         loop = asyncio.get_running_loop()
         self.door = Door(self.services, self._config, loop)
         dispatcher = Dispatcher(self.door, self.connections.counts)
         self._runner = _DoorRunner(self._mounted_routes(), dispatcher, self.connections)
         await self._runner.setup()
+        server = self._runner.server
+        assert isinstance(server, DoorServer), "the runner has just made it"
+        self._ports = Ports(self.connections, server.protocol_for, ALPN)
         try:
-            return [await self._open(self._runner, address) for address in self._listen]
-        except OSError:
+            addresses = await self._ports.open(self._listen)
+            self.door.webhooks.start()
+            return addresses
+        except (OSError, TlsFault):
             await self._runner.cleanup()
             raise
+
+    async def relisten(self, listens: Sequence[Listen]) -> tuple[list[str], list[str]]:
+        """See `Ports.change`."""
+        assert self._ports is not None, "only a door that was started is changed"
+        return await self._ports.change(listens)
+
+    def addresses(self) -> list[str]:
+        """Where it listens, `HOST:PORT`."""
+        return [] if self._ports is None else self._ports.addresses()
+
+    def certificate_ends_s(self) -> float | None:
+        """See `Ports.certificate_ends_s`."""
+        return None if self._ports is None else self._ports.certificate_ends_s()
 
     async def stop(self) -> None:
         """Take no new connections, send long polls home, wait for the rest up to `stop_timeout_s`, close."""
         if self.door is not None:
             self.door.begin_stopping()
+            await self.door.webhooks.stop()
+        if self._ports is not None:
+            self._ports.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -66,19 +93,6 @@ class HttpService:
         """What happened to connections since the start, for the metrics."""
         return self.connections.counts
 
-    def describe(self) -> list[dict[str, Any]]:
-        """One description per open connection, for people."""
-        return [{"door": NAME, "peer": connection.peer} for connection in self.connections.open]
-
-    @staticmethod
-    async def _open(runner: web.BaseRunner, address: str) -> str:
-        """Listen on `HOST:PORT` (IPv6 in brackets, `*` for every address); returns it with the port that was taken."""
-        host, _, port = address.rpartition(":")
-        plain = host.removeprefix("[").removesuffix("]")
-        site = web.TCPSite(runner, None if plain in ("", "*") else plain, int(port), backlog=BACKLOG)
-        await site.start()
-        return f"{host}:{site.port}"
-
 
 class _DoorRunner(web.AppRunner):
     """The library's runner with this door's server; the application carries the requests' type and mounted routes."""
@@ -95,12 +109,12 @@ class _DoorRunner(web.AppRunner):
         plain = await super()._make_server()
         if len(self.app.router.routes()):
             self._dispatcher.mounted = plain.request_handler
-        return DoorServer(self._dispatcher.answer, self._connections, request_factory=plain.request_factory,
-                          handler_cancellation=True, access_log=None, keepalive_timeout=config.idle_timeout_s,
-                          auto_decompress=False, lingering_time=LINGER_S, max_line_size=MAX_LINE_BYTES,
-                          max_field_size=MAX_LINE_BYTES, max_headers=MAX_HEADERS)
+        return DoorServer(self._dispatcher.answer, self._connections, self._dispatcher.direct,
+                          request_factory=plain.request_factory, handler_cancellation=True, access_log=None,
+                          keepalive_timeout=config.idle_timeout_s, auto_decompress=False, lingering_time=LINGER_S,
+                          max_line_size=MAX_LINE_BYTES, max_field_size=MAX_LINE_BYTES, max_headers=MAX_HEADERS)
 
 
-def open_service(services: Services, config: Any, listen: list[str]) -> HttpService:
+def open_service(services: Services, config: Any, listen: tuple[Listen, ...]) -> HttpService:
     """What the gateway's declaration names."""
     return HttpService(services, config, listen)

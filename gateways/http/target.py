@@ -15,7 +15,7 @@ from gateways.http.problems import Refusal
 MAX_PARAMETERS: Final = 32
 """More query parameters than any call has; a bound on what one request makes us parse."""
 
-_SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+_SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,20})?(e[+-]?\d{1,3})?", re.ASCII)
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 

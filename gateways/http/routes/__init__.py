@@ -3,39 +3,78 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from gateways.http.door import Handler
+from gateways.http.declaring import Declared
 from gateways.http.routes import (
+    acl,
+    backups,
     batches,
     bulk,
+    checks,
+    connections,
+    console,
     dead_letters,
+    events,
     groups,
     health,
     leases,
     messages,
     not_built,
+    openapi,
     publish,
     queues,
     reading,
     retained,
     scheduled,
+    status,
+    tickets,
     topics,
+    transactions,
+    users,
+    webhooks,
+    websocket,
 )
 from gateways.http.routing import RouteTable
 
 
-def build_table() -> RouteTable[Handler]:
+def build_table() -> RouteTable[Declared]:
     """The table of all calls that are built."""
-    return _table(publish, messages, reading, retained, batches, bulk, topics, groups, leases, dead_letters, queues,
-                  scheduled, health)
+    return _table(
+        publish,
+        messages,
+        reading,
+        events,
+        retained,
+        batches,
+        bulk,
+        topics,
+        users,
+        acl,
+        connections,
+        groups,
+        leases,
+        dead_letters,
+        queues,
+        scheduled,
+        transactions,
+        checks,
+        websocket,
+        tickets,
+        webhooks,
+        backups,
+        status,
+        console,
+        health,
+        openapi,
+    )
 
 
-def build_not_built_table() -> RouteTable[Handler]:
+def build_not_built_table() -> RouteTable[Declared]:
     """The table of calls that the interface names and the hub does not have yet."""
     return _table(not_built)
 
 
-def _table(*modules: ModuleType) -> RouteTable[Handler]:
-    table: RouteTable[Handler] = RouteTable()
+def _table(*modules: ModuleType) -> RouteTable[Declared]:
+    table: RouteTable[Declared] = RouteTable()
     for module in modules:
         for method, pattern, handler in module.ROUTES:
             table.add(method, pattern, handler)

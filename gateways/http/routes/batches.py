@@ -3,8 +3,8 @@
 `GET ?queue=&offset=&max_bytes=`: stored batches, for readers of one queue; `bulk.py` is for many.
 
 The body is Kafka record batches (format version 2) one after the other, still compressed as their producers sent
-them; how to read them is in `kernel.batch`. The first may begin before `offset`: a reader skips what it did not ask
-for.
+them; how to read them is in `kernel.records.batch`. The first may begin before `offset`: a reader skips what it
+did not ask for.
 
     X-Log-Start-Offset   the queue's first offset
     X-High-Watermark     the offset after its last message
@@ -27,14 +27,18 @@ from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.declaring import Answer, Body, Need, declare
 from gateways.http.door import Call, Door, Routes
 from gateways.http.mapping import read_idempotency_key
+from gateways.http.message_schemas import IDEMPOTENCY_KEY
+from gateways.http.parameters import Whole
 from gateways.http.problems import Refusal
 from gateways.http.routes.reading import MAX_OFFSET, fetch
-from gateways.http.target import decode_number
-from kernel.batch import as_batch, read_header
+from gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
 from kernel.errors import OffsetOutOfRange, UnknownQueue, UnknownTopic
+from kernel.records.batch import as_batch, read_header
 
+BINARY_TYPE: Final = "application/octet-stream"
 MAX_BATCHES: Final = 10_000
 """In one body."""
 
@@ -44,19 +48,33 @@ LEADER_EPOCH: Final = 0
 """There is one leader; the field lies outside a batch's checksum."""
 
 
+QUEUE: Final = Whole("queue", "Of which queue of the topic.", required=True, highest=MAX_OFFSET)
+OFFSET: Final = Whole("offset", "The first offset that is wanted.", required=True, highest=MAX_OFFSET)
+MAX_BYTES: Final = Whole("max_bytes", "Read so much from the log; a larger batch is still given.", lowest=1,
+                         default=MAX_OFFSET, highest=Setting("max_page_bytes"))
+STORED: Final = Named("StoredBatches", object_of({"batches": list_of(object_of(
+    {"queue": WHOLE, "offset": WHOLE, "count": WHOLE, "id": MESSAGE_ID}))}))
+
+
+@declare("bulk", query=(QUEUE, OFFSET, MAX_BYTES), needs=(Need(Operation.CONSUME, "topic"),),
+         answers=(Answer(200, "Kafka record batches (format version 2), one behind the other.", BINARY, BINARY_TYPE, {
+             "X-Log-Start-Offset": "The queue's first offset.",
+             "X-High-Watermark": "The offset after its last message.",
+             "X-Next-Offset": "Where to go on; `offset` itself where the body is empty."}),),
+         problems=("unknown_topic", "unknown_queue", "offset_out_of_range", "storage_failed"))
 async def get_batches(door: Door, call: Call) -> web.StreamResponse:
-    """Answer the batches from one offset on, at least one where there is one."""
-    principal = door.principal(call.request)
-    query = call.query("queue", "offset", "max_bytes")
+    """Read stored batches of one queue as they are.
+
+    Still compressed as their producers sent them, at least one where there is one. The first may begin before `offset`.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
     topic = door.readable_topic(principal, call.topic_name())
-    for name in ("queue", "offset"):
-        if name not in query:
-            raise Refusal("invalid_parameter", f"{name!r} is needed", parameter=name)
-    queue = decode_number(query, "queue", 0, 0, MAX_OFFSET)
+    queue = QUEUE.read(query, door.config)
     if queue >= topic.queues:
         raise UnknownQueue(f"{topic.name} has the queues 0 to {topic.queues - 1}")
-    offset = decode_number(query, "offset", 0, 0, MAX_OFFSET)
-    max_bytes = decode_number(query, "max_bytes", door.config.max_page_bytes, 1, door.config.max_page_bytes)
+    offset = OFFSET.read(query, door.config)
+    max_bytes = MAX_BYTES.read(query, door.config)
     (fetched,) = await fetch(door, [(topic.queue_id(queue), offset, max_bytes)], max_bytes)
     if isinstance(fetched.error, OffsetOutOfRange):
         raise Refusal("offset_out_of_range", str(fetched.error), log_start_offset=fetched.log_start_offset,
@@ -67,16 +85,25 @@ async def get_batches(door: Door, call: Call) -> web.StreamResponse:
     headers = {"X-Log-Start-Offset": str(fetched.log_start_offset), "X-High-Watermark": str(fetched.high_watermark),
                "X-Next-Offset": str(offset if last is None else last.first_offset + last.count)}
     body = b"".join([as_batch(piece, LEADER_EPOCH) for piece in fetched.pieces])
-    return web.Response(body=body, headers=headers, content_type="application/octet-stream")
+    answer = web.Response(body=body, headers=headers, content_type=BINARY_TYPE)
+    return door.counted(sum([piece.count for piece in fetched.pieces]), answer)
 
 
+@declare("bulk", headers=(IDEMPOTENCY_KEY,), bodies=(Body(
+             BINARY, BINARY_TYPE, "Queue and length as u32, little-endian, and a record batch; again for each."),),
+         needs=(Need(Operation.PUBLISH, "topic"),), writes=True, answers=(Answer(201, "All are durable.", STORED),),
+         problems=("invalid_body", "unknown_topic", "unknown_queue", "corrupt_batch", "unsupported_batch",
+                   "message_too_large", "idempotency_conflict", "over_quota"))
 async def post_batches(door: Door, call: Call) -> web.StreamResponse:
-    """Store batches in queues of one topic."""
+    """Store batches in queues of one topic, all of them or none.
+
+    The writer has put each record into its key's queue (murmur2) and says with each batch which queue that is.
+    """
     request = call.request
-    principal = door.principal(request)
+    principal = await door.principal(request)
     call.query()
     name = call.topic_name()
-    door.admission.require(principal, Operation.PUBLISH, f"{name}/#")
+    door.admission.require_topic(principal, Operation.PUBLISH, name)
     given = request.headers.get("Idempotency-Key")
     key = None if given is None else read_idempotency_key(given.encode("utf-8", "surrogateescape"))
     topic = door.kernel.topic(name, tenant=principal.tenant)

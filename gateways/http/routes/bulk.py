@@ -22,7 +22,7 @@ Each range gets its share, in their order, until `max_bytes` are reached; a rang
 for again from where it ended. At least one piece is given where there is one. `uuid` may be left out; with it, a topic
 that was deleted and made again is told apart. The answer:
 
-    u32 length of the head | head, JSON | pieces, see `kernel.pieces`
+    u32 length of the head | head, JSON | pieces, see `kernel.records.pieces`
 
     {"ranges": [{"pieces": 3, "log_start_offset": 0, "high_watermark": 17},
                 {"pieces": 1, "log_start_offset": 0, "high_watermark": 90, "compacted": true, "next_offset": 40},
@@ -36,8 +36,8 @@ codes.
 from __future__ import annotations
 
 import struct
+import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import UUID
 
 import orjson
 from aiohttp import web
@@ -45,16 +45,19 @@ from aiohttp import web
 from gateways.admission.admission import Denied
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.declaring import Answer, Body, Need, declare
+from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
 from gateways.http.problems import Refusal
 from gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
+from gateways.http.schemas import BINARY, TEXT, UUID, WHOLE, Named, list_of, map_of, nullable, object_of
 from kernel.errors import KernelError
-from kernel.pieces import encode_pieces
+from kernel.records.pieces import encode_pieces
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from kernel.message import Fetched, Piece
-    from kernel.topics import Topic
+    from kernel.state.topics import Topic
 
 MAX_TOPICS: Final = 1_000
 """Topics in one request for positions."""
@@ -71,9 +74,33 @@ MIN_SHARE_BYTES: Final = 65_536
 _HEAD_BYTES = struct.Struct("<I")
 
 
+_OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET}
+_OFFSETS: Final = list_of(WHOLE)
+_ROUTE: Final = object_of(dict.fromkeys(("filter", "topic"), TEXT), dict.fromkeys(("key", "shard"), nullable(TEXT)))
+ASKED_POSITIONS: Final = Named("AskedPositions", object_of({"topics": list_of(TEXT, maxItems=MAX_TOPICS)}, {
+    "times": {**map_of({**map_of(_OFFSET), "propertyNames": {"pattern": "^[0-9]{1,9}$"}}),
+              "description": "Milliseconds since 1970 by topic and queue."}}, closed=True),
+    {"topics": ["plant"], "times": {"plant": {"0": 1_700_000_000_000}}})
+POSITIONS: Final = Named("Positions", object_of({
+    "topics": list_of(object_of(
+        {"name": TEXT, "uuid": TEXT, "queues": WHOLE, "log_start_offsets": _OFFSETS, "high_watermarks": _OFFSETS},
+        {"offsets_for_times": map_of({"type": ["integer", "null"]})})),
+    "missing": list_of(TEXT), "routes": list_of(_ROUTE), "doors": map_of(TEXT)}))
+ASKED_RANGES: Final = Named("AskedRanges", object_of({"ranges": list_of(object_of(
+    {"topic": TEXT, "queue": _OFFSET, "offset": _OFFSET, "end": _OFFSET},
+    {"uuid": nullable(UUID)}), minItems=1, maxItems=MAX_RANGES)},
+    {"max_bytes": {"type": "integer", "minimum": 1, "maximum": MAX_OFFSET}}, closed=True),
+    {"ranges": [{"topic": "plant", "queue": 0, "offset": 0, "end": 100}]})
+
+
+@declare("bulk", bodies=(Body(ASKED_POSITIONS),), answers=(Answer(200, "What there is of them.", POSITIONS),),
+         needs=(Need(Operation.CONSUME, "topic"),), problems=("unknown_queue", "storage_failed"))
 async def post_positions(door: Door, call: Call) -> web.StreamResponse:
-    """Answer the bounds of topics."""
-    principal = door.principal(call.request)
+    """Show where topics begin and end, and where in them a time is.
+
+    The right to publish to all of a topic will do as well.
+    """
+    principal = await door.principal(call.request)
     call.query()
     document = await _document(door, call, {"topics", "times"})
     names = document.get("topics")
@@ -95,14 +122,14 @@ async def post_positions(door: Door, call: Call) -> web.StreamResponse:
 
 def _visible_topic(door: Door, principal: Principal, name: str) -> Topic | None:
     """None where there is none. Raises Denied for who may neither read nor write all of it."""
-    if not door.admission.may(principal, Operation.PUBLISH, f"{name}/#"):
-        door.admission.require(principal, Operation.CONSUME, f"{name}/#")
+    if not door.admission.may_topic(principal, Operation.PUBLISH, name):
+        door.admission.require_topic(principal, Operation.CONSUME, name)
     return door.kernel.topic(name, tenant=principal.tenant)
 
 
 async def _positions(door: Door, topic: Topic, times: dict[int, int] | None) -> dict[str, Any]:
     bounds = door.kernel.bounds_of(topic)
-    answer = {"name": topic.name, "uuid": str(UUID(bytes=topic.uuid)), "queues": topic.queues,
+    answer = {"name": topic.name, "uuid": str(uuid.UUID(bytes=topic.uuid)), "queues": topic.queues,
               "log_start_offsets": bounds[0::2].tolist(), "high_watermarks": bounds[1::2].tolist()}
     if times is not None:
         asked = {queue: offset_at(door, topic.queue_id(queue), time_ms) for queue, time_ms in times.items()}
@@ -135,14 +162,21 @@ class _Range(NamedTuple):
     end: int
 
 
+@declare("bulk", bodies=(Body(ASKED_RANGES),), needs=(Need(Operation.CONSUME, "topic"),),
+         answers=(Answer(200, "The length of the head as u32, the head as JSON, the pieces.", BINARY,
+                         "application/octet-stream"),), problems=("storage_failed",))
 async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
-    """Answer the stored pieces of several ranges."""
-    principal = door.principal(call.request)
+    """Read stored pieces of many queues of many topics.
+
+    Still compressed as their producers sent them, until `max_bytes` are reached. A range that got less than all of it
+    is asked for again from where it ended. What is wrong with a range stands in its head.
+    """
+    principal = await door.principal(call.request)
     call.query()
     document = await _document(door, call, {"ranges", "max_bytes"})
     ranges = _ranges(document.get("ranges"))
     max_bytes = document.get("max_bytes", door.config.max_bulk_bytes)
-    if type(max_bytes) is not int or max_bytes < 1:
+    if type(max_bytes) is not int or not 1 <= max_bytes <= MAX_OFFSET:
         raise Refusal("invalid_body", "'max_bytes' is a whole number from 1")
     max_bytes = min(max_bytes, door.config.max_bulk_bytes)
     heads: list[dict[str, Any]] = []
@@ -169,7 +203,8 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
             heads[i] = _serve(*next(served), one, pieces)
     head = orjson.dumps({"ranges": heads})
     body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces)])
-    return web.Response(body=body, content_type="application/octet-stream")
+    return door.counted(sum([piece.count for piece in pieces]),
+                        web.Response(body=body, content_type="application/octet-stream"))
 
 
 def _topic(door: Door, principal: Principal, one: _Range) -> Topic | dict[str, Any]:
@@ -215,8 +250,8 @@ def _ranges(given: Any) -> list[_Range]:
 
 
 def _range(one: dict[str, Any]) -> _Range:
-    uuid = None if one.get("uuid") is None else UUID(one["uuid"]).bytes
-    found = _Range(one["topic"], uuid, one["queue"], one["offset"], one["end"])
+    asked = None if one.get("uuid") is None else uuid.UUID(one["uuid"]).bytes
+    found = _Range(one["topic"], asked, one["queue"], one["offset"], one["end"])
     if not isinstance(found.topic, str) or not all(type(number) is int and 0 <= number <= MAX_OFFSET
                                                    for number in found[2:]):
         raise ValueError(one)
@@ -224,11 +259,8 @@ def _range(one: dict[str, Any]) -> _Range:
 
 
 async def _document(door: Door, call: Call, known: set[str]) -> dict[str, Any]:
-    try:
-        document = orjson.loads(await door.bodies.read(call.request))
-    except orjson.JSONDecodeError as error:
-        raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
-    if not isinstance(document, dict) or not document.keys() <= known:
+    document = await read_object(door, call.request, "what is asked for")
+    if not document.keys() <= known:
         raise Refusal("invalid_body", f"the body is an object with {' and '.join(sorted(known))}")
     return document
 

@@ -17,15 +17,33 @@ from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.declaring import Answer, Body, Need, declare
 from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
-from gateways.http.mapping import door_of, record_to_json
+from gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gateways.http.openapi import PROBLEM
+from gateways.http.parameters import MAX_MESSAGES, Parameter, Whole
 from gateways.http.problems import Refusal, document_of
-from gateways.http.routes.reading import DEFAULT_MAX, MAX_OFFSET, fetch
-from gateways.http.target import decode_number
-from kernel.batch import records_of
+from gateways.http.routes.reading import MAX_OFFSET, fetch
+from gateways.http.schemas import (
+    CURSOR,
+    FLAG,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Named,
+    Setting,
+    list_of,
+    nullable,
+    object_of,
+    one_of,
+)
+from gateways.json_messages import door_of, record_to_json
 from kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
-from kernel.leasing.burial import HEADER, PREFIX, read_deaths
+from kernel.leasing.burial import HEADER, PREFIX, SEAL, read_deaths
+from kernel.leasing.group import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from kernel.records.batch import records_of
+from transactions.checking import UNANSWERED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,20 +65,43 @@ UNKNOWN_DEATH: Final[dict[str, Any]] = {
 """Of a message that somebody put among the dead letters."""
 
 
+GROUP: Final = Parameter("group", "Whose dead letters.", required=True, example="workers")
+CONTINUE: Final = Whole("cursor", "Go on where the page that gave it ended.")
+_DEATH: Final = {"reason": one_of(ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, UNANSWERED, UNKNOWN_DEATH["reason"]),
+                 "attempts": WHOLE}
+_NOWHERE: Final = {"type": "integer", "minimum": -1}
+"""-1: it has been in no queue, as a half message."""
+
+DEATH: Final = object_of({
+    **_DEATH, "at": TIME_MS, "history": list_of(object_of({
+        **_DEATH, "topic": TEXT, "queue": _NOWHERE, "offset": _NOWHERE, "at_ms": TIME_MS, "address": TEXT})),
+    "transaction": nullable(object_of({
+        "id": TEXT, "by": TEXT, "begun": TIME_MS, "checks": list_of(object_of({"at": TIME_MS, "to": TEXT}))}))})
+DEAD_LETTER: Final = Named("DeadLetter", object_of(
+    {**MESSAGE_FIELDS, "queue": nullable(WHOLE), "offset": nullable(WHOLE), "dead_letter": DEATH}, MESSAGE_OPTIONS))
+
+
+@declare("groups", query=(GROUP, MAX_MESSAGES, CONTINUE), needs=(Need(Operation.CONSUME, "group"),),
+         answers=(Answer(200, "A page, oldest first.",
+                         object_of({"messages": list_of(DEAD_LETTER), "cursor": CURSOR})),),
+         problems=("unknown_group", "storage_failed"))
 async def get_dead_letters(door: Door, call: Call) -> web.StreamResponse:
-    """Answer one page, oldest first."""
-    principal = door.principal(call.request)
-    query = call.query("group", "max", "cursor")
-    if "group" not in query:
-        raise Refusal("invalid_parameter", "whose dead letters? give a 'group'", parameter="group")
+    """List a group's dead letters: messages that it gave up, with why and from where.
+
+    Those that the user may read where they came from.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
     queue = _queue_of(door, principal, query["group"], Operation.CONSUME)
-    count = decode_number(query, "max", DEFAULT_MAX, 1, door.config.max_page_messages)
-    start = decode_number(query, "cursor", 0, 0, MAX_OFFSET)
+    count = MAX_MESSAGES.read(query, door.config)
+    start = CONTINUE.read(query, door.config)
     messages: list[dict[str, Any]] = []
     left_bytes = door.config.max_page_bytes
     if queue is not None:
         async for records in _browse(door, queue, start):
             for record in records:
+                if not _may_see(door, principal, record):
+                    continue
                 if len(messages) == count or left_bytes < 0:
                     return json_answer({"messages": messages, "cursor": str(record[0])})
                 messages.append(_describe(door, record))
@@ -68,9 +109,24 @@ async def get_dead_letters(door: Door, call: Call) -> web.StreamResponse:
     return json_answer({"messages": messages, "cursor": None})
 
 
+REDRIVE: Final = Named("Redrive", {**object_of({"group": TEXT}, {
+    "ids": list_of(TEXT, maxItems=Setting("max_request_messages")), "all": FLAG}, closed=True),
+    "oneOf": [{"required": ["ids"]}, {"required": ["all"]}]}, {"group": "workers", "all": True})
+REDRIVEN: Final = object_of({
+    "redriven": WHOLE, "left": {**list_of(PROBLEM), "description": "Those that did not go, each with its `id`."},
+    "more": {**FLAG, "description": "There are more: ask again."}})
+
+
+@declare("groups", bodies=(Body(REDRIVE),), needs=(Need(Operation.ALTER, "group"),),
+         writes=True, audited="dead_letters.redriven",
+         answers=(Answer(200, "All of them went back.", REDRIVEN), Answer(207, "Some are left.", REDRIVEN)),
+         problems=("unknown_group", "storage_failed", "kept_full"))
 async def redrive(door: Door, call: Call) -> web.StreamResponse:
-    """Send some or all of a group's dead letters back to where they came from."""
-    principal = door.principal(call.request)
+    """Send some or all of a group's dead letters back to where they came from.
+
+    They are behind what their queues hold now, under the same ids, and every reader of the topic sees them again.
+    """
+    principal = await door.principal(call.request)
     call.query()
     group, ids = _read_redrive(await read_object(door, call.request, "a redrive"), door.config.max_request_messages)
     queue = _queue_of(door, principal, group, Operation.ALTER)
@@ -108,7 +164,7 @@ def _left(message_id: str, error: KernelError) -> dict[str, Any]:
 
 def _queue_of(door: Door, principal: Principal, group: str, operation: Operation) -> LightQueue | None:
     """A group's dead-letter queue; None while nothing has died. Raises UnknownGroup."""
-    door.admission.require(principal, operation, group)
+    door.admission.require_group(principal, operation, group)
     queue = door.kernel.queue(PREFIX + group, tenant=principal.tenant)
     if queue is None and door.kernel.group_settings(group, tenant=principal.tenant) is None:
         raise UnknownGroup(f"there is no group {group!r}")
@@ -133,16 +189,23 @@ async def _browse(door: Door, queue: LightQueue, start: int, stop: int = MAX_OFF
 
 def _read_redrive(document: dict[str, Any], max_ids: int) -> tuple[str, list[str] | None]:
     """(group, ids), ids None for all. Refuses `invalid_body`."""
-    group, ids, every = document.get("group"), document.get("ids"), document.get("all", False)
-    if not isinstance(group, str) or not isinstance(every, bool) or document.keys() - {"group", "ids", "all"}:
+    group, ids = document.get("group"), document.get("ids")
+    if not isinstance(group, str) or document.keys() - {"group", "ids", "all"}:
         raise Refusal("invalid_body", "a redrive has a 'group', and 'ids' or 'all'")
-    if every != (ids is None):
+    if ("all" in document) == ("ids" in document) or not isinstance(document.get("all", True), bool):
         raise Refusal("invalid_body", "a redrive names 'ids', or says 'all': true")
-    if ids is None:
-        return group, None
+    if "all" in document:
+        return group, None if document["all"] else []
     if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids) or len(ids) > max_ids:
         raise Refusal("invalid_body", f"'ids' is a list of at most {max_ids} texts")
     return group, ids
+
+
+def _may_see(door: Door, principal: Principal, record: Record) -> bool:
+    """A group's right is not one to the messages: those are for who may read where they were."""
+    deaths = read_deaths(record[4])
+    address = deaths[-1]["address"] if deaths else ""
+    return not address or door.admission.may(principal, Operation.CONSUME, address)
 
 
 def _describe(door: Door, record: Record) -> dict[str, Any]:
@@ -153,9 +216,31 @@ def _describe(door: Door, record: Record) -> dict[str, Any]:
     shown = record_to_json((last["offset"], record[1], record[2], record[3], headers, record[5], record[6]),
                            last["topic"], last["queue"], last["address"],
                            door.door_names.get(door_of(record[5]), str(door_of(record[5]))))
+    if last["offset"] < 0:                       # a half message: it has been in no queue
+        shown |= {"queue": None, "offset": None}
     shown["dead_letter"] = {"reason": last["reason"], "attempts": last["attempts"], "at": last["at_ms"],
-                            "history": deaths[:-1]}
+                            "history": [_unsealed(death) for death in deaths[:-1]],
+                            "transaction": _transaction(last.get("transaction"))}
     return shown
+
+
+def _unsealed(death: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in death.items() if name != SEAL}
+
+
+def _transaction(read: Any) -> dict[str, Any] | None:
+    """Of a half message that nobody answered for; None for others, and for what a sender made up."""
+    try:
+        return {"id": str(read["id"]), "by": str(read["by"]), "begun": _time(read["begun_ms"]),
+                "checks": [{"at": _time(one["at_ms"]), "to": str(one["to"])} for one in read["checks"]]}
+    except (KeyError, TypeError):
+        return None
+
+
+def _time(read: Any) -> int:
+    if type(read) is not int:
+        raise TypeError("a time is in ms")
+    return read
 
 
 ROUTES: Routes = (("GET", "/v1/dead-letters", get_dead_letters), ("POST", "/v1/dead-letters/redrive", redrive))

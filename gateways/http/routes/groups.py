@@ -13,88 +13,149 @@ group also exists from its first use on. `settled`, `dead`, `expired` and `lost`
 """
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
+from gateways.http.answers import defined_answer, json_answer
 from gateways.http.cursor import decode_name, encode_name
+from gateways.http.declaring import Answer, Body, Need, declare
 from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
-from gateways.http.leases import describe_settings, read_settings
+from gateways.http.leases import COUNTS, GROUP, GROUP_SETTINGS, describe_settings, read_settings
+from gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
+from gateways.http.preconditions import check_conditions
 from gateways.http.problems import Refusal
-from gateways.http.routes.reading import fetch, named_offsets
-from kernel.errors import InvalidGroup, UnknownGroup, UnknownQueue
+from gateways.http.progress import matching
+from gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
+from gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
+from kernel.errors import AssignedGroup, GroupIsLeased, UnknownGroup, UnknownQueue
 from kernel.leasing.settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from kernel.leasing.group import LeasedGroup
     from kernel.leasing.settings import GroupSettings
-    from kernel.topics import Topic
-
-MAX_LISTED: Final = 1_000
-"""Groups in one answer."""
+    from kernel.state.topics import Topic
 
 QUEUES_LOOKED_AT: Final = 256
 """For the oldest message of a group."""
 
 
+_PROGRESS: Final = {"anyOf": [object_of({"topic": TEXT, "lag": WHOLE}),
+                              object_of({"topic": TEXT, **COUNTS, "oldest": nullable(TIME_MS)})]}
+OFFSETS: Final = Named("GroupOffsets", object_of({"offsets": list_of(object_of({
+    "topic": TEXT, **dict.fromkeys(("queue", "offset", "log_start_offset", "high_watermark", "lag"), WHOLE)}))}))
+_QUEUE: Final = {"type": "integer", "minimum": 0}
+REWIND: Final = Named("Rewind", {"anyOf": [
+    object_of({"topic": TEXT, "to": EDGE_OR_TIME}, {"queue": nullable(_QUEUE)}, closed=True),
+    object_of({"topic": TEXT, "to": OFFSET, "queue": _QUEUE}, closed=True)]}, {"topic": "plant", "to": "earliest"})
+TOPIC: Final = Parameter("topic", "Of this topic alone.", example="plant")
+ALTERING: Final = (Need(Operation.ALTER, "group"),)
+READING: Final = (Need(Operation.CONSUME, "group"),)
+
+
+@declare("groups", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=READING, problems=("invalid_cursor",),
+         answers=(Answer(200, "A page of groups.",
+                         object_of({"groups": list_of(object_of(GROUP, {"topics": list_of(_PROGRESS)})),
+                                    "cursor": CURSOR})),))
 async def list_groups(door: Door, call: Call) -> web.StreamResponse:
-    """Groups with their settings, by name; `cursor` goes on behind the last name, null at the end."""
-    principal = door.principal(call.request)
-    query = call.query("cursor")
+    """List groups with their settings.
+
+    Those that the user may consume with, by name. With `counts`: and with what is ready, leased and waiting for each in
+    its topics.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
+    count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
-    found = [pair for pair in door.kernel.groups(tenant=principal.tenant) if pair[0] > after]
-    listed = found[:MAX_LISTED]
-    return json_answer({"groups": [{"name": name, **describe_settings(settings)} for name, settings in listed],
-                        "cursor": encode_name(listed[-1][0]) if len(found) > MAX_LISTED else None})
+    found = [(name, settings) for name, settings in door.kernel.groups(tenant=principal.tenant)
+             if name > after and matching(name, query)
+             and door.admission.may_group(principal, Operation.CONSUME, name)]
+    groups = []
+    for name, settings in found[:count]:
+        groups.append(_describe(name, settings))
+        if counted:
+            groups[-1]["topics"] = [_counts(door, name, settings, topic) for topic in _topics(door, principal, name)]
+            await asyncio.sleep(0)                   # others have a turn between two groups
+    return json_answer({"groups": groups, "cursor": encode_name(found[count - 1][0]) if len(found) > count else None})
 
 
+@declare("groups", needs=READING, problems=("unknown_group", "storage_failed"),
+         answers=(Answer(200, "The group.", object_of({**GROUP, "topics": list_of(_PROGRESS)})),))
 async def get_group(door: Door, call: Call) -> web.StreamResponse:
-    """One group, and what is ready, leased and waiting for it in each topic."""
-    principal = door.principal(call.request)
+    """Show a group, and what is ready, leased and waiting for it in each topic."""
+    principal = await door.principal(call.request)
     call.query()
     name, settings = _existing(door, principal, call)
-    topics = [await _progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
-    return json_answer({"name": name, **describe_settings(settings), "topics": topics})
+    found = [_progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
+    topics = [told if settings.kind == ASSIGNED else {**told, "oldest": await _oldest(door, wants)}
+              for told, wants in found]
+    return defined_answer(_describe(name, settings), {"topics": topics})
 
 
+@declare("groups", bodies=(Body(GROUP_SETTINGS, required=False),), needs=ALTERING, writes=True, audited="group.changed",
+         answers=(Answer(200, "It reads as the document says.", object_of(GROUP)),
+                  Answer(201, "It is made.", object_of(GROUP))),
+         problems=("invalid_group", "invalid_selector", "assigned_group", "leased_group", "precondition_failed"))
 async def put_group(door: Door, call: Call) -> web.StreamResponse:
-    """Make a group, or make an existing one read as the document says."""
-    principal, name = _altering(door, call)
+    """Make a group, or make an existing one read as the document says.
+
+    What the document leaves out is as by default; the kind of a group does not change. A group also exists from its
+    first use on. `If-Match` with the group's `ETag` changes only what was seen, `If-None-Match: *` only makes one.
+    """
+    principal, name = await _altering(door, call)
     document = await read_object(door, call.request, "a document of a group's settings")
-    existing = door.kernel.group_settings(name, tenant=principal.tenant)
+    existing = _checked(door, principal, call, name)
     settings = read_settings({"kind": LEASED if existing is None else existing.kind, **document})
     if existing is not None and settings.kind != existing.kind:
-        raise InvalidGroup(f"{name!r} is a group of the kind {existing.kind!r}; that does not change")
+        refusal = AssignedGroup if existing.kind == ASSIGNED else GroupIsLeased
+        raise refusal(f"{name!r} is a group of the kind {existing.kind!r}; that does not change")
     define = partial(door.kernel.define_group, name, settings, tenant=principal.tenant)
     await door.durable(lambda owner, token: define(owner=owner, token=token))
-    return json_answer({"name": name, **describe_settings(settings)}, 201 if existing is None else 200)
+    return json_answer(_describe(name, settings), 201 if existing is None else 200)
 
 
+@declare("groups", needs=ALTERING, writes=True, audited="group.deleted",
+         problems=("unknown_group", "invalid_group", "precondition_failed"),
+         answers=(Answer(204, "It is forgotten."),))
 async def delete_group(door: Door, call: Call) -> web.StreamResponse:
-    """Forget a group: settings, progress, leases. Its dead letters stay."""
-    principal, name = _altering(door, call)
+    """Forget a group: settings, progress, leases.
+
+    Its dead letters stay. `If-Match` with the group's `ETag` forgets only what was seen.
+    """
+    principal, name = await _altering(door, call)
+    _checked(door, principal, call, name)
     delete = partial(door.kernel.delete_group, name, tenant=principal.tenant)
     await door.durable(lambda owner, token: delete(owner=owner, token=token))
     return web.Response(status=204)
 
 
+@declare("groups", query=(TOPIC,), needs=READING, problems=("unknown_group", "unknown_topic"),
+         answers=(Answer(200, "A row for every queue that holds or held something.", OFFSETS),))
 async def get_offsets(door: Door, call: Call) -> web.StreamResponse:
-    """How far the group is in every queue, of one topic or of all."""
-    principal = door.principal(call.request)
-    query = call.query("topic")
+    """Show how far a group is in every queue, of one topic or of all."""
+    principal = await door.principal(call.request)
+    query = call.query()
     name, _ = _existing(door, principal, call)
     topics = [door.readable_topic(principal, query["topic"])] if "topic" in query else _topics(door, principal, name)
     return json_answer({"offsets": [row for topic in topics for row in _offsets(door, name, topic)]})
 
 
+@declare("groups", bodies=(Body(REWIND),), needs=(*ALTERING, Need(Operation.CONSUME, "topic")),
+         writes=True, audited="group.rewound",
+         problems=("invalid_parameter", "invalid_group", "unknown_group", "unknown_topic", "unknown_queue",
+                   "offset_out_of_range", "storage_failed"),
+         answers=(Answer(200, "Where the group is now.", OFFSETS),))
 async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
-    """Rewind, or skip."""
-    principal, name = _altering(door, call)
+    """Move a group forward or back in a topic.
+
+    Leases that run are void then.
+    """
+    principal, name = await _altering(door, call)
     document = await read_object(door, call.request, "what a group is rewound to")
     topic, queue = _read_rewind(door, principal, document)
     queues = range(topic.queues) if queue is None else (queue,)
@@ -122,40 +183,68 @@ def _read_rewind(door: Door, principal: Principal, document: dict[str, Any]) -> 
     return found, queue
 
 
+def _describe(name: str, settings: GroupSettings) -> dict[str, Any]:
+    return {"name": name, **describe_settings(settings)}
+
+
+def _checked(door: Door, principal: Principal, call: Call, name: str) -> GroupSettings | None:
+    """The group as it is, if there is one. Refuses `precondition_failed`."""
+    settings = door.kernel.group_settings(name, tenant=principal.tenant)
+    check_conditions(call.request.headers, None if settings is None else _describe(name, settings))
+    return settings
+
+
 def _existing(door: Door, principal: Principal, call: Call) -> tuple[str, GroupSettings]:
     name = call.topic_name()
+    door.admission.require_group(principal, Operation.CONSUME, name)
     settings = door.kernel.group_settings(name, tenant=principal.tenant)
     if settings is None:
         raise UnknownGroup(f"there is no group {name!r}")
     return name, settings
 
 
-def _altering(door: Door, call: Call) -> tuple[Principal, str]:
-    principal, name = door.principal(call.request), call.topic_name()
+async def _altering(door: Door, call: Call) -> tuple[Principal, str]:
+    principal, name = await door.principal(call.request), call.topic_name()
     call.query()
-    door.admission.require(principal, Operation.ALTER, name)
+    door.admission.require_group(principal, Operation.ALTER, name)
     return principal, name
 
 
 def _topics(door: Door, principal: Principal, name: str) -> list[Topic]:
     """What the group reads and the principal may."""
     return [topic for topic in door.kernel.group_topics(name, tenant=principal.tenant)
-            if door.admission.may(principal, Operation.CONSUME, f"{topic.name}/#")]
+            if door.admission.may_topic(principal, Operation.CONSUME, topic.name)]
 
 
-async def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic) -> dict[str, Any]:
+def _counts(door: Door, name: str, settings: GroupSettings, topic: Topic) -> dict[str, Any]:
+    """What memory tells of its progress."""
     if settings.kind == ASSIGNED:
         return {"topic": topic.name, "lag": sum(row["lag"] for row in _offsets(door, name, topic))}
-    group = door.kernel.group(name, topic.name, tenant=topic.tenant)
-    return {"topic": topic.name, **group.counts()._asdict(), "oldest": await _oldest(door, group)}
+    counts = door.kernel.group(name, topic.name, tenant=topic.tenant).counts()
+    return {"topic": topic.name, **counts._asdict(), "oldest": counts.oldest_ms or None}
 
 
-async def _oldest(door: Door, group: LeasedGroup) -> int | None:
-    """When the first message was stored that is not settled, of the first `QUEUES_LOOKED_AT` queues that have one."""
+def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic
+              ) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
+    """What is told of a topic, and where its oldest message may be: the group may be gone after the first wait, and
+    asking for it would make it again."""
+    told = _counts(door, name, settings, topic)
+    if settings.kind == ASSIGNED:
+        return told, []
+    return told, _unsettled(door, door.kernel.group(name, topic.name, tenant=topic.tenant))
+
+
+def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
+    """To fetch the first message that is not settled, of the first `QUEUES_LOOKED_AT` queues that have one."""
     floors = [(queue_id, supply.line.floor) for queue_id, supply in group.supplies.items()
               if supply.line.floor < supply.end()]
-    wants = [(queue_id, max(floor, door.kernel.bounds(queue_id)[0]), 1) for queue_id, floor in floors]
-    fetched = await fetch(door, wants[:QUEUES_LOOKED_AT], door.config.max_page_bytes) if wants else []
+    return [(queue_id, max(floor, door.kernel.bounds(queue_id)[0]), 1)
+            for queue_id, floor in floors[:QUEUES_LOOKED_AT]]
+
+
+async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:
+    """When the first of them was stored."""
+    fetched = await fetch(door, wants, door.config.max_page_bytes) if wants else []
     return min((one.pieces[0].append_ms for one in fetched if one.pieces), default=None)
 
 

@@ -6,19 +6,32 @@ from typing import Final
 from aiohttp import web
 
 from gateways.http.answers import json_answer
+from gateways.http.declaring import Answer, declare
 from gateways.http.door import Call, Door, Routes
 from gateways.http.problems import Refusal
+from gateways.http.schemas import TEXT, object_of, one_of
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
+@declare("hub", public=True, answers=(Answer(200, "It is.", object_of({"status": one_of("ok"), "hub": TEXT})),))
 async def healthz(door: Door, call: Call) -> web.StreamResponse:
-    """The process runs and its loop turns."""
+    """Is the hub alive?
+
+    The process runs and its loop turns.
+    """
+    call.query()
     return json_answer({"status": "ok", "hub": door.services.hub_name})
 
 
+@declare("hub", public=True, answers=(Answer(200, "It does.", object_of({"status": one_of("ready")})),),
+         problems=("stopping",))
 async def readyz(door: Door, call: Call) -> web.StreamResponse:
-    """The hub takes messages."""
+    """Does the hub take new work?
+
+    It does on a full disk, too: what is read and acknowledged there makes room. `GET /v1/status` says `full` then.
+    """
+    call.query()
     if door.stopping:
         raise Refusal("stopping", "the hub is shutting down", headers={"Retry-After": "1"})
     if not door.services.ready():
@@ -26,8 +39,10 @@ async def readyz(door: Door, call: Call) -> web.StreamResponse:
     return json_answer({"status": "ready"})
 
 
+@declare("hub", public=True, answers=(Answer(200, "Every metric, as text.", TEXT, "text/plain"),))
 async def metrics(door: Door, call: Call) -> web.StreamResponse:
-    """The Prometheus page."""
+    """The metrics, for Prometheus."""
+    call.query()
     return web.Response(body=door.services.render_metrics(), headers={"Content-Type": METRICS_TYPE})
 
 

@@ -15,75 +15,132 @@ The others answer for every handle: 200, or 207 where some hold nothing any more
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from gateways.addresses import queue_address
+from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.declaring import Answer, Body, Need, declare
 from gateways.http.documents import read_object
-from gateways.http.door import Call, Door, Routes
-from gateways.http.leases import queue_number, read_delay_ms, read_handles, read_invisible_ms, result_of
-from gateways.http.mapping import door_of, record_to_json
+from gateways.http.door import NAME, Call, Door, Routes
+from gateways.http.leases import (
+    DELAY,
+    HANDLES,
+    INVISIBLE,
+    RESULTS,
+    queue_number,
+    read_delay_ms,
+    read_handles,
+    read_invisible_ms,
+    result_of,
+)
+from gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gateways.http.parameters import WAIT, Parameter, Seconds, Whole
 from gateways.http.problems import Refusal
 from gateways.http.routes.queues import readable_queue
-from gateways.http.target import decode_number, decode_seconds
+from gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
+from gateways.http.waiting import seated
+from gateways.json_messages import door_of, record_to_json
+from kernel.addresses.placing import LIGHT
 from kernel.errors import ExpiredReceipt, KernelError, Stopping
-from kernel.leasing.settings import MAX_INVISIBLE_MS
-from kernel.placing import LIGHT
-from kernel.record import read_headers
+from kernel.leasing.settings import MAX_INVISIBLE_MS, check_name
+from kernel.records.record import read_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gateways.admission.principal import Principal
     from kernel.leasing.group import LeasedGroup
     from kernel.message import Handle, Leased
+    from kernel.state.topics import Topic
 
-POP_PARAMETERS: Final = ("max", "invisible", "wait")
-DEFAULT_POP: Final = 32
+Action = Callable[..., "list[KernelError | None]"]
+"""(group, handles, owner, token) -> what is wrong with each handle"""
+
+OF_QUEUES: Final = "/v1/queues/"
 DISK_S: Final = 0.25
 """What a pop that does not want to wait is given for messages that must be read from the disk first."""
 
 
+TOPIC: Final = Parameter("topic", "What the group reads.", required=True, example="plant")
+MAX: Final = Whole("max", "Most messages.", default=32, lowest=1, highest=Setting("max_page_messages"))
+FOR: Final = Seconds("invisible", "Seconds for which the messages are their taker's; 0: as the group says.",
+                     highest=MAX_INVISIBLE_MS / 1000)
+POP_PARAMETERS: Final = (MAX, FOR, WAIT)
+POPPED: Final = Named("Popped", object_of({"messages": list_of(object_of(
+    {**MESSAGE_FIELDS, "receipt_handle": TEXT, "attempt": WHOLE}, MESSAGE_OPTIONS))}))
+POP_ANSWERS: Final = (Answer(200, "Messages, each with its receipt handle; none where none came in time.", POPPED),)
+SETTLE_ANSWERS: Final = (Answer(200, "Durable for every handle.", RESULTS),
+                         Answer(207, "Some hold nothing any more; there is a result for each.", RESULTS))
+GROUPS: Final = (Need(Operation.CONSUME, "group"),)
+
+
+@declare("groups", query=(TOPIC, *POP_PARAMETERS), needs=(Need(Operation.CONSUME, "topic"), *GROUPS), writes=True,
+         answers=POP_ANSWERS,
+         problems=("unknown_topic", "invalid_group", "assigned_group", "unknown_group", "storage_failed"))
 async def pop(door: Door, call: Call) -> web.StreamResponse:
-    """Lease a topic's messages to a member of a group."""
-    principal = door.principal(call.request)
-    query = call.query("topic", *POP_PARAMETERS)
-    name = call.topic_name()
-    if "topic" not in query:
-        raise Refusal("invalid_parameter", "a pop needs a 'topic'", parameter="topic")
-    topic = door.readable_topic(principal, query["topic"])
-    found = await _pop(door, query, partial(door.kernel.group, name, topic.name, tenant=principal.tenant))
+    """Lease messages of a topic to a member of a group.
+
+    They are its own for a time, and come again unless they are acked, extended or released before it is over. Whoever
+    hangs up has taken nothing.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
+    return _popped(door, await pop_topic(door, principal, call.topic_name(), query))
+
+
+async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    """Messages of the topic that the query names, leased to a member of the group of this name."""
+    def require() -> Topic:
+        door.admission.require_group(principal, Operation.CONSUME, name)
+        return door.readable_topic(principal, query["topic"])
+
+    topic = require()
+    group_of = partial(door.kernel.group, name, topic.name, tenant=principal.tenant)
+    found = await _pop(door, principal, query, group_of, require)
     topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got queues while this waited
-    return _answer(door, principal, name, found,
-                   [(topic.name, queue_number(topic, leased[0].queue_id)) for leased in found])
+    return _shown(door, principal, name, found,
+                  [(topic.name, queue_number(topic, leased[0].queue_id)) for leased in found])
 
 
+@declare("queues", query=POP_PARAMETERS, needs=(Need(Operation.CONSUME, "address"),), writes=True, answers=POP_ANSWERS,
+         problems=("unknown_queue", "unknown_group", "storage_failed"))
 async def pop_queue(door: Door, call: Call) -> web.StreamResponse:
-    """Lease a light queue's messages."""
-    principal = door.principal(call.request)
-    query = call.query(*POP_PARAMETERS)
-    name = call.topic_name()
-    queue = readable_queue(door, principal, name)
-    found = await _pop(door, query, partial(door.kernel.queue_group, queue))
-    return _answer(door, principal, name, found,
-                   [(LIGHT + name, leased[0].queue_id - queue.first_queue_id) for leased in found])
+    """Lease messages of a light queue, as from a group."""
+    principal = await door.principal(call.request)
+    query = call.query()
+    return _popped(door, await pop_light(door, principal, call.topic_name(), query))
 
 
-async def _pop(door: Door, query: dict[str, str], group_of: Callable[[], LeasedGroup]) -> list[Leased]:
+async def pop_light(door: Door, principal: Principal, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    """Messages leased from the light queue of this name."""
+    require = partial(readable_queue, door, principal, name)
+    queue = require()
+    found = await _pop(door, principal, query, partial(door.kernel.queue_group, queue), require)
+    return _shown(door, principal, name, found,
+                  [(LIGHT + name, leased[0].queue_id - queue.first_queue_id) for leased in found])
+
+
+async def _pop(door: Door, principal: Principal, query: dict[str, str], group_of: Callable[[], LeasedGroup],
+               require: Callable[[], object]) -> list[Leased]:
     """What the query asks for. The group is made once the query is known to be good."""
-    most = door.config.max_page_messages
-    count = decode_number(query, "max", min(DEFAULT_POP, most), 1, most)
-    wait_s = decode_seconds(query, "wait", door.config.max_wait_s)
-    invisible_ms = round(decode_seconds(query, "invisible", MAX_INVISIBLE_MS / 1000) * 1000)
+    count = MAX.read(query, door.config)
+    wait_s = WAIT.read(query, door.config)
+    invisible_ms = round(FOR.read(query, door.config) * 1000)
     group = group_of()
-    return await take(door, group, count, invisible_ms or group.settings.invisible_ms, wait_s)
+    return await take(door, principal, group, count, invisible_ms or group.settings.invisible_ms, wait_s, require)
 
 
-def _answer(door: Door, principal: Principal, name: str, found: list[Leased], places: list[tuple[str, int]]
-            ) -> web.Response:
-    """The messages as JSON; `places` are their topics and queues."""
+def _popped(door: Door, messages: list[dict[str, Any]]) -> web.StreamResponse:
+    return door.counted(len(messages), json_answer({"messages": messages}))
+
+
+def _shown(door: Door, principal: Principal, name: str, found: list[Leased], places: list[tuple[str, int]]
+           ) -> list[dict[str, Any]]:
+    """Leased messages as JSON's types; `places` are their topics and queues."""
     handles = door.kernel.leasing.handles(principal.tenant, name)
     messages = []
     for leased, (topic, queue) in zip(found, places, strict=True):
@@ -94,26 +151,36 @@ def _answer(door: Door, principal: Principal, name: str, found: list[Leased], pl
             **record_to_json(record, topic, queue, door.kernel.address_of_leased(leased) or topic,
                              door.door_names.get(came_by, str(came_by))),
             "receipt_handle": handles.encode(leased[:3]), "attempt": attempt})
-    return json_answer({"messages": messages})
+    return messages
 
 
-async def take(door: Door, group: LeasedGroup, count: int, invisible_ms: int, wait_s: float) -> list[Leased]:
-    """Pop, and wait for the answer. Whoever asked and hangs up has taken nothing."""
+async def take(door: Door, principal: Principal, group: LeasedGroup, count: int, invisible_ms: int, wait_s: float,
+               require: Callable[[], object]) -> list[Leased]:
+    """Pop, and wait for the answer. Whoever asked and hangs up has taken nothing, nor has who may no longer take:
+    `require` raises then."""
     future: asyncio.Future[list[Leased]] = door.loop.create_future()
 
-    def on_popped(found: list[Leased]) -> None:
-        if not future.done():
-            future.set_result(found)
-        elif found:
-            try:
+    def give_back(found: list[Leased]) -> None:
+        if found:
+            with suppress(Stopping):        # their time runs out by itself
                 group.release([leased[:3] for leased in found], 0)
-            except Stopping:
-                pass            # their time runs out by itself
+
+    def on_popped(found: list[Leased]) -> None:
+        if future.done():
+            give_back(found)
+        else:
+            future.set_result(found)
 
     popping = group.pop(count, invisible_ms, on_popped)
     timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.ready else 0, popping.on_time)
     try:
-        found = await door.unless_stopping(future)
+        with seated(door.admission, NAME, principal, popping.on_time, require) as guest:
+            found = await door.unless_stopping(future)
+        guest.check()
+    except BaseException:
+        if future.done() and not future.cancelled():
+            give_back(future.result())
+        raise
     finally:
         timer.cancel()
         popping.cancel()
@@ -122,26 +189,54 @@ async def take(door: Door, group: LeasedGroup, count: int, invisible_ms: int, wa
     return found or []
 
 
+@declare("groups", bodies=(Body(object_of(HANDLES, closed=True)),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
+         problems=("invalid_group",))
 async def ack(door: Door, call: Call) -> web.StreamResponse:
-    """These are done."""
+    """Acknowledge leased messages: they are done and do not come again."""
     principal, handles, _ = await _read(door, call)
-    return await settle(door, principal, call, handles, lambda group, *rest: group.ack(*rest))
+    return await settle(door, principal, call, handles, acking)
 
 
+def acking(group: LeasedGroup, *rest: Any) -> list[KernelError | None]:
+    """What an `ack` does in one group."""
+    return group.ack(*rest)
+
+
+@declare("groups", bodies=(Body(object_of(HANDLES, {"invisible": INVISIBLE}, closed=True)),), needs=GROUPS, writes=True,
+         answers=SETTLE_ANSWERS, problems=("invalid_group",))
 async def extend(door: Door, call: Call) -> web.StreamResponse:
-    """Keep these for longer."""
+    """Extend leases: keep the messages for `invisible` seconds from now on."""
     principal, handles, document = await _read(door, call, "invisible")
+    return await settle(door, principal, call, handles, extending(document))
+
+
+def extending(document: dict[str, Any]) -> Action:
+    """What an `extend` with this document does in one group."""
     asked_ms = read_invisible_ms(document)
 
     def extend_in(group: LeasedGroup, held: list[Handle], owner: Any, token: Any) -> list[KernelError | None]:
         return group.extend(held, asked_ms or group.settings.invisible_ms, owner, token)
 
-    return await settle(door, principal, call, handles, extend_in)
+    return extend_in
 
 
+RELEASE: Final = {**object_of(HANDLES, {"delay": DELAY, "dead_letter": FLAG}, closed=True), "not": {
+    "required": ["delay", "dead_letter"], "properties": {"delay": {"type": "number"}, "dead_letter": {"const": True}}}}
+
+
+@declare("groups", bodies=(Body(RELEASE),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
+         problems=("invalid_group",))
 async def release(door: Door, call: Call) -> web.StreamResponse:
-    """Give these back, or up."""
+    """Release leased messages, for others to take, or give them up.
+
+    Without `delay` they come again as the group's retry says; with `dead_letter` never.
+    """
     principal, handles, document = await _read(door, call, "delay", "dead_letter")
+    return await settle(door, principal, call, handles, releasing(document))
+
+
+def releasing(document: dict[str, Any]) -> Action:
+    """What a `release` with this document does in one group."""
     delay_ms = read_delay_ms(document)
     dead_letter = document.get("dead_letter", False)
     if not isinstance(dead_letter, bool) or (dead_letter and delay_ms is not None):
@@ -152,22 +247,40 @@ async def release(door: Door, call: Call) -> web.StreamResponse:
             return group.reject(held, owner, token)
         return group.release(held, delay_ms, owner, token)
 
-    return await settle(door, principal, call, handles, release_in)
+    return release_in
 
 
 async def _read(door: Door, call: Call, *more: str) -> tuple[Principal, list[str], dict[str, Any]]:
-    principal = door.principal(call.request)
+    principal = await door.principal(call.request)
     call.query()
+    require_taker(door, principal, call.topic_name(), call.request.path.startswith(OF_QUEUES))
     document = await read_object(door, call.request, "a list of receipt handles")
     return principal, read_handles(document, door.config.max_request_messages, *more), document
 
 
+def require_taker(door: Door, principal: Principal, name: str, of_queue: bool) -> None:
+    """Who may take messages of a group, or a light queue, may settle them; the handle says which."""
+    if of_queue:
+        door.admission.require(principal, Operation.CONSUME, queue_address(name))
+    else:
+        door.admission.require_group(principal, Operation.CONSUME, name)
+
+
 async def settle(door: Door, principal: Principal, call: Call, texts: list[str],
-                 action: Callable[..., list[KernelError | None]]) -> web.StreamResponse:
-    """Decode the handles, do it group by group (a name has one per topic), and answer for each when it is durable."""
+                 action: Action) -> web.StreamResponse:
+    """Do it and answer for each when it is durable."""
+    errors = await settled(door, principal, call.topic_name(), texts, action)
+    results = [result_of(text, error) for text, error in zip(texts, errors, strict=True)]
+    return json_answer({"results": results}, 207 if any(error is not None for error in errors) else 200)
+
+
+async def settled(door: Door, principal: Principal, name: str, texts: list[str], action: Action
+                  ) -> list[KernelError | None]:
+    """Decode the handles and do it group by group (a name has one per topic); what is wrong with each, once durable.
+    """
     errors: list[KernelError | None] = [None] * len(texts)
     held: dict[LeasedGroup, list[tuple[int, Handle]]] = {}
-    name = call.topic_name()
+    check_name(name, "group")
     leasing = door.kernel.leasing
     reader = leasing.handles(principal.tenant, name)
     for number, text in enumerate(texts):
@@ -181,12 +294,11 @@ async def settle(door: Door, principal: Principal, call: Call, texts: list[str],
         else:
             held.setdefault(found[0], []).append((number, found[1]))
     await asyncio.gather(*(_settle_in(door, group, mine, action, errors) for group, mine in held.items()))
-    results = [result_of(text, error) for text, error in zip(texts, errors, strict=True)]
-    return json_answer({"results": results}, 207 if any(error is not None for error in errors) else 200)
+    return errors
 
 
 async def _settle_in(door: Door, group: LeasedGroup, mine: list[tuple[int, Handle]],
-                     action: Callable[..., list[KernelError | None]], errors: list[KernelError | None]) -> None:
+                     action: Action, errors: list[KernelError | None]) -> None:
     refused = await door.durable(partial(action, group, [handle for _, handle in mine]))
     for (number, _), error in zip(mine, refused, strict=True):
         errors[number] = error

@@ -2,6 +2,7 @@
 
     POST /v1/topics/{topic}/messages
         application/json     {"messages": [{"key", "value", "headers", ...}, ...]}, see `mapping.py`
+        CloudEvents          see `routes/cloud_events.py`
         anything else        one message; the body is its value, `?key=` its key, the headers are those of a publish
     POST /v1/publish
         application/json     the same list, where each message says where it goes: by its `address`, or by `topic` and
@@ -12,61 +13,104 @@ says for each what became of it. Their order is kept.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 from aiohttp import web
 
 from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
 from gateways.http.door import DOOR, NAME, Call, Door, Routes
-from gateways.http.mapping import Publication, not_built_property, read_headers, read_message
+from gateways.http.mapping import Publication, describe_place, read_headers, read_message
+from gateways.http.message_schemas import (
+    ADDRESSED_MESSAGE,
+    IDEMPOTENCY_KEY,
+    NEW_MESSAGE,
+    PREFER,
+    PUBLISH_HEADERS,
+)
+from gateways.http.parameters import Parameter
 from gateways.http.problems import Refusal, document_of
-from gateways.http.routes.publish import describe, store
+from gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
+from gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH, PUBLISHED_OR_RESULTS, RESULTS, store
+from gateways.http.schemas import Named, Setting, list_of, object_of
 from kernel.errors import KernelError, MessageTooLarge
 from kernel.message import TRANSIENT, When
-from kernel.record import encode_headers
+from kernel.records.record import encode_headers
 from kernel.scheduling.accepting import NOW, first_due_ms
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from kernel.message import Message, Placement, Stored
 
-JSON: Final = "application/json"
-CLOUD_EVENTS: Final = ("application/cloudevents+json", "application/cloudevents-batch+json")
-
 ADDRESSES: Final = f"{NAME} addresses"
 """The look-up of addresses as JSON says them: not as a path does, where each level is percent-encoded."""
+
+KEYS: Final = f"{NAME} keys"
+"""The look-up of topics and keys."""
 
 REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", b"traceparent"))
 """What a JSON body's own headers may say; every other property stands in its message."""
 
 
+KEY: Final = Parameter("key", "The key of a message that is the body; in JSON every message has its own.")
+BATCH_ANSWERS: Final = (
+    Answer(201, "Everything is durable; for many messages there is a result for each.", RESULTS),
+    Answer(202, "It is taken (`Prefer: respond-async`).", RESULTS,
+           headers={"Preference-Applied": "`respond-async`"}),
+    Answer(207, "Some were refused; there is a result for each.", RESULTS))
+
+
+def batch_of(message: Named) -> Body:
+    """The body that holds many messages of a kind."""
+    most = Setting("max_request_messages")
+    return Body(object_of({"messages": list_of(message, minItems=1, maxItems=most)}, closed=True))
+
+
+@declare("publish", query=(KEY,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "topic"),), writes=True,
+         bodies=(batch_of(NEW_MESSAGE), *VALUE_BODIES,
+                 *EVENT_BODIES),
+         answers=tuple(answer._replace(schema=PUBLISHED_OR_RESULTS if answer.status < 207 else RESULTS)
+                       for answer in BATCH_ANSWERS), problems=PROBLEMS_OF_A_PUBLISH)
 async def post_messages(door: Door, call: Call) -> web.StreamResponse:
-    """Store one or many messages in a topic."""
+    """Publish to a topic, one message or many.
+
+    `application/json` is a list of messages, any other type is one message whose value is the body. Many messages are
+    stored together, except those that are refused one by one; their order is kept.
+    """
     request = call.request
-    principal = door.principal(request)
-    query = call.query("key")
+    principal = await door.principal(request)
+    query = call.query()
     topic = call.topic_name()
     publication = read_headers(request.raw_headers, door.services.now_ms())
     kind = request.content_type if "Content-Type" in request.headers else ""
-    if kind in CLOUD_EVENTS:
-        raise not_built_property(kind, "CloudEvents")
+    if is_event(publication):
+        given = query["key"].encode() if "key" in query else None
+        return await post_events(door, call, principal, publication, of_topic=True, place=lambda one: (
+            place_in(door, principal, topic, one.key if given is None else given)))
     if kind == JSON:
         return await _post_json(door, call, principal, topic, query, publication)
     key = query["key"].encode() if "key" in query else publication.key
     if publication.key is not None and publication.key != key:
         raise Refusal("invalid_parameter", "'key' and X-Message-Key differ", parameter="key")
-    placement = door.admission.place_in(principal, topic, key)
+    placement = place_in(door, principal, topic, key)
     await door.ready_to_append(principal)
     return await store(door, call, principal, placement, publication, await door.bodies.read(request))
 
 
+@declare("publish", headers=(IDEMPOTENCY_KEY, PREFER), needs=(Need(Operation.PUBLISH, "address"),), writes=True,
+         bodies=(batch_of(ADDRESSED_MESSAGE),), answers=BATCH_ANSWERS, problems=PROBLEMS_OF_A_PUBLISH)
 async def post_publications(door: Door, call: Call) -> web.StreamResponse:
-    """Store messages in whatever topics they name."""
+    """Publish many messages to several addresses.
+
+    Each says where it goes: by its `address`, or by `topic` and `key`.
+    """
     request = call.request
     call.query()
-    principal = door.principal(request)
+    principal = await door.principal(request)
     if request.content_type != JSON:
         raise Refusal("unsupported_media_type", "many messages are application/json; one with any other type goes to "
                                                 "/v1/publish/ADDRESS", headers={"Accept": JSON})
@@ -79,12 +123,16 @@ async def _post_json(door: Door, call: Call, principal: Principal, topic: str | 
     if "key" in query:
         raise Refusal("invalid_parameter", "in application/json every message has its own 'key'; for one JSON value "
                                            "use /v1/publish/ADDRESS", parameter="key")
-    _check_request_headers(publication)
+    check_request_headers(publication)
     await door.ready_to_append(principal)
-    items = read_items(await door.bodies.read(call.request), door.config.max_request_messages)
-    batch = _prepare(door, principal, topic, items, publication)
-    stored = await _append(door, principal, batch, publication)
-    return _answer(batch, stored, publication.respond_async)
+    items = read_items(await door.bodies.read_document(call.request), door.config.max_request_messages)
+    batch = prepare(door, principal, topic, items, publication)
+    return await store_batch(door, principal, batch, publication)
+
+
+async def store_batch(door: Door, principal: Principal, batch: Batch, request: Publication) -> web.Response:
+    """Append what can be stored and answer for each."""
+    return _answer(batch, await _append(door, principal, batch, request), request.respond_async)
 
 
 def read_items(body: bytes, max_messages: int) -> list[Any]:
@@ -93,20 +141,24 @@ def read_items(body: bytes, max_messages: int) -> list[Any]:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
-    if not isinstance(document, dict) or document.keys() != {"messages"} or not isinstance(document["messages"], list):
+    if not isinstance(document, dict) or document.keys() != {"messages"}:
+        document = {}
+    return items_of(document.get("messages"), max_messages)
+
+
+def items_of(items: Any, max_messages: int) -> list[Any]:
+    """The same list. Refuses `invalid_body` where it is none, or too long."""
+    if not isinstance(items, list):
         raise Refusal("invalid_body", 'application/json here is {"messages": [...]}; for one JSON value use '
                                       "/v1/publish/ADDRESS")
-    items: list[Any] = document["messages"]
     if not 0 < len(items) <= max_messages:
         raise Refusal("invalid_body", f"a body has 1 to {max_messages} messages, this one {len(items)}")
     return items
 
 
-def _check_request_headers(publication: Publication) -> None:
-    for name, value in publication.headers:
-        if name == b"content-encoding" and value != b"identity":
-            raise Refusal("unsupported_media_type", "a JSON body is taken as it is, without a content coding",
-                          headers={"Accept-Encoding": "identity"})
+def check_request_headers(publication: Publication) -> None:
+    """Refuses properties of a message in the headers of a request whose messages have their own."""
+    for name, _ in publication.headers:
         if name not in REQUEST_HEADERS:
             shown = name.decode("utf-8", "replace")
             raise Refusal("invalid_header", f"{shown!r} of a message stands in its JSON, not in a request header")
@@ -115,29 +167,43 @@ def _check_request_headers(publication: Publication) -> None:
                                         "request header")
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
     """The messages that can be stored, and for each of the request what it will be told."""
 
     messages: list[Message]
     whens: list[When]                        # of each
     results: list[dict[str, Any] | int]      # a problem document, or the number of the message in `messages`
+    now_ms: int                              # what delays were counted from
 
 
-def _prepare(door: Door, principal: Principal, topic: str | None, items: list[Any], request: Publication) -> _Batch:
-    batch = _Batch([], [], [])
+Read = Callable[[Any, int], "tuple[Placement, Publication]"]
+"""(one of a list, now in ms) -> where it goes and what it says"""
+
+
+def prepare(door: Door, principal: Principal, topic: str | None, items: list[Any], request: Publication) -> Batch:
+    """Messages of a JSON body, ready to be stored, and what each that cannot be is told."""
+    def read(item: Any, now_ms: int) -> tuple[Placement, Publication]:
+        address, named = ("", topic) if topic is not None else _take_destination(item)
+        one = read_message(item, now_ms)
+        return (_place(door, principal, address) if named is None else place_in(door, principal, named, one.key)), one
+
+    return prepare_each(door, items, request, read)
+
+
+def prepare_each(door: Door, items: list[Any], request: Publication, read: Read) -> Batch:
+    """The same for a list of any kind."""
     now_ms = door.services.now_ms()
+    batch = Batch([], [], [], now_ms)
     trace = [pair for pair in request.headers if pair[0] == b"traceparent"]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:
-            address, named = ("", topic) if topic is not None else _take_destination(item)
-            one = read_message(item, now_ms)
+            placement, one = read(item, now_ms)
             if trace and not any(name == b"traceparent" for name, _ in one.headers):
                 one.headers += trace
-            placement = (_place(door, principal, address) if named is None
-                         else door.admission.place_in(principal, named, one.key))
             when = When(one.due_ms, one.repeat) if one.later else NOW
-            first_due_ms(when, now_ms)                       # raises what is wrong with it
+            if when is not NOW:
+                first_due_ms(when, now_ms)                   # raises what is wrong with it
             batch.messages.append(_message(placement, one, attributes))
             batch.whens.append(when)
             batch.results.append(len(batch.messages) - 1)
@@ -152,12 +218,17 @@ def _take_destination(item: Any) -> tuple[str, str | None]:
     """Take (address, None) or ("", topic) out of a message that says where it goes."""
     if not isinstance(item, dict):
         raise Refusal("invalid_body", "a message is an object")
-    address, topic = item.pop("address", None), item.pop("topic", None)
-    if (address is None) == (topic is None) or not isinstance(topic if address is None else address, str):
-        raise Refusal("invalid_body", "a message here has an 'address' or a 'topic', as text")
-    if topic is None and (item.get("key") is not None or item.get("key_base64") is not None):
+    if ("address" in item) == ("topic" in item):
+        raise Refusal("invalid_body", "a message here has an 'address' or a 'topic'")
+    name = "address" if "address" in item else "topic"
+    named = item.pop(name)
+    if not isinstance(named, str):
+        raise Refusal("invalid_body", f"{name!r} is a text")
+    if name == "topic":
+        return "", named
+    if "key" in item or "key_base64" in item:
         raise Refusal("invalid_body", "a message has an 'address', or a 'topic' and a 'key': an address says both")
-    return address or "", topic
+    return named, None
 
 
 def _place(door: Door, principal: Principal, address: str) -> Placement:
@@ -166,6 +237,17 @@ def _place(door: Door, principal: Principal, address: str) -> Placement:
     placement = cache.places.get(raw)
     if placement is None:
         placement = door.admission.place(principal, address)
+        cache.remember(raw, placement)
+    return placement
+
+
+def place_in(door: Door, principal: Principal, topic: str, key: bytes | None) -> Placement:
+    """Where a message with this topic and key is stored, by a look-up that remembers the verdict too."""
+    cache = door.admission.cache(principal, KEYS)
+    raw = topic.encode() if key is None else b"%b\0%b" % (topic.encode(), key)
+    placement = cache.places.get(raw)
+    if placement is None or "\0" in topic:               # which no topic has: it would read as another one's key
+        placement = door.admission.place_in(principal, topic, key)
         cache.remember(raw, placement)
     return placement
 
@@ -179,18 +261,25 @@ def _message(placement: Placement, one: Publication, attributes: int) -> Message
     return placement, one.value, headers, attributes | one.attributes, one.timestamp_ms
 
 
-async def _append(door: Door, principal: Principal, batch: _Batch, request: Publication) -> Stored | None:
+async def _append(door: Door, principal: Principal, batch: Batch, request: Publication) -> Stored | None:
     if not batch.messages:
         return None
     whens = batch.whens if any(when is not NOW for when in batch.whens) else None
     if request.respond_async:
         door.append_unconfirmed(principal, batch.messages, request.idempotency_key, whens)
         return None
-    return await door.append(principal, batch.messages, request.idempotency_key, whens)
+    return await door.append(principal, batch.messages, request.idempotency_key, whens, request.wait_s)
 
 
-def _answer(batch: _Batch, stored: Stored | None, respond_async: bool) -> web.Response:
+def _answer(batch: Batch, stored: Stored | None, respond_async: bool) -> web.Response:
     status = 202 if respond_async else 201
+    mixed = len(batch.messages) < len(batch.results)
+    headers = {"Preference-Applied": "respond-async"} if respond_async else None
+    return json_answer({"messages": results_of(batch, stored, status)}, 207 if mixed else status, headers)
+
+
+def results_of(batch: Batch, stored: Stored | None, status: int) -> list[dict[str, Any]]:
+    """What became of each message of the list."""
     results = []
     for result in batch.results:
         if isinstance(result, dict):
@@ -199,10 +288,8 @@ def _answer(batch: _Batch, stored: Stored | None, respond_async: bool) -> web.Re
         message = batch.messages[result]
         position = stored.positions[result] if stored is not None else None
         append_ms = stored.append_ms if stored is not None else 0
-        results.append({**describe(message[0], position, message[4], append_ms), "status": status})
-    mixed = len(batch.messages) < len(batch.results)
-    headers = {"Preference-Applied": "respond-async"} if respond_async else None
-    return json_answer({"messages": results}, 207 if mixed else status, headers)
+        results.append({**describe_place(message[0], position, message[4], append_ms), "status": status})
+    return results
 
 
 ROUTES: Routes = (("POST", "/v1/topics/{topic}/messages", post_messages), ("POST", "/v1/publish", post_publications))

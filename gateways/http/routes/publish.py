@@ -5,32 +5,65 @@ one whose sender asked for no durability.
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from gateways.admission.decision import Operation
 from gateways.http.answers import created, json_answer
+from gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
 from gateways.http.door import DOOR, NAME, Call, Door, Routes
-from gateways.http.mapping import Publication, not_built_property, read_headers
+from gateways.http.mapping import Publication, describe_place, read_headers
+from gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
+from gateways.http.openapi import PROBLEM
+from gateways.http.problems import Refusal
+from gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
+from gateways.http.schemas import Named, list_of, object_of, one_of
 from gateways.http.target import decode_levels
-from kernel.address import LEVEL_ESCAPES, escape
+from kernel.addresses.address import LEVEL_ESCAPES, escape
 from kernel.message import TRANSIENT, When
-from kernel.record import NO_HEADERS, encode_headers
+from kernel.records.record import NO_HEADERS, encode_headers
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from kernel.message import Message, Placement
+    from gateways.http.direct import Exchange
+    from kernel.message import Message, Placement, Stored
 
 PUBLISH_PREFIX: Final = "/v1/publish/"
 
 
+PROBLEMS_OF_A_PUBLISH: Final = (
+    "invalid_topic", "invalid_cloud_event", "invalid_delay", "invalid_schedule", "unknown_topic", "unknown_queue",
+    "message_too_large", "idempotency_conflict", "over_quota", "too_many_scheduled", "queue_full", "kept_full",
+    "not_built", "invalid_body", "unsupported_media_type")
+
+
+RESULT: Final = {"anyOf": [object_of({**PUBLISHED_FIELDS, "status": one_of(201, 202)}), PROBLEM]}
+RESULTS: Final = Named("PublishResults", object_of({"messages": list_of(RESULT)}))
+PUBLISHED_OR_RESULTS: Final = {"anyOf": [PUBLISHED, RESULTS]}
+
+
+@declare("publish", headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),), writes=True,
+         bodies=(*VALUE_BODIES, *EVENT_BODIES),
+         answers=(Answer(201, "It is durable; for a batch there is a result for each.", PUBLISHED_OR_RESULTS),
+                  Answer(202, "It is taken (`Prefer: respond-async`).", PUBLISHED_OR_RESULTS,
+                         headers={"Preference-Applied": "`respond-async`"}),
+                  Answer(207, "Some of a batch were refused; there is a result for each.", RESULTS)),
+         problems=PROBLEMS_OF_A_PUBLISH)
 async def publish(door: Door, call: Call) -> web.StreamResponse:
-    """Store one message."""
+    """Publish one message.
+
+    The body is its value. Its content type, and what else is known about it, stands in request headers. CloudEvents are
+    taken in each of their modes; a batch goes to one address.
+    """
     request = call.request
     call.query()
-    principal = door.principal(request)
+    principal = await door.principal(request)
     publication = read_headers(request.raw_headers, door.services.now_ms())
     placement = place(door, principal, call.captures[0])
+    if is_event(publication):
+        return await post_events(door, call, principal, publication, of_topic=False, place=lambda _: placement)
     if publication.key is not None and publication.key != placement.key:
         placement = place_with_key(door, principal, placement, publication.key)
     await door.ready_to_append(principal)
@@ -38,8 +71,24 @@ async def publish(door: Door, call: Call) -> web.StreamResponse:
     return await store(door, call, principal, placement, publication, value)
 
 
+@publish.directly
+def publish_directly(door: Door, exchange: Exchange) -> bool:
+    """The same at an address that its sender has published to before."""
+    publication, principal = exchange.publication, exchange.principal
+    placement = door.admission.cache(principal, NAME).places.get(exchange.captures[0].encode())
+    if placement is None or exchange.raw_query:
+        return False
+    exchange.finish = partial(_describe_stored, placement, publication.timestamp_ms)
+    door.submit(principal, [exchange.message(placement, DOOR)], door.receipts, exchange, publication.idempotency_key)
+    return True
+
+
+def _describe_stored(placement: Placement, timestamp_ms: int, stored: Stored) -> dict[str, Any]:
+    return describe_place(placement, stored.positions[0], timestamp_ms, stored.append_ms)
+
+
 async def store(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication,
-                value: bytes) -> web.StreamResponse:
+                value: bytes | None) -> web.StreamResponse:
     """Append one message whose place and properties are known, and answer."""
     headers = encode_headers(publication.headers) if publication.headers else NO_HEADERS
     whens = [When(publication.due_ms, publication.repeat)] if publication.later else None
@@ -47,22 +96,12 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
     if publication.respond_async:
         message: Message = (placement, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
         door.append_unconfirmed(principal, [message], publication.idempotency_key, whens)
-        return json_answer(describe(placement, None, publication.timestamp_ms, 0), 202,
+        return json_answer(describe_place(placement, None, publication.timestamp_ms, 0), 202,
                            {"Preference-Applied": "respond-async"})
     stored = await door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
-                               publication.idempotency_key, whens)
-    document = describe(placement, stored.positions[0], publication.timestamp_ms, stored.append_ms)
+                               publication.idempotency_key, whens, publication.wait_s)
+    document = _describe_stored(placement, publication.timestamp_ms, stored)
     return created(call.request, document, door.date.at(door.services.now_ms()))
-
-
-def describe(placement: Placement, position: tuple[int, int, int] | None, timestamp_ms: int, append_ms: int
-             ) -> dict[str, Any]:
-    """Where a message went, or will go. Without a position its id is not known; offset and time of append are not
-    while it waits for its time. `timestamp_ms` is the sender's, or 0."""
-    offset = None if position is None or position[1] < 0 else position[1]
-    return {"id": None if position is None else str(position[2]), "topic": placement.topic, "queue": placement.queue,
-            "offset": offset, "address": placement.address,
-            "timestamp": timestamp_ms or (None if offset is None else append_ms)}
 
 
 def place(door: Door, principal: Principal, raw_address: str) -> Placement:
@@ -84,7 +123,7 @@ def address_of_path(raw_address: str) -> str:
 def place_with_key(door: Door, principal: Principal, placement: Placement, key: bytes) -> Placement:
     """The place for `X-Message-Key`: the address names the topic, the header the key in it."""
     if placement.key is not None:
-        raise not_built_property("X-Message-Key", "a key beside an address that has its own")
+        raise Refusal("invalid_header", "X-Message-Key is the key of a bare topic; this address has its own")
     return door.admission.place_in(principal, placement.topic, key)
 
 

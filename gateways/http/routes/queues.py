@@ -12,36 +12,55 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from gateways.addresses import queue_address
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
 from gateways.http.cursor import decode_name, encode_name
+from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import Call, Door, Routes
+from gateways.http.leases import COUNTS
+from gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
+from gateways.http.progress import matching
+from gateways.http.schemas import CURSOR, TEXT, TIME_MS, Named, list_of, object_of, one_of, properties_of
 from kernel.errors import UnknownQueue
-from kernel.placing import LIGHT
+from kernel.leasing.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from kernel.leasing.settings import LightQueue
 
-MAX_LISTED: Final = 1_000
-"""Queues in one answer."""
+
+_QUEUE: Final = {"name": TEXT, **properties_of(QueueSettings, overflow=one_of(*OVERFLOWS)), "created": TIME_MS}
+QUEUE: Final = Named("LightQueue", object_of(_QUEUE))
+LISTED: Final = object_of(_QUEUE, COUNTS)
+NEEDS: Final = (Need(Operation.CONSUME, "address"),)
 
 
+@declare("queues", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=NEEDS, problems=("invalid_cursor",),
+         answers=(Answer(200, "A page of queues.", object_of({"queues": list_of(LISTED), "cursor": CURSOR})),))
 async def list_queues(door: Door, call: Call) -> web.StreamResponse:
-    """The queues that the principal may read, by name; `cursor` goes on behind the last name, null at the end."""
-    principal = door.principal(call.request)
-    query = call.query("cursor")
+    """List light queues.
+
+    Those that the user may take from, by name. With `counts`: and what is ready, leased and waiting in each.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
+    count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
-    queues = [queue for queue in door.kernel.queues(tenant=principal.tenant) if queue.name > after
-              and door.admission.may(principal, Operation.CONSUME, LIGHT + queue.name)]
-    listed = queues[:MAX_LISTED]
-    return json_answer({"queues": [_describe(queue) for queue in listed],
-                        "cursor": encode_name(listed[-1].name) if len(queues) > MAX_LISTED else None})
+    queues = [queue for queue in door.kernel.queues(tenant=principal.tenant)
+              if queue.name > after and matching(queue.name, query)
+              and door.admission.may(principal, Operation.CONSUME, queue_address(queue.name))]
+    listed = queues[:count]
+    counts = [door.kernel.queue_group(queue).counts()._asdict() if counted else {} for queue in listed]
+    return json_answer({"queues": [{**_describe(queue), **more} for queue, more in zip(listed, counts, strict=True)],
+                        "cursor": encode_name(listed[-1].name) if len(queues) > count else None})
 
 
+@declare("queues", needs=NEEDS, problems=("unknown_queue",),
+         answers=(Answer(200, "The queue.", object_of({**_QUEUE, **COUNTS})),))
 async def get_queue(door: Door, call: Call) -> web.StreamResponse:
-    """One queue with its counts."""
-    principal = door.principal(call.request)
+    """Show a light queue with what is ready, leased and waiting in it."""
+    principal = await door.principal(call.request)
     call.query()
     queue = readable_queue(door, principal, call.topic_name())
     return json_answer({**_describe(queue), **door.kernel.queue_group(queue).counts()._asdict()})
@@ -49,7 +68,7 @@ async def get_queue(door: Door, call: Call) -> web.StreamResponse:
 
 def readable_queue(door: Door, principal: Principal, name: str) -> LightQueue:
     """A light queue that the principal may take from. Raises Denied, UnknownQueue."""
-    door.admission.require(principal, Operation.CONSUME, LIGHT + name)
+    door.admission.require(principal, Operation.CONSUME, queue_address(name))
     queue = door.kernel.queue(name, tenant=principal.tenant)
     if queue is None:
         raise UnknownQueue(f"there is no queue {name!r}")

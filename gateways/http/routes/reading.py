@@ -15,27 +15,35 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
 from aiohttp import web
 
-from gateways.envelope import SELECTOR_NAMES, Kind
+from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.cloud_events import BATCH, asks_for, to_structured
 from gateways.http.cursor import MAX_QUEUES, Cursor, decode_cursor, encode_cursor
+from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import Call, Door, Routes
-from gateways.http.mapping import door_of, record_to_json
+from gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
 from gateways.http.page import Page, Source, build_page
+from gateways.http.parameters import MAX_MESSAGES, WAIT, Parameter, Whole
 from gateways.http.problems import Refusal
-from gateways.http.target import decode_number, decode_seconds
-from gateways.values import normalize
+from gateways.http.routes.cloud_events import EVENT
+from gateways.http.schemas import MOMENT, TEXT, WHOLE, Named, list_of, object_of
+from gateways.http.target import decode_number
+from gateways.json_messages import door_of, record_to_json
+from gateways.properties.envelope import SELECTOR_NAMES, Kind
+from gateways.properties.values import normalize
 from kernel.errors import InvalidSelector, OffsetOutOfRange, UnknownQueue, UnknownTopic
 from kernel.selectors.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gateways.admission.principal import Principal
     from kernel.message import Fetched, Record
-    from kernel.topics import Topic
+    from kernel.state.topics import Topic
 
-DEFAULT_MAX: Final = 100
 MAX_OFFSET: Final = (1 << 63) - 1
 
 BYTES_BEFORE: Final = 65_536
@@ -48,21 +56,56 @@ SEARCH_S: Final = 1.0
 got."""
 
 
+A_TIME: Final = "2026-01-31T12:00:00Z"
+EDGE_OR_TIME: Final = {"type": "string", "pattern": f"^(earliest|latest|{MOMENT})$"}
+OFFSET: Final = {"type": "string", "pattern": "^[0-9]{1,19}$"}
+FROM: Final = Parameter("from", "`earliest`, `latest`, an RFC 3339 time, or with `queue` an offset.",
+                        example="earliest",
+                        text={"type": "string", "pattern": f"^(earliest|latest|[0-9]{{1,18}}|{MOMENT})$"})
+QUEUE: Final = Whole("queue", "Only this queue of the topic.")
+CONTINUE: Final = Parameter("cursor", "Go on where the page that gave it ended, instead of `from`.",
+                            text={"type": "string", "format": "cursor"})
+FILTER: Final = Parameter("filter", "Only messages that this selector wants, see docs/selectors.md; it is given again "
+                          "with every cursor.", text={"type": "string", "format": "selector", "minLength": 1})
+
+GAP: Final = {"queue": WHOLE, "offset": WHOLE, "count": WHOLE}
+PAGE: Final = Named("MessagePage", object_of(
+    {"messages": list_of(MESSAGE), "cursor": {**TEXT, "description": "Where the next page begins."}},
+    {"lost": {**list_of(object_of(GAP)), "description": "What retention deleted before this reader came."},
+     "skipped": {**WHOLE, "description": "How many messages the filter passed over."},
+     "unreadable": list_of(object_of({**GAP, "code": TEXT, "detail": TEXT}))}),
+    {"messages": [MESSAGE_EXAMPLE], "cursor": "AW8MX3pQ"})
+
+
+@declare("read", query=(FROM, QUEUE, CONTINUE, MAX_MESSAGES, WAIT, FILTER), needs=(Need(Operation.CONSUME, "topic"),),
+         answers=(Answer(200, "A page, in which every queue's messages keep their order.", PAGE),
+                  Answer(200, "The same as CloudEvents.", list_of(EVENT), BATCH, headers={
+                      "X-Cursor": "Of a page of CloudEvents, where the next page begins.",
+                      "X-Skipped": "How many messages the filter passed over.",
+                      "X-Lost": "How many messages could not be given."})),
+         problems=("unknown_topic", "unknown_queue", "invalid_cursor", "invalid_selector", "topic_replaced",
+                   "offset_out_of_range", "storage_failed"))
 async def get_messages(door: Door, call: Call) -> web.StreamResponse:
-    """Answer one page."""
-    principal = door.principal(call.request)
-    query = call.query("from", "queue", "cursor", "max", "wait", "filter")
-    selector = _selector_of(query)
+    """Read a page of a topic's messages.
+
+    With the cursor for the next page; the server keeps nothing. A page without messages that `skipped` some is not the
+    end: its cursor goes on. Who accepts `application/cloudevents-batch+json` is given CloudEvents, and what else a
+    page says in headers.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
+    selector = read_selector(query["filter"], FILTER.name) if "filter" in query else None
     topic = door.readable_topic(principal, call.topic_name())
-    max_messages = decode_number(query, "max", min(DEFAULT_MAX, door.config.max_page_messages), 1,
-                                 door.config.max_page_messages)
-    wait_s = decode_seconds(query, "wait", door.config.max_wait_s)
+    max_messages = MAX_MESSAGES.read(query, door.config)
+    wait_s = WAIT.read(query, door.config)
     cursor = await _start_of(door, topic, query)
-    page = await _search(door, topic, cursor, max_messages, wait_s, selector)
-    return json_answer(_document(door, topic, cursor, page))
+    page = await _search(door, principal, topic, cursor, max_messages, wait_s, selector)
+    if asks_for(call.request.headers.get("Accept", ""), BATCH):
+        return door.counted(len(page.records), _events(door, topic, cursor, page))
+    return door.counted(len(page.records), json_answer(_document(door, topic, cursor, page)))
 
 
-async def _search(door: Door, topic: Topic, cursor: Cursor, max_messages: int, wait_s: float,
+async def _search(door: Door, principal: Principal, topic: Topic, cursor: Cursor, max_messages: int, wait_s: float,
                   selector: Selector | None) -> Page:
     """The first page from the cursor on that has something to tell, or the last when time is up."""
     page = await _read(door, topic, cursor, max_messages, selector)
@@ -76,7 +119,8 @@ async def _search(door: Door, topic: Topic, cursor: Cursor, max_messages: int, w
         if page.skipped:
             await asyncio.sleep(0)                            # a search gives way to everybody else at every step
         else:
-            await door.wait_for_append({topic.queue_id(queue): at for queue, at in page.positions.items()}, left_s)
+            ends = {topic.queue_id(queue): at for queue, at in page.positions.items()}
+            await door.wait_for_append(principal, topic, ends, left_s)
         if door.kernel.topic_by_uuid(topic.uuid) is None:
             raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
         page = await _read(door, topic, cursor, max_messages, selector)
@@ -84,21 +128,19 @@ async def _search(door: Door, topic: Topic, cursor: Cursor, max_messages: int, w
     return page._replace(skipped=skipped)
 
 
-def _selector_of(query: dict[str, str]) -> Selector | None:
-    """What `filter` says. Refuses `invalid_selector`, with the position."""
-    if "filter" not in query:
-        return None
+def read_selector(text: str, parameter: str) -> Selector:
+    """The selector that a parameter, or a field of a frame, holds. Refuses `invalid_selector`, with the position."""
     try:
-        return parse_selector(query["filter"], SELECTOR_NAMES)
+        return parse_selector(text, SELECTOR_NAMES)
     except InvalidSelector as error:
-        raise Refusal(error.code, str(error), parameter="filter", position=error.position,
+        raise Refusal(error.code, str(error), parameter=parameter, position=error.position,
                       expected=error.expected) from None
 
 
 # --- where to begin -----------------------------------------------------------------------------------------
 
 async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
-    queue = decode_number(query, "queue", 0, 0, MAX_OFFSET) if "queue" in query else None
+    queue = QUEUE.find(query, door.config)
     if "cursor" in query:
         if "from" in query:
             raise Refusal("invalid_parameter", "give 'from' or 'cursor', not both", parameter="from")
@@ -142,16 +184,23 @@ async def named_offsets(door: Door, topic: Topic, queues: range | tuple[int, ...
         return [end for _, end in bounds]
     if begin.isascii() and begin.isdigit():
         if queue is None:
-            raise Refusal("invalid_parameter", "an offset needs a 'queue'", parameter="from")
+            raise Refusal("invalid_parameter", f"a number is an offset and needs a 'queue'; a time is like {A_TIME}",
+                          parameter="from")
         return [_offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), *bounds[0])]
-    # An unescaped + in a query is a space; in a time it can only have been the zone's sign.
-    time = normalize(Kind.TIME, (begin[:19] + begin[19:].replace(" ", "+")).encode())
-    if time is None:
-        raise Refusal("invalid_parameter", "'from' is earliest, latest, an RFC 3339 time, or with 'queue' an offset",
-                      parameter="from")
-    asked = [offset_at(door, topic.queue_id(number), int(time)) for number in queues]
+    time_ms = time_of(begin, ", or with 'queue' an offset")
+    asked = [offset_at(door, topic.queue_id(number), time_ms) for number in queues]
     found = [await future for future in asked]
     return [end if at is None else at for at, (_, end) in zip(found, bounds, strict=True)]
+
+
+def time_of(text: str, more: str = "") -> int:
+    """The time that `from` names, in ms. Refuses `invalid_parameter`; `more` is what it could have been besides."""
+    # An unescaped + in a query is a space; in a time it can only have been the zone's sign.
+    time = normalize(Kind.TIME, (text[:19] + text[19:].replace(" ", "+")).encode())
+    if time is None:
+        raise Refusal("invalid_parameter", f"'from' is earliest, latest, a time like {A_TIME} (RFC 3339){more}",
+                      parameter="from")
+    return int(time)
 
 
 def _offset_within(offset: int, first: int, end: int) -> int:
@@ -233,13 +282,27 @@ async def fetch(door: Door, wants: list[tuple[int, int, int]], max_bytes: int) -
     return await future
 
 
-def _document(door: Door, topic: Topic, cursor: Cursor, page: Page) -> dict[str, Any]:
+def _events(door: Door, topic: Topic, cursor: Cursor, page: Page) -> web.Response:
+    """The page as a batch of CloudEvents; what else a page says stands in headers."""
+    events = [to_structured(record, topic.name, door.kernel.address_of(topic.name, record[2], record[4]))
+              for _, record in page.records]
+    missing = sum(told["count"] for told in (*page.lost, *page.unreadable))
+    headers = {"X-Cursor": _next_cursor(topic, cursor, page), "X-Skipped": str(page.skipped), "X-Lost": str(missing),
+               "Vary": "Accept", "Content-Type": BATCH}
+    return web.Response(body=orjson.dumps(events), headers=headers)
+
+
+def _next_cursor(topic: Topic, cursor: Cursor, page: Page) -> str:
     turn = (cursor.turn + 1) % topic.queues if page.records else cursor.turn
+    return encode_cursor(cursor._replace(turn=turn, positions=page.positions))
+
+
+def _document(door: Door, topic: Topic, cursor: Cursor, page: Page) -> dict[str, Any]:
     document: dict[str, Any] = {
         "messages": [record_to_json(record, topic.name, queue, door.kernel.address_of(topic.name, record[2], record[4]),
                                     door.door_names.get(door_of(record[5]), str(door_of(record[5]))))
                      for queue, record in page.records],
-        "cursor": encode_cursor(cursor._replace(turn=turn, positions=page.positions)),
+        "cursor": _next_cursor(topic, cursor, page),
     }
     if page.lost:
         document["lost"] = page.lost

@@ -11,44 +11,57 @@ A message with `X-Retain: true` sets the value of its address, one with an empty
 from __future__ import annotations
 
 import asyncio
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.cursor import decode_name, encode_name
+from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import Call, Door, Routes
-from gateways.http.mapping import door_of, record_to_json
+from gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
+from gateways.http.parameters import AFTER, MAX_MESSAGES, Parameter
 from gateways.http.problems import Refusal
-from gateways.http.target import decode_levels, decode_number
-from kernel.address import LEVEL_ESCAPES, escape
-from kernel.filters import MANY, ONE
+from gateways.http.schemas import CURSOR, list_of, object_of
+from gateways.http.target import decode_levels
+from gateways.json_messages import door_of, record_to_json
+from kernel.addresses.address import LEVEL_ESCAPES, escape
+from kernel.addresses.filters import MANY, ONE
 
 if TYPE_CHECKING:
     from kernel.message import Retained
 
-DEFAULT_MAX: Final = 100
-
 Page = tuple[list["Retained"], "str | None"]
 
 
+FILTER: Final = Parameter("address", "An address, or a filter: `+` is any one level, `#` (written `%23`) any number.",
+                          example="plant/+/temp", text={"type": "string", "minLength": 1, "maxLength": 500})
+
+
+@declare("read", path=(FILTER,), query=(MAX_MESSAGES, AFTER), needs=(Need(Operation.CONSUME, "address"),),
+         answers=(Answer(200, "The message; with a filter a page of messages.", {"anyOf": [
+             MESSAGE, object_of({"messages": list_of(MESSAGE), "cursor": CURSOR})]}, example=MESSAGE_EXAMPLE),),
+         problems=("nothing_retained", "invalid_cursor", "invalid_filter", "storage_failed", "stopping"))
 async def get_retained(door: Door, call: Call) -> web.StreamResponse:
-    """Answer the value of an address, or a page of those that match."""
-    principal = door.principal(call.request)
-    query = call.query("max", "cursor")
+    """Read the value that an address retains, or those of many addresses.
+
+    A message with `X-Retain: true` sets the value of its address, one with an empty body ends it.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
     levels = decode_levels(call.captures[0])
     pattern = "/".join(level if level in (ONE, MANY) else escape(level, LEVEL_ESCAPES) for level in levels)
     door.admission.require(principal, Operation.CONSUME, pattern)
-    count = decode_number(query, "max", min(DEFAULT_MAX, door.config.max_page_messages), 1,
-                          door.config.max_page_messages)
-    values, after = await _read(door, pattern, principal.tenant, count, _decode_cursor(query.get("cursor", "")))
+    count = MAX_MESSAGES.read(query, door.config)
+    values, after = await _read(door, pattern, principal.tenant, count, decode_name(query.get("cursor", "")))
     if ONE in levels or MANY in levels:
-        cursor = None if after is None else urlsafe_b64encode(after.encode()).rstrip(b"=").decode()
-        return json_answer({"messages": [_to_json(door, value) for value in values], "cursor": cursor})
+        cursor = None if after is None else encode_name(after)
+        messages = [_to_json(door, value) for value in values]
+        return door.counted(len(messages), json_answer({"messages": messages, "cursor": cursor}))
     if not values:
         raise Refusal("nothing_retained", f"{pattern!r} retains no value")
-    return json_answer(_to_json(door, values[0]))
+    return door.counted(1, json_answer(_to_json(door, values[0])))
 
 
 async def _read(door: Door, pattern: str, tenant: str, count: int, start: str) -> Page:
@@ -70,13 +83,6 @@ def _to_json(door: Door, value: Retained) -> dict[str, Any]:
     number = door_of(value.record[5])
     return record_to_json(value.record, value.topic, value.queue, value.address,
                           door.door_names.get(number, str(number)))
-
-
-def _decode_cursor(cursor: str) -> str:
-    try:
-        return urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
-    except ValueError:
-        raise Refusal("invalid_cursor", "this cursor was not made here") from None
 
 
 ROUTES: Routes = (("GET", "/v1/retained/{address...}", get_retained),)

@@ -20,28 +20,45 @@ from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
+from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import Call, Door, Routes
-from gateways.http.mapping import door_of, record_to_json
+from gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gateways.http.parameters import AFTER, MAX_MESSAGES
 from gateways.http.problems import Refusal
-from gateways.http.target import decode_number
+from gateways.http.schemas import CURSOR, MESSAGE_ID, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of, one_of
+from gateways.json_messages import door_of, record_to_json
 from kernel.errors import StorageFailed, UnknownScheduled
-from kernel.record import read_headers
+from kernel.records.record import read_headers
 from kernel.scheduling.queries import Page, Scheduled
 from kernel.scheduling.records import Pending
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
 
-DEFAULT_MAX: Final = 100
 MAX_KEY_BYTES: Final = 17
 """Of the place a cursor names."""
 
 
+_WAITING: Final = {name: schema for name, schema in MESSAGE_FIELDS.items() if name != "offset"} | {
+    "queue": {"type": ["integer", "null"]}, "timestamp": {"type": ["integer", "null"]}, "state": one_of("waiting"),
+    "due": TIME_MS, "accepted": TIME_MS, "repeat": nullable(TEXT), "times": WHOLE}
+WAITING: Final = Named("Waiting", object_of(_WAITING, MESSAGE_OPTIONS))
+SETTLED: Final = Named("NoLongerWaiting", object_of({
+    "id": MESSAGE_ID, "state": one_of("delivered", "recalled"), "due": TIME_MS, "at": TIME_MS, "times": WHOLE}))
+SEEING: Final = (Need(Operation.CONSUME, "address"),)
+
+
+@declare("scheduled", query=(MAX_MESSAGES, AFTER), needs=SEEING, problems=("invalid_cursor", "storage_failed"),
+         answers=(Answer(200, "What falls due next first.", object_of(
+             {"scheduled": list_of({"anyOf": [WAITING, SETTLED]}), "cursor": CURSOR})),))
 async def list_scheduled(door: Door, call: Call) -> web.StreamResponse:
-    """Answer one page; it may be shorter than `max`, even empty, before the end."""
-    principal = door.principal(call.request)
-    query = call.query("max", "cursor")
-    limit = decode_number(query, "max", DEFAULT_MAX, 1, door.config.max_page_messages)
+    """List messages that wait for their time.
+
+    A page may be shorter than `max`, even empty, before the end.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
+    limit = MAX_MESSAGES.read(query, door.config)
     start = _decode_cursor(query["cursor"]) if "cursor" in query else b""
     future: asyncio.Future[Page | StorageFailed] = door.loop.create_future()
     door.kernel.scheduling.page(principal.tenant, start, limit, _setter(future))
@@ -53,16 +70,25 @@ async def list_scheduled(door: Door, call: Call) -> web.StreamResponse:
                         "cursor": None if end is None else end.hex()})
 
 
+@declare("scheduled", needs=SEEING, problems=("unknown_scheduled", "storage_failed"),
+         answers=(Answer(200, "The message, or what became of it.", {"anyOf": [WAITING, SETTLED]}),))
 async def get_scheduled(door: Door, call: Call) -> web.StreamResponse:
-    """Show one."""
-    principal = door.principal(call.request)
+    """Show a message that waits for its time, or what became of it within the last day."""
+    principal = await door.principal(call.request)
     call.query()
     return json_answer(_describe(door, await _find(door, principal, call)))
 
 
+@declare("scheduled", needs=(Need(Operation.PUBLISH, "address"),), writes=True, audited="scheduled.recalled",
+         problems=("unknown_scheduled", "already_delivered", "storage_failed"),
+         answers=(Answer(200, "It will not be delivered; the same again when it is repeated.",
+                         object_of({"id": MESSAGE_ID, "state": one_of("recalled")})),))
 async def recall(door: Door, call: Call) -> web.StreamResponse:
-    """Take one back; who may publish there may."""
-    principal = door.principal(call.request)
+    """Recall a message that waits for its time.
+
+    Who may publish at its address may recall it.
+    """
+    principal = await door.principal(call.request)
     call.query()
     one = await _find(door, principal, call)
     if isinstance(one.what, Pending):
@@ -76,7 +102,7 @@ async def _find(door: Door, principal: Principal, call: Call) -> Scheduled:
     """The one that the path names. Raises UnknownScheduled, also where the principal may not see it."""
     text = call.captures[0]
     found: Scheduled | None = None
-    if text.isascii() and text.isdigit() and len(text) <= len(str(1 << 64)):
+    if text.isascii() and text.isdigit() and len(text) <= len(str(1 << 64)) and int(text) < 1 << 64:
         future: asyncio.Future[Scheduled | None] = door.loop.create_future()
         door.kernel.scheduling.show(int(text), principal.tenant, _setter(future))
         found = await future

@@ -21,57 +21,113 @@ from uuid import UUID
 from aiohttp import web
 
 from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
+from gateways.http.answers import defined_answer, json_answer
 from gateways.http.cursor import decode_name, encode_name
+from gateways.http.declaring import Answer, Body, Need, declare
 from gateways.http.documents import read_object
 from gateways.http.door import Call, Door, Routes
+from gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
+from gateways.http.preconditions import check_conditions
 from gateways.http.problems import Refusal
-from gateways.http.target import decode_number
+from gateways.http.progress import count_topics, matching
+from gateways.http.schemas import (
+    CURSOR,
+    FLAG,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Named,
+    list_of,
+    object_of,
+    properties_of,
+)
+from gateways.http.schemas import (
+    UUID as UUID_TEXT,
+)
 from kernel.errors import UnknownTopic
-from kernel.topics import Topic, TopicSettings
+from kernel.state.topics import MAX_QUEUES, Topic, TopicSettings
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
 
-MAX_LISTED: Final = 1_000
-"""Topics in one answer of the list."""
-
 MAX_SETTING: Final = (1 << 63) - 1
 SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
 FLAGS: Final = tuple(name for name, value in asdict(TopicSettings()).items() if isinstance(value, bool))
+_SETTINGS_IN: Final = {name: FLAG if name in FLAGS else {"type": ["integer", "null"], "minimum": 1,
+                                                         "maximum": MAX_SETTING} for name in SETTINGS}
+_QUEUES: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_QUEUES}
+_KEEPS_AND_DELETES: Final = {"required": ["compact", "retention_ms"],
+                             "properties": {"compact": {"const": True}, "retention_ms": {"type": "integer"}}}
+TOPIC_SETTINGS: Final = Named("TopicSettings", {
+    **object_of({}, {"queues": _QUEUES, **_SETTINGS_IN}, closed=True), "not": _KEEPS_AND_DELETES},
+    {"queues": 8, "retention_ms": 86_400_000})
+_TOPIC: Final = {"name": TEXT, "uuid": UUID_TEXT, "queues": WHOLE,
+                 **properties_of(TopicSettings), "created": TIME_MS}
+TOPIC: Final = Named("Topic", object_of(_TOPIC))
+LISTED: Final = object_of(_TOPIC, {"messages": WHOLE, "groups": WHOLE, "lag": WHOLE})
+BOUNDS: Final = list_of(object_of({"queue": WHOLE, "log_start_offset": WHOLE, "high_watermark": WHOLE}))
+
+SETTINGS_BODY: Final = Body(TOPIC_SETTINGS, required=False)
+READING: Final = (Need(Operation.CONSUME, "topic"),)
+ALTERING: Final = (Need(Operation.ALTER, "topic"),)
 
 
+@declare("topics", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=READING,
+         answers=(Answer(200, "A page of topics.", object_of({"topics": list_of(LISTED), "cursor": CURSOR})),),
+         problems=("invalid_cursor",))
 async def list_topics(door: Door, call: Call) -> web.StreamResponse:
-    """The topics that the principal may read, by name; `cursor` goes on behind the last name, null at the end."""
-    principal = door.principal(call.request)
-    query = call.query("max", "cursor")
-    count = decode_number(query, "max", MAX_LISTED, 1, MAX_LISTED)
+    """List topics.
+
+    Those that the user may read, by name. With `counts`: how many messages each holds, how many groups read it, and
+    how many messages the one of them that is furthest behind has not settled.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
+    count = MAX_LISTED.read(query, door.config)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
+    counted = wants_counts(query)
     topics = sorted((topic for topic in door.kernel.topics(tenant=principal.tenant) if topic.name > after
-                     and door.admission.may(principal, Operation.CONSUME, f"{topic.name}/#")), key=_name_of)
+                     and matching(topic.name, query)
+                     and door.admission.may_topic(principal, Operation.CONSUME, topic.name)), key=_name_of)
     cursor = encode_name(topics[count - 1].name) if len(topics) > count else None
-    return json_answer({"topics": [describe_topic(topic) for topic in topics[:count]], "cursor": cursor})
+    listed = [describe_topic(topic) for topic in topics[:count]]
+    if counted:
+        for document, counts in zip(listed, await count_topics(door, topics[:count]), strict=True):
+            document.update(counts)
+    return json_answer({"topics": listed, "cursor": cursor})
 
 
+@declare("topics", needs=READING, answers=(Answer(200, "The topic.", object_of({**_TOPIC, "bounds": BOUNDS})),),
+         problems=("unknown_topic",))
 async def get_topic(door: Door, call: Call) -> web.StreamResponse:
-    """One topic with the bounds of its queues."""
-    principal = door.principal(call.request)
+    """Show a topic with the bounds of its queues."""
+    principal = await door.principal(call.request)
     call.query()
     topic = door.readable_topic(principal, call.topic_name())
     bounds = []
     for queue, queue_id in enumerate(topic.queue_ids()):
         first, end = door.kernel.bounds(queue_id)
         bounds.append({"queue": queue, "log_start_offset": first, "high_watermark": end})
-    return json_answer({**describe_topic(topic), "bounds": bounds})
+    return defined_answer(describe_topic(topic), {"bounds": bounds})
 
 
+@declare("topics", bodies=(SETTINGS_BODY,), needs=(Need(Operation.CREATE, "topic"), *ALTERING),
+         writes=True, audited="topic.changed",
+         answers=(Answer(200, "It reads as the document says.", TOPIC),
+                  Answer(201, "It is made.", TOPIC, headers={"Location": "Its path."})),
+         problems=("invalid_topic", "topic_exists", "queues_remain", "precondition_failed"))
 async def put_topic(door: Door, call: Call) -> web.StreamResponse:
-    """Create a topic, or make an existing one read as the document says."""
-    principal, name = _asking(door, call)
+    """Make a topic, or make an existing one read as the document says.
+
+    What the document leaves out is as by default. Queues can be added, never taken away. `If-Match` with the topic's
+    `ETag` changes only what was seen, `If-None-Match: *` only makes one.
+    """
+    principal, name = await _asking(door, call)
     queues, changes = await _read_document(door, call)
     settings = TopicSettings(**changes)
     existing = door.kernel.topic(name, tenant=principal.tenant)
-    door.admission.require(principal, Operation.ALTER if existing is not None else Operation.CREATE, name)
+    door.admission.require_topic(principal, Operation.ALTER if existing is not None else Operation.CREATE, name)
+    _check_conditions(call, existing)
     if existing is None:
         create = partial(door.kernel.create_topic, name, queues=queues, settings=settings, tenant=principal.tenant)
         topic = await door.durable(lambda owner, token: create(owner=owner, token=token))
@@ -79,19 +135,33 @@ async def put_topic(door: Door, call: Call) -> web.StreamResponse:
     return await _change(door, principal, existing, queues, settings)
 
 
+@declare("topics", bodies=(SETTINGS_BODY,), needs=ALTERING, writes=True, audited="topic.changed",
+         answers=(Answer(200, "The topic as it is now.", TOPIC),),
+         problems=("invalid_topic", "unknown_topic", "queues_remain", "precondition_failed"))
 async def patch_topic(door: Door, call: Call) -> web.StreamResponse:
-    """Change the settings that the document names."""
-    principal, name = _asking(door, call)
+    """Change the settings of a topic that the document names.
+
+    `If-Match` with the topic's `ETag` changes only what was seen.
+    """
+    principal, name = await _asking(door, call)
     queues, changes = await _read_document(door, call)
-    door.admission.require(principal, Operation.ALTER, name)
+    door.admission.require_topic(principal, Operation.ALTER, name)
+    _check_conditions(call, door.kernel.topic(name, tenant=principal.tenant))
     existing = _existing(door, principal, name)
     return await _change(door, principal, existing, queues, replace(existing.settings, **changes))
 
 
+@declare("topics", needs=ALTERING,
+         writes=True, audited="topic.deleted", answers=(Answer(204, "It is gone."),),
+         problems=("unknown_topic", "precondition_failed"))
 async def delete_topic(door: Door, call: Call) -> web.StreamResponse:
-    """Delete a topic with its messages."""
-    principal, name = _asking(door, call)
-    door.admission.require(principal, Operation.ALTER, name)
+    """Delete a topic with its messages.
+
+    `If-Match` with the topic's `ETag` deletes only what was seen.
+    """
+    principal, name = await _asking(door, call)
+    door.admission.require_topic(principal, Operation.ALTER, name)
+    _check_conditions(call, door.kernel.topic(name, tenant=principal.tenant))
     _existing(door, principal, name)
     delete = partial(door.kernel.delete_topic, name, tenant=principal.tenant)
     await door.durable(lambda owner, token: delete(owner=owner, token=token))
@@ -102,6 +172,8 @@ async def _change(door: Door, principal: Principal, existing: Topic, queues: int
                   settings: TopicSettings) -> web.Response:
     if queues in (None, existing.queues) and settings == existing.settings:
         return json_answer(describe_topic(existing))
+    if queues is not None and queues < existing.queues:
+        raise Refusal("queues_remain", f"{existing.name} has {existing.queues} queues; they can be added, not removed")
     change = partial(door.kernel.change_topic, existing.name, queues=queues, settings=settings, tenant=principal.tenant)
     topic = await door.durable(lambda owner, token: change(owner=owner, token=token))
     return json_answer(describe_topic(topic))
@@ -113,10 +185,14 @@ def describe_topic(topic: Topic) -> dict[str, Any]:
             "created": topic.created_ms}
 
 
-def _asking(door: Door, call: Call) -> tuple[Principal, str]:
-    principal = door.principal(call.request)
+async def _asking(door: Door, call: Call) -> tuple[Principal, str]:
+    principal = await door.principal(call.request)
     call.query()
     return principal, call.topic_name()
+
+
+def _check_conditions(call: Call, existing: Topic | None) -> None:
+    check_conditions(call.request.headers, None if existing is None else describe_topic(existing))
 
 
 def _existing(door: Door, principal: Principal, name: str) -> Topic:

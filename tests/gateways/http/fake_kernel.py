@@ -11,13 +11,13 @@ from array import array
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kernel.address import is_topic_name
+from kernel.addresses.address import is_topic_name
+from kernel.addresses.routes import Routed, RouteEntry, Routes
+from kernel.delivery.watches import Watch, Watches
 from kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
-from kernel.record import encode_headers, encode_key, varint
-from kernel.routes import Routed, RouteEntry, Routes
-from kernel.topics import Topic, Topics, TopicSettings
-from kernel.watches import Watch, Watches
+from kernel.records.record import encode_headers, encode_key, varint
+from kernel.state.topics import Topic, Topics, TopicSettings
 
 NOW_MS = 1_700_000_000_000
 
@@ -27,6 +27,9 @@ class FakeKernel:
 
     def __init__(self, *, default_queues: int = 2, max_message_bytes: int = 1_000_000) -> None:
         self.epoch = 1
+        self.hub = bytes(range(16))
+        self.delivered = True
+        self.defined: dict[tuple[str, str, str], bytes] = {}
         self.congested = False
         self.stopping = False
         self.hold = False                          # keep what is appended until `flush`
@@ -168,6 +171,12 @@ class FakeKernel:
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         return self._watches.add(queue_ids, wake)
 
+    def subscribe(self, filter: str, subscriber: object, *, tenant: str = "/") -> None:
+        """Nobody is told of anything: what a filter's readers are given is tried with real kernels."""
+
+    def unsubscribe(self, filter: str, subscriber: object, *, tenant: str = "/") -> None:
+        """The same."""
+
     def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         for piece in self.queues.get(queue_id, []):
             if piece.max_timestamp_ms >= timestamp_ms:
@@ -184,6 +193,24 @@ class FakeKernel:
         return self._topics.by_uuid(uuid)
 
     def topics(self, tenant: str = "/") -> list[Topic]:
+        return self._topics.of(tenant)
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        return [(tenant, name, value) for (of, tenant, name), value in self.defined.items() if of == space]
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        if value is None:
+            self.defined.pop((space, tenant, name), None)
+        else:
+            self.defined[space, tenant, name] = value
+        self.append([], owner, token)
+
+    @property
+    def topics_version(self) -> int:
+        return self._topics.version
+
+    def topics_for(self, filter: str, tenant: str = "/") -> list[Topic]:
         return self._topics.of(tenant)
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,

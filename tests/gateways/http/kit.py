@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import aiohttp
@@ -11,11 +11,13 @@ import orjson
 from yarl import URL
 
 from gateways.admission.admission import Admission
-from gateways.contract import Services
+from gateways.admission.audit import Author, By
+from gateways.contract import Listen, Services
 from gateways.http import GATEWAY
 from gateways.http.config import HttpConfig
 from gateways.http.door import Door
 from gateways.http.service import HttpService
+from tests.gateways.http.conformity import check_answer
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 
 TEST_TIMEOUT_S = 20.0
@@ -40,7 +42,10 @@ class Client:
         """One request; the target goes out as it is written."""
         url = URL(f"http://{self.address}{target}", encoded=True)
         async with self.session.request(method, url, **options) as response:
-            return Answer(response.status, dict(response.headers), await response.read())
+            answer = Answer(response.status, dict(response.headers), await response.read())
+        if "Content-Encoding" not in answer.headers:
+            check_answer(method, target, answer.status, answer.headers, answer.body)
+        return answer
 
     async def send(self, data: bytes) -> bytes:
         """Raw bytes on a connection of their own; what comes back until the door closes it."""
@@ -73,23 +78,34 @@ class Answer:
         return cast(str, self.json["code"])
 
 
+class AuditedAdmission(Admission):
+    """Keeps what the audit topic would be told."""
+
+    audited: list[tuple[str, str]]
+
+    def audit(self, by: By, action: str, details: Mapping[str, Any]) -> None:
+        self.__dict__.setdefault("audited", []).append((by.name if isinstance(by, Author) else by, action))
+
+
 def run_door(test: Callable[[Client], Awaitable[None]], *, kernel: FakeKernel | None = None,
              admission: Callable[[Any], Admission] | None = None, services: dict[str, Any] | None = None,
              **settings: Any) -> None:
     """Open a door on a free port, run the test, stop the door."""
-    asyncio.run(_run(test, kernel or FakeKernel(), admission, services or {}, HttpConfig(**settings)))
+    config = HttpConfig(**{"allowed_hosts": ("*",), **settings})
+    asyncio.run(_run(test, kernel or FakeKernel(), admission, services or {}, config))
 
 
 async def _run(test: Callable[[Client], Awaitable[None]], kernel: FakeKernel,
                admission: Callable[[Any], Admission] | None, services: dict[str, Any], config: HttpConfig) -> None:
     fake = cast(Any, kernel)
-    admitted = admission(fake) if admission is not None else Admission(fake, lambda: NOW_MS)
+    admitted = admission(fake) if admission is not None else AuditedAdmission(fake, lambda: NOW_MS)
     given = Services(**{"hub_name": "test", "kernel": fake, "admission": admitted, "now_ms": lambda: NOW_MS,
                         "specs": (GATEWAY,), "ready": lambda: True, **services})
-    service = HttpService(given, config, ["127.0.0.1:0"])
+    service = HttpService(given, config, (Listen("127.0.0.1", 0),))
     (address,) = await service.start()
     try:
-        async with aiohttp.ClientSession(auto_decompress=False) as session, asyncio.timeout(TEST_TIMEOUT_S):
+        plain = aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"})
+        async with plain as session, asyncio.timeout(TEST_TIMEOUT_S):
             await test(Client(kernel, service, address, session))
     finally:
         await service.stop()

@@ -13,10 +13,12 @@ from aiohttp import web
 from gateways.admission.admission import Admission
 from gateways.admission.decision import Operation
 from gateways.admission.principal import Principal
-from gateways.contract import GatewaySpec, Services
+from gateways.connections.capacity import Capacity
+from gateways.contract import GatewaySpec, Listen, Services
 from gateways.http import GATEWAY
 from gateways.http.config import HttpConfig
 from gateways.http.routes.not_built import NOT_BUILT
+from gateways.http.server import SPARE
 from gateways.http.service import HttpService
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Answer, Client, run_door, until
@@ -69,7 +71,7 @@ def test_paths_and_methods(method: str, path: str, status: int, code: str, allow
     (b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", 400, b"malformed_request"),
     (b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400,
      b"malformed_request"),
-    (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: h\r\n\r\n", 431, b"headers_too_large"),
+    (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: h\r\n\r\n", 414, b"target_too_long"),
     (b"GET /healthz HTTP/1.1\r\nHost: h\r\nX-Long: " + b"a" * 9000 + b"\r\n\r\n", 431, b"headers_too_large"),
 ])
 def test_what_is_no_request(data: bytes, status: int, code: bytes, caplog: pytest.LogCaptureFixture) -> None:
@@ -129,7 +131,7 @@ def test_other_doors_mount_routes() -> None:
         refused = await client.ask("POST", "/hello/ada")
         assert (refused.status, refused.code, refused.headers["Allow"]) == (405, "method_not_allowed", "GET,HEAD")
         assert (await client.ask("GET", "/nothing")).code == "not_found"
-        assert (await client.ask("GET", "/v1/ws")).code == "not_built"
+        assert (await client.ask("GET", "/v1/trace/1")).code == "not_built"
         assert (await client.ask("POST", "/v1/publish/a", data=b"x")).status == 201
         async with client.session.ws_connect(f"http://{client.address}/mqtt") as socket:
             await socket.send_bytes(b"over")
@@ -148,11 +150,13 @@ def test_users_and_passwords() -> None:
     async def test(client: Client) -> None:
         answer = await client.ask("POST", "/v1/publish/plant", data=b"x")
         assert (answer.status, answer.code) == (401, "not_authenticated")
-        assert answer.headers["WWW-Authenticate"] == 'Basic realm="test", charset="UTF-8"'
+        assert answer.headers["WWW-Authenticate"] == 'Basic realm="test", charset="UTF-8", Bearer realm="test"'
         wrong = await client.ask("GET", "/v1/topics", headers=basic("ada", "pä:ss"))
         assert (wrong.status, wrong.code) == (401, "not_authenticated")
         assert b"ss" not in wrong.body.replace(b"password", b"").replace(b"pass", b"")
-        for value, status, code in (("Bearer abc", 501, "not_built"), ("Basic", 400, "invalid_header"),
+        for value, status, code in (("Bearer abc", 401, "not_authenticated"), ("Bearer", 400, "invalid_header"),
+                                    ("Digest x=y", 401, "not_authenticated"), ("Bearer a b", 400, "invalid_header"),
+                                    ("Basic", 400, "invalid_header"),
                                     ("Basic !!!", 400, "invalid_header"), ("Basic YWRh", 400, "invalid_header"),
                                     ("Basic //8=", 400, "invalid_header")):
             refused = await client.ask("GET", "/v1/topics", headers={"Authorization": value})
@@ -199,6 +203,13 @@ def test_origins(origins: tuple[str, ...], origin: str, status: int, allowed: st
         own = await client.ask("POST", "/v1/publish/plant", data=b"x", headers={"Origin": f"http://{client.address}"})
         assert own.status == 201
     run_door(test, cors_origins=origins)
+
+
+@pytest.mark.parametrize("origin", ["app.example", "https://app.example/page", "https://", "https://a@app.example", ""])
+def test_an_origin_that_no_page_comes_from_is_a_wrong_setting(origin: str) -> None:
+    with pytest.raises(ValueError, match="cors_origins"):
+        HttpConfig(cors_origins=(origin,))
+    HttpConfig(cors_origins=("*", "https://app.example:8443/", "capacitor://localhost", "http://[::1]:3000"))
 
 
 def test_preflight() -> None:
@@ -286,12 +297,29 @@ def test_connections_are_bounded_and_counted() -> None:
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b'"code":"busy"' in refused
         assert (client.service.counts["accepted"], client.service.counts["refused"]) == (2, 1)
-        assert [shown["door"] for shown in client.service.describe()] == ["http", "http"]
+        assert [one.describe()["door"] for one in client.service.services.connections.page()[0]] == ["http", "http"]
         for _, writer in held:
             writer.close()
         await until(lambda: len(client.service) == 0)
         assert (await client.ask("GET", "/healthz")).status == 200
     run_door(test, max_connections=2)
+
+
+def test_what_other_doors_hold_counts_but_for_a_few() -> None:
+    capacity = Capacity(100)
+
+    async def test(client: Client) -> None:
+        capacity.open = 100 + SPARE - 1
+        host, _, port = client.address.rpartition(":")
+        _, held = await asyncio.open_connection(host, int(port))
+        await until(lambda: len(client.service) == 1)
+        assert (await client.send(b"")).startswith(b"HTTP/1.1 503 ")
+        assert capacity.open == 100 + SPARE
+        held.close()
+        await until(lambda: len(client.service) == 0)
+        assert capacity.open == 100 + SPARE - 1
+        assert (await client.ask("GET", "/healthz")).status == 200
+    run_door(test, services={"capacity": capacity})
 
 
 def test_a_connection_without_a_request_is_closed() -> None:
@@ -340,18 +368,32 @@ def test_stopping_answers_what_is_in_flight() -> None:
 
 def test_a_port_that_is_taken_leaves_nothing_open() -> None:
     async def test(client: Client) -> None:
-        second = HttpService(client.service.services, HttpConfig(), ["127.0.0.1:0", client.address])
+        second = HttpService(client.service.services, HttpConfig(), (
+            Listen("127.0.0.1", 0), Listen("127.0.0.1", int(client.address.rpartition(":")[2]))))
         with pytest.raises(OSError, match=r".*"):
             await second.start()
         await second.stop()
     run_door(test)
 
 
+def has_ipv6() -> bool:
+    """Whether this machine can listen on IPv6's loopback; containers often cannot."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
 def test_ipv6() -> None:
     async def run() -> None:
         kernel = cast(Any, FakeKernel())
         services = Services("test", kernel, Admission(kernel, lambda: NOW_MS), lambda: NOW_MS)
-        service = HttpService(services, HttpConfig(), ["[::1]:0"])
+        service = HttpService(services, HttpConfig(), (Listen("::1", 0),))
+        if not has_ipv6():
+            with pytest.raises(OSError, match=r".*"):
+                await service.start()
+            return
         (address,) = await service.start()
         assert address.startswith("[::1]:")
         await service.stop()

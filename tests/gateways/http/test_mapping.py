@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from gateways.envelope import FIELDS, Kind, Where
 from gateways.http.mapping import (
     DELIVER_AT,
     Publication,
+    preferred_wait_s,
     prefers_async,
     read_headers,
     read_idempotency_key,
     read_message,
-    record_to_json,
 )
 from gateways.http.problems import Refusal
+from gateways.json_messages import record_to_json
+from gateways.properties.envelope import FIELDS, Kind, Where
 from kernel.message import RETAIN, TRANSIENT, Headers
 
 NOW_MS = 1_700_000_000_000
@@ -109,7 +110,8 @@ def test_user_headers_keep_order_bytes_and_duplicates() -> None:
     ([(b"X-Reply-To", b"\xff")], "invalid_header"), ([(b"X-Header-", b"v")], "invalid_header"),
     ([(b"Idempotency-Key", b"")], "invalid_header"), ([(b"Idempotency-Key", b"k" * 256)], "invalid_header"),
     ([(b"X-Reply-To", b"a"), (b"x-reply-to", b"b")], "invalid_header"),
-    ([(b"X-Retain", b"maybe")], "invalid_header"), ([(b"ce-specversion", b"1.0")], "not_built"),
+    ([(b"X-Retain", b"maybe")], "invalid_header"),
+    ([(b"X-Header-Dead-Letter", b"[]")], "invalid_header"),
     ([(b"X-Header-Deliver-At", b"5")], "invalid_header"), ([(b"X-Header-Retain", b"1")], "invalid_header"),
 ])
 def test_header_refusals(pairs: list[tuple[bytes, bytes]], code: str) -> None:
@@ -128,6 +130,8 @@ def test_a_broken_traceparent_is_left_out() -> None:
 def test_preferences() -> None:
     assert prefers_async(b"respond-async")
     assert prefers_async(b"wait=10, Respond-Async")
+    said = (b"respond-async, wait=10", b'wait="3"; a=b', b"wait=-1", b"wait=x", b"await=3", b"WAIT = 0")
+    assert [preferred_wait_s(value) for value in said] == [10, 3, None, None, None, 0]
     assert not prefers_async(b"respond-asynchronously")
     assert read_idempotency_key(b'"') == '"'
 
@@ -145,6 +149,13 @@ def test_a_json_message() -> None:
     assert read_message({"expires_in": 2}, NOW_MS).headers == [(b"expires-at", b"1700000002000")]
 
 
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    """JSON Schema, 6.1.1."""
+    publication = read_message({"timestamp": 46430.0, "deliver_at": NOW_MS + 5000.0, "priority": 7.0}, NOW_MS)
+    assert (publication.timestamp_ms, publication.due_ms) == (46430, NOW_MS + 5000)
+    assert (b"priority", b"7") in publication.headers
+
+
 @pytest.mark.parametrize(("item", "code"), [
     ("text", "invalid_body"), ([], "invalid_body"), ({"vlaue": "x"}, "invalid_body"), ({"value": 5}, "invalid_body"),
     ({"value": {"a": 1}}, "invalid_body"), ({"value": "a", "value_base64": "AA=="}, "invalid_body"),
@@ -160,7 +171,8 @@ def test_a_json_message() -> None:
     ({"delay": True}, "invalid_body"), ({"delay": "5"}, "invalid_body"), ({"deliver_at": "soon"}, "invalid_body"),
     ({"deliver_at": 5, "delay": 5}, "invalid_body"), ({"repeat": ""}, "invalid_body"), ({"repeat": 5}, "invalid_body"),
     ({"retain": 1}, "invalid_body"), ({"headers": [["retain", "1"]]}, "invalid_header"),
-    ({"specversion": "1.0"}, "not_built"), ({"headers": [["deliver-at", "5"]]}, "invalid_header"),
+    ({"headers": [["dead-letter", "[]"]]}, "invalid_header"),
+    ({"specversion": "1.0"}, "invalid_body"), ({"headers": [["deliver-at", "5"]]}, "invalid_header"),
 ])
 def test_json_refusals(item: object, code: str) -> None:
     with pytest.raises(Refusal) as refused:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from gateways.http.page import Source, build_page
 from kernel.message import Fetched, Piece
-from kernel.record import varint
+from kernel.records.record import varint
 
 
 def piece(first_offset: int, values: list[bytes], first_id: int) -> Piece:

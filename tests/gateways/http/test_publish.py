@@ -10,9 +10,11 @@ from gateways.admission.admission import Admission
 from gateways.admission.quota import Quota
 from kernel.errors import IdempotencyConflict, KernelError, StorageFull
 from kernel.message import DOOR_MASK, TRANSIENT
-from kernel.record import read_headers
+from kernel.records.record import read_headers
+from tests.gateways.accounts import KnownUsers
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Client, run_door, until
+from tests.gateways.http.test_door import basic
 
 
 def test_a_message_is_stored_and_answered_with_its_place() -> None:
@@ -68,16 +70,7 @@ def test_timestamp_and_key() -> None:
         same = await client.ask("POST", "/v1/publish/plant/line1", data=b"x", headers={"X-Message-Key": "line1"})
         assert same.status == 201
         other = await client.ask("POST", "/v1/publish/plant/line1", data=b"x", headers={"X-Message-Key": "line2"})
-        assert (other.status, other.code) == (501, "not_built")
-    run_door(test)
-
-
-@pytest.mark.parametrize("name", ["ce-specversion"])
-def test_what_is_not_built_is_refused_by_name(name: str) -> None:
-    async def test(client: Client) -> None:
-        answer = await client.ask("POST", "/v1/publish/plant", data=b"x", headers={name: "1"})
-        assert (answer.status, answer.code, answer.json["property"].lower()) == (501, "not_built", name.lower())
-        assert client.kernel.appended == []
+        assert (other.status, other.code) == (400, "invalid_header")
     run_door(test)
 
 
@@ -125,7 +118,20 @@ def test_past_its_deadline_the_outcome_is_unknown() -> None:
         client.kernel.flush()      # the late answer is nobody's
         client.kernel.hold = False
         assert (await client.ask("POST", "/v1/publish/plant", data=b"x")).status == 201
-    run_door(test, request_deadline_s=0.1)
+    run_door(test, request_deadline_s=1.0)
+
+
+@pytest.mark.parametrize(("prefer", "status"), [("wait=0", 504), ("wait=0, respond-async", 202)])
+def test_a_client_says_how_long_it_waits(prefer: str, status: int) -> None:
+    async def test(client: Client) -> None:
+        client.kernel.hold = True
+        answer = await client.ask("POST", "/v1/publish/plant", data=b"x", headers={"Prefer": prefer})
+        assert answer.status == status
+        client.kernel.flush()
+        client.kernel.hold = False
+        assert (await client.ask("POST", "/v1/publish/plant", data=b"x", headers={"Prefer": "wait=5"})).status == 201
+        assert len(client.door.receipts) == 0
+    run_door(test)
 
 
 @pytest.mark.parametrize(("fault", "status"), [
@@ -157,10 +163,15 @@ def test_while_the_hub_is_congested_publishers_wait_unread() -> None:
         assert client.kernel.appended == []
         client.kernel.relieve()
         assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
+    run_door(test)
+
+
+def test_a_publisher_does_not_wait_for_relief_beyond_its_deadline() -> None:
+    async def test(client: Client) -> None:
         client.kernel.congested = True
         late = await client.ask("POST", "/v1/publish/plant", data=b"x")
         assert (late.status, late.code, late.headers["Retry-After"]) == (503, "busy", "1")
-    run_door(test, request_deadline_s=0.5)
+    run_door(test, request_deadline_s=0.1)
 
 
 def test_over_its_quota_a_user_is_told_when_to_come_back() -> None:
@@ -177,6 +188,25 @@ def test_over_its_quota_a_user_is_told_when_to_come_back() -> None:
         now[0] += 1000
         assert (await client.ask("POST", "/v1/publish/plant", data=b"x")).status == 201
     run_door(test, admission=limited, services={"now_ms": lambda: now[0]})
+
+
+def test_over_its_quota_a_user_is_refused_whatever_he_logs_in_with_and_the_others_are_not_slowed_for_ever() -> None:
+    """Ada, by password and by token, is two principals of one name."""
+    now = [NOW_MS]
+
+    async def test(client: Client) -> None:
+        async def publish(headers: dict[str, str]) -> int:
+            return (await client.ask("POST", "/v1/publish/plant", data=b"x", headers=headers)).status
+
+        ada, token, bob = basic("ada", "lovelace"), {"Authorization": "Bearer header.ada.signature"}, basic(
+            "bob", "builder")
+        assert [await publish(ada) for _ in range(3)] == [201] * 3
+        assert [await publish(token), await publish(ada), await publish(bob)] == [429, 429, 201]
+        assert client.door.must_wait
+        now[0] += 1000
+        assert await publish(bob) == 201 and not client.door.must_wait, "ada never came back"
+    run_door(test, services={"now_ms": lambda: now[0]}, admission=lambda kernel: KnownUsers(
+        kernel, lambda: now[0], quotas={"ada": Quota(messages_per_s=2)}, decision=lambda *_: True))
 
 
 def test_an_old_client_is_answered_in_its_version() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from kernel.addresses.filters import parse_filter
 from kernel.errors import StorageFailed
-from kernel.filters import parse_filter
 from kernel.message import RETAIN, Retained
 from tests.gateways.http.kit import Client, run_door
 

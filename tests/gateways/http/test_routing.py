@@ -61,4 +61,4 @@ def test_the_door_has_every_call_of_the_interface() -> None:
     assert {("POST", "/v1/publish/{address...}"), ("POST", "/v1/topics/{topic}/messages"),
             ("GET", "/v1/topics/{topic}/messages"), ("GET", "/v1/topics/{topic}/batches"), ("GET", "/v1/ws"),
             ("POST", "/v1/groups/{group}/pop"), ("GET", "/v1/transactions/checks"), ("GET", "/metrics")} <= declared
-    assert len(declared) == 52
+    assert len(declared) >= 52

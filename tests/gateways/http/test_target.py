@@ -85,6 +85,7 @@ def test_numbers() -> None:
 def test_seconds() -> None:
     assert decode_seconds({}, "wait", 10) == 0
     assert decode_seconds({"wait": "1.5"}, "wait", 10) == 1.5
-    for text in ("", "-1", "11", "1e1", "inf", "nan", "1,5"):
+    assert decode_seconds({"wait": "1e-05"}, "wait", 10) == 1e-05
+    for text in ("", "-1", "11", "1e2", "1e", "inf", "nan", "1,5"):
         with pytest.raises(Refusal):
             decode_seconds({"wait": text}, "wait", 10)

@@ -1,15 +1,15 @@
 """Topics: create, show, change, delete, list; and their stored batches."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from kernel.batch import check_batch, records_of
 from kernel.errors import StorageFull
 from kernel.message import Piece
+from kernel.records.batch import check_batch, records_of
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
-from tests.gateways.http.kit import Client, run_door
+from tests.gateways.http.kit import AuditedAdmission, Client, run_door
 
 OTHER_SETTINGS = {"message_ttl_ms": None, "compact": False, "delete_retention_ms": None, "interpret_headers": False}
 
@@ -40,7 +40,7 @@ def test_patch_changes_what_it_names() -> None:
         unchanged = await client.ask("PATCH", "/v1/topics/plant", data=b"")
         assert unchanged.json == back.json
         fewer = await client.ask("PATCH", "/v1/topics/plant", json={"queues": 2})
-        assert (fewer.status, fewer.code) == (400, "invalid_topic")
+        assert (fewer.status, fewer.code) == (409, "queues_remain")
         assert (await client.ask("PATCH", "/v1/topics/nowhere", json={})).code == "unknown_topic"
     run_door(test)
 
@@ -66,7 +66,8 @@ def test_the_list_goes_on_behind_its_cursor() -> None:
         assert [topic["name"] for topic in first.json["topics"]] == ["a", "b"]
         rest = await client.ask("GET", f"/v1/topics?max=2&cursor={first.json['cursor']}")
         assert ([topic["name"] for topic in rest.json["topics"]], rest.json["cursor"]) == (["c"], None)
-        assert (await client.ask("GET", "/v1/topics?cursor=%C3%BC")).code == "invalid_cursor"
+        for garbage in ("%C3%BC", "!!!!", "YQ=", "YQ==", "Y", "YR", "Yg%20"):
+            assert (await client.ask("GET", f"/v1/topics?cursor={garbage}")).code == "invalid_cursor"
     run_door(test)
 
 
@@ -92,6 +93,9 @@ def test_other_refusals() -> None:
         assert (await client.ask("PUT", "/v1/topics/plant", data=b"queues=3")).code == "unsupported_media_type"
         broken = await client.ask("PUT", "/v1/topics/plant", data=b"{", headers={"Content-Type": "application/json"})
         assert broken.code == "invalid_body"
+        nested = await client.ask("PUT", "/v1/topics/plant", data=b'{"queues": %b}' % (b"[" * 1000 + b"]" * 1000),
+                                  headers={"Content-Type": "application/json"})
+        assert nested.code == "invalid_body"
         client.kernel.fault = StorageFull("no space")
         assert (await client.ask("PUT", "/v1/topics/plant", json={})).status == 507
     run_door(test)
@@ -132,4 +136,15 @@ def test_batches_refusals(query: str, status: int, code: str) -> None:
         assert (answer.status, answer.code) == (status, code)
         if status == 416:
             assert (answer.json["log_start_offset"], answer.json["high_watermark"]) == (0, 0)
+    run_door(test)
+
+
+def test_changes_are_audited_and_refusals_are_not() -> None:
+    async def test(client: Client) -> None:
+        await client.ask("PUT", "/v1/topics/a", json={})
+        await client.ask("PATCH", "/v1/topics/a", json={"queues": 0})
+        await client.ask("DELETE", "/v1/topics/a")
+        await client.ask("DELETE", "/v1/topics/a")
+        audited = cast(AuditedAdmission, client.door.admission).audited
+        assert audited == [("anonymous", "topic.changed"), ("anonymous", "topic.deleted")]
     run_door(test)

@@ -1,0 +1,107 @@
+"""What the calls about users and rights share: who may make them, and waiting for a change of the accounts."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.admission.administration import Administration
+from gateways.admission.audit import Author
+from gateways.admission.decision import Operation
+from gateways.admission.errors import AccountError, AccountsUnavailable
+from gateways.admission.rules import ADDRESS, CLIENT, GROUP, HUB, KINDS, TOPIC
+from gateways.http.author import author
+from gateways.http.declaring import Need
+from gateways.http.preconditions import check_conditions
+from gateways.http.problems import Refusal
+from gateways.http.schemas import TEXT, Named, Schema, list_of, object_of, one_of
+
+if TYPE_CHECKING:
+    from gateways.http.door import Call, Door
+
+ADMINISTERING: Final = (Need(Operation.ADMINISTER, "hub"),)
+CHANGES: Final = ("accounts_unavailable", "outcome_unknown")
+"""What every change of accounts can end in."""
+
+OPERATIONS: Final = one_of(*[operation.value for operation in Operation])
+KIND: Final = one_of(*KINDS)
+_PATTERNS: Final[dict[str, Any]] = {
+    ADDRESS: {**TEXT, "format": "address-pattern", "minLength": 1,
+              "description": "An address; `+` is any one level, `#` any number, `{user}` and `{client_id}` who asks."},
+    TOPIC: {**TEXT, "format": "name-pattern", "minLength": 1,
+            "description": "A topic's name, `*` at its end for whatever follows."},
+    GROUP: {**TEXT, "format": "name-pattern", "minLength": 1,
+            "description": "A group's name, `*` at its end for whatever follows."},
+    CLIENT: {**TEXT, "format": "name-pattern", "minLength": 1,
+             "description": "A client id, `*` at its end for whatever follows, `{user}` who asks."},
+    HUB: {"enum": [""], "description": "Empty, or left out."}}
+
+
+def rule_schema(needed: dict[str, Any], optional: dict[str, Any], kinds: Iterable[str] = KINDS) -> Schema:
+    """A rule with these fields besides: each kind has operations and patterns of its own; it is `address` unless
+    given."""
+    variants = []
+    for kind in kinds:
+        operations = KINDS[kind]
+        fixed = {"kind": one_of(kind)}
+        pattern = {"pattern": _PATTERNS[kind]}
+        names = sorted(operation.value for operation in operations)
+        may = {**optional, "operations": list_of(one_of(*names), minItems=1, maxItems=20)}
+        variants.append(object_of({**needed, **(fixed if kind != ADDRESS else {}), **(pattern if kind != HUB else {})},
+                                  {**may, **(fixed if kind == ADDRESS else {}), **(pattern if kind == HUB else {})},
+                                  closed=True))
+    return {"anyOf": variants}
+
+
+LIMITS: Final = Named("KeyRestriction", list_of(
+    rule_schema({}, {}, [kind for kind in KINDS if kind != CLIENT]), maxItems=100))
+
+
+async def administrator(door: Door, call: Call) -> tuple[Author, Administration]:
+    """Who asks, who must have the right to administer, and what changes accounts. Raises Denied, NotAuthenticated."""
+    principal = await door.principal(call.request)
+    door.admission.require_hub(principal, Operation.ADMINISTER)
+    accounts = door.services.accounts
+    if accounts is None:
+        raise AccountsUnavailable("there is no database of users and rights behind this hub")
+    return author(call.request, principal.name), accounts
+
+
+async def changed(door: Door, change: Callable[[Callable[[Any], None]], None]) -> Any:
+    """What `change` tells its call-back in the end. Raises the AccountError that it may be, Refusal at the deadline."""
+    async with door.changing:
+        return await _changed(door, change)
+
+
+async def changed_if(door: Door, call: Call, shown: Callable[[], Mapping[str, Any] | None],
+                     change: Callable[[Callable[[Any], None]], None]) -> Any:
+    """The same where the request may ask about what is there before it, which `shown` gives. Refuses
+    `precondition_failed`."""
+    async with door.changing:
+        check_conditions(call.request.headers, shown())
+        return await _changed(door, change)
+
+
+async def _changed(door: Door, change: Callable[[Callable[[Any], None]], None]) -> Any:
+    future: asyncio.Future[Any] = door.loop.create_future()
+
+    def on_done(result: Any) -> None:
+        if not future.done():
+            future.set_result(result)
+
+    change(on_done)
+    try:
+        async with asyncio.timeout(door.config.request_deadline_s):
+            result = await future
+    except TimeoutError:
+        raise Refusal("outcome_unknown", "the database of users and rights has not answered in time") from None
+    if isinstance(result, AccountError):
+        raise result
+    return result
+
+
+def refuse_unknown(document: dict[str, Any], known: tuple[str, ...]) -> None:
+    """Refuses `invalid_body` where the document holds what the call does not know."""
+    for name in document:
+        if name not in known:
+            raise Refusal("invalid_body", f"no field {name[:40]!r} here; there are: {', '.join(known)}")

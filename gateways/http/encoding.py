@@ -1,0 +1,107 @@
+"""Content codings (RFC 9110, 8.4 and 12.5.3) of answers on the way out and of documents on the way in; entity tags.
+
+What is large enough and worth it is compressed for who asks: zstd (RFC 8878) before gzip. A message's own bytes never
+are, nor is what a stream writes. `Content-Encoding` of a published value is a property of the message and is kept with
+it; of a document (JSON, structured CloudEvents) it is the document's, and undone here, up to a bound. Pure.
+"""
+from __future__ import annotations
+
+import re
+import zlib
+from hashlib import blake2b
+from typing import Final
+
+import zstandard
+
+from gateways.http.problems import Refusal
+
+ZSTD: Final = "zstd"
+GZIP: Final = "gzip"
+IDENTITY: Final = "identity"
+GZIP_LEVEL: Final = 1
+ZSTD_LEVEL: Final = 1
+GZIP_BITS: Final = 31                    # a window of 32 KiB and gzip's header
+MAX_ZSTD_WINDOW: Final = 8 << 20         # RFC 8878, 3.1.1.1.2 recommends that decoders take at least 8 MB
+TAG_BYTES: Final = 12
+COMPRESSED_TYPES: Final = re.compile(r"application/([a-z.+-]*json|javascript)|text/|image/svg\+xml")
+TAGGED: Final = frozenset(("/v1/topics", "/v1/topics/{topic}", "/v1/groups", "/v1/groups/{group}", "/v1/queues",
+                           "/v1/queues/{queue}", "/v1/retained/{address...}", "/ui/{path...}"))
+"""What is asked for again and again and often is the same."""
+
+_CODING: Final = re.compile(r"\s*([a-z0-9*-]+)\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?)\s*)?")
+
+
+def choose(accept_encoding: str) -> str | None:
+    """The coding that who asked wants best of those that are known here; None: none of them."""
+    weights: dict[str, float] = {}
+    for part in accept_encoding.lower().split(","):
+        found = _CODING.fullmatch(part)
+        if found is not None:
+            weights[found[1]] = float(found[2] or 1)
+    known = {coding: weights.get(coding, weights.get("*", 0.0) if coding == GZIP else 0.0) for coding in (ZSTD, GZIP)}
+    best = max(known, key=lambda coding: known[coding])      # of equals the first
+    return best if known[best] > 0 else None
+
+
+def encode(body: bytes, coding: str) -> bytes:
+    """The body in a coding."""
+    if coding == ZSTD:
+        return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(body)
+    compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_BITS)
+    return compressor.compress(body) + compressor.flush()
+
+
+def decode(body: bytes, content_encoding: str, max_bytes: int) -> bytes:
+    """A document as it was before it was coded. Refuses `unsupported_media_type`, `invalid_body`, `body_too_large`."""
+    coding = content_encoding.strip().lower()
+    if coding in ("", IDENTITY):
+        return body
+    if coding not in (GZIP, ZSTD):
+        raise Refusal("unsupported_media_type", f"a document is sent as it is, or as {GZIP} or {ZSTD}",
+                      headers={"Accept-Encoding": f"{GZIP}, {ZSTD}"})
+    try:
+        decoded = _gunzip(body, max_bytes) if coding == GZIP else _unzstd(body, max_bytes)
+    except (zlib.error, zstandard.ZstdError):
+        raise Refusal("invalid_body", f"the body is no {coding}") from None
+    if len(decoded) > max_bytes:
+        raise Refusal("body_too_large", f"the document has more than {max_bytes} bytes", max_body_bytes=max_bytes)
+    return decoded
+
+
+def _gunzip(body: bytes, max_bytes: int) -> bytes:
+    decompressor = zlib.decompressobj(GZIP_BITS)
+    decoded = decompressor.decompress(body, max_bytes + 1)
+    if len(decoded) <= max_bytes and (not decompressor.eof or decompressor.unused_data):
+        raise zlib.error("cut, or followed by something")
+    return decoded
+
+
+def _unzstd(body: bytes, max_bytes: int) -> bytes:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
+    with decompressor.stream_reader(body, read_across_frames=True) as reader:
+        decoded = bytes(reader.read(max_bytes + 1))
+    if len(decoded) <= max_bytes:
+        _check_whole(decompressor, body)
+    return decoded
+
+
+def _check_whole(decompressor: zstandard.ZstdDecompressor, body: bytes) -> None:
+    """The reader takes the beginning of a frame for all of it: an empty document, say, which means something."""
+    rest = body
+    while rest or not body:
+        frame = decompressor.decompressobj()
+        frame.decompress(rest)
+        if not frame.eof:
+            raise zstandard.ZstdError("cut")
+        rest = frame.unused_data
+
+
+def tag_of(body: bytes) -> str:
+    """The weak entity tag of an answer: the same words in another coding are the same."""
+    return f'W/"{blake2b(body, digest_size=TAG_BYTES).hexdigest()}"'
+
+
+def matches(if_none_match: str, tag: str) -> bool:
+    """Whether the client has it already (RFC 9110, 13.1.2: weak comparison)."""
+    opaque = tag.removeprefix("W/")
+    return any(one.strip().removeprefix("W/") in ("*", opaque) for one in if_none_match.split(","))

@@ -1,0 +1,145 @@
+"""One reader of Server-Sent Events.
+
+While it keeps up, the feed's finished bytes go straight to its socket: no task, no copy per reader. When more than
+`stream_unsent_bytes` wait there, it is given nothing more; its place is remembered, and once the socket has room it
+reads the log from there, block by block, until it has caught up. A reader that takes nothing at all is cut off by the
+server after `stall_timeout_s`, as any other client, and resumes by `Last-Event-ID`.
+"""
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from aiohttp import web
+from aiohttp.http_writer import HttpVersion11
+
+from gateways.http.live.blocks import Block, chunk_of
+from gateways.http.live.replay import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateways.http.door import Door
+    from gateways.http.live.feed import Feed
+    from gateways.http.live.feeds import Feeds
+    from gateways.http.live.positions import Positions
+    from gateways.http.server import DoorProtocol
+
+EVENT_STREAM: Final = "text/event-stream"
+HEADERS: Final = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+"""The last but one keeps nginx from holding events back."""
+
+RETRY: Final = b"retry: %d\n"
+"""No empty line behind it, nor behind a comment alone: some readers take every empty line for the end of an event."""
+
+
+class EventReader:
+    """A `feed.Reader` that owns one answer, and its principal's `Occupant`: it ends when `allowed` is no longer so."""
+
+    def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, request: web.Request,
+                 allowed: Callable[[], bool]) -> None:
+        self._door = door
+        self._allowed = allowed
+        self._ended = False
+        self._feed = feed
+        self._replay = Replay(feeds, feed, positions)
+        self._request = request
+        self._protocol = cast("DoorProtocol", request.protocol)
+        self._response = door.stream(request, HEADERS)
+        self._chunked = request.version >= HttpVersion11
+        self._behind: asyncio.Future[None] | None = None
+        self._told = b""
+        self._unsent_max = door.config.stream_unsent_bytes
+
+    async def run(self) -> web.StreamResponse:
+        """Send until the reader goes or the hub stops. Raises StorageFailed."""
+        self._protocol.stream = self
+        await self._response.prepare(self._request)
+        await self._send(RETRY % self._door.config.stream_retry_ms)
+        try:
+            while not (self._ended or self._door.stopping):
+                block = await self._replay.next_block()
+                if block is None:
+                    await self._live()
+                elif block.entries:
+                    self._count(block)
+                    await self._send(block.events)
+        finally:
+            self._protocol.stream = None
+            self._feed.leave(self)
+        return self._response
+
+    def describe(self) -> dict[str, Any]:
+        """For people."""
+        return {"protocol": "events", "subscriptions": 1, "path": self._request.path}
+
+    async def _live(self) -> None:
+        """Be written to by the feed, until this is no longer enough."""
+        if self._ended:
+            return                           # while the log was read
+        self._tell(self._replay.positions)
+        self._behind = self._door.loop.create_future()
+        self._feed.join(self)
+        await self._door.unless_stopping(self._behind)
+        await self._protocol.drained()
+
+    async def _send(self, data: bytes) -> None:
+        self._write(chunk_of(data) if self._chunked else data)
+        await self._protocol.drained()
+
+    def _count(self, block: Block) -> None:
+        self._door.flow.messages_out += len(block.entries)
+        self._door.flow.bytes_out += len(block.events)
+
+    def _write(self, data: bytes) -> bool:
+        """False where the reader has gone: the server is about to cancel this call."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            return False
+        transport.write(data)
+        return True
+
+    # --- what admission calls ---------------------------------------------------------------------------------------
+
+    def on_principal_ended(self, reason: str) -> None:
+        """The answer ends; whoever comes again is asked who he is."""
+        self._ended = True
+        self.on_dropped(self._replay.positions)
+
+    def on_rights_changed(self) -> None:
+        """It ends where it is no longer allowed."""
+        if not self._allowed():
+            self.on_principal_ended("the right to read this was taken away")
+
+    # --- what the feed calls ----------------------------------------------------------------------------------------
+
+    def on_block(self, block: Block) -> bool:
+        """Write it, unless too much waits already."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            return True
+        if transport.get_write_buffer_size() > self._unsent_max:
+            self.on_dropped(block.before)
+            return False
+        transport.write(block.chunk if self._chunked else block.events)
+        self._count(block)
+        return True
+
+    def on_heartbeat(self, positions: Positions) -> None:
+        """A comment, with the place where that is a new one: an `id` without `data` is remembered and no event."""
+        transport = self._request.transport
+        if transport is not None and not transport.is_closing() \
+                and transport.get_write_buffer_size() <= self._unsent_max:
+            self._tell(positions)
+
+    def _tell(self, positions: Positions) -> None:
+        word = positions.word()
+        text = b":\n" if word == self._told or not word else b":\nid: %b\n\n" % word
+        self._told = word
+        self._write(chunk_of(text) if self._chunked else text)
+
+    def on_dropped(self, positions: Positions) -> None:
+        """Go on from there by the log."""
+        self._replay.positions = positions.copy()
+        if self._behind is not None and not self._behind.done():
+            self._behind.set_result(None)

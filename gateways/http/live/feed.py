@@ -1,0 +1,267 @@
+"""The live end of one stream: every flush is read once and written to every reader that keeps up.
+
+A topic's feed watches its queues. A filter's feed is a live subscriber: the kernel has matched addresses to subscribers
+already when a message is stored, so a thousand filters over a busy topic cost what matches them; what it is told of are
+places, and it reads those from the cache of recent messages, as a topic's feed does, since only the stored record has
+id and time.
+
+Between two flushes of one feed is at least `PACE_S` per reader: while a thousand are written to, messages gather, and
+the next write holds them all. Otherwise a flush per message would cost a thousand system calls each.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateways.http.live.blocks import Block
+from gateways.http.live.positions import Positions
+from gateways.http.page import Source, build_page
+from kernel.errors import StorageFailed
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from gateways.http.live.feeds import Feeds
+    from gateways.http.live.scope import Scope
+    from kernel.delivery.watches import Watch
+    from kernel.message import Delivery, Fetched
+
+PACE_S: Final = 0.00002
+"""Of the hub's time, per reader and flush: about twice what a write to a socket costs."""
+
+BLOCK_BYTES: Final = 131_072
+BLOCK_MESSAGES: Final = 512
+"""A block at most, so that what a reader is given beyond its bound is bounded too; a larger message is still given."""
+
+MAX_MATCHED: Final = 4_096
+"""Queues in which a filter's feed has messages to read; with more its readers read the log."""
+
+
+class Reader(Protocol):
+    """Who reads a stream live. Neither call may block or raise."""
+
+    def on_block(self, block: Block) -> bool:
+        """The next messages. False: not taken; the reader is behind at `block.before` and reads the log from there."""
+
+    def on_heartbeat(self, positions: Positions) -> None:
+        """Nothing came for a while; everything before `positions` has been given."""
+
+    def on_dropped(self, positions: Positions) -> None:
+        """The feed cannot go on: read the log from there."""
+
+
+class Feed:
+    """`positions`: everything before them has been given to the readers in `live`. `users` counts who opened it."""
+
+    def __init__(self, feeds: Feeds, scope: Scope) -> None:
+        self.scope = scope
+        self.live: dict[Reader, None] = {}
+        self.users = 0
+        self.positions = Positions(feeds.hub)
+        self.ready: asyncio.Future[None] | None = None       # done once nothing older can come; None: at once
+        self._feeds = feeds
+        self._kernel = feeds.kernel
+        self._loop = feeds.loop
+        self._scheduled = False
+        self._fetching = False
+        self._next_at = 0.0
+        self._turn = 0
+
+    # --- what a feed of either kind does its own way ----------------------------------------------------------------
+
+    def open(self) -> None:
+        """Begin to hear of new messages."""
+
+    def close(self) -> None:
+        """Nobody reads it any more."""
+
+    def _listen(self) -> None:
+        """Everything has been read: wake the feed when there is more."""
+
+    def _wanted(self) -> list[tuple[int, int]]:
+        """(queue id, offset) from where there is something to read."""
+        raise NotImplementedError
+
+    def _read_up_to(self, queue_id: int, offset: int) -> None:
+        """The queue has been read so far."""
+
+    def _knows_all(self) -> bool:
+        """Whether the feed has been told of everything that is durable."""
+        return True
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """With nothing left to give, go to the end of all queues: a reader that has come as far may join."""
+        changed = self._refresh()
+        if not self._fetching and self._knows_all() and (not self.live or not self._wanted()):
+            for queue_id in self.scope.queues:
+                self.positions.move(queue_id, self._kernel.bounds(queue_id)[1])
+                self._read_up_to(queue_id, self.positions.at(queue_id))
+        if changed:
+            self._listen()
+
+    def join(self, reader: Reader) -> None:
+        """The reader has come to `positions`: it is given what comes from now on."""
+        self.live[reader] = None
+        self._listen()
+
+    def leave(self, reader: Reader) -> None:
+        """The reader has gone, or is behind."""
+        self.live.pop(reader, None)
+
+    def wake(self) -> None:
+        """There may be something new."""
+        if not self._scheduled and not self._fetching and self.live:
+            self._scheduled = True
+            self._loop.call_later(max(0.0, self._next_at - self._loop.time()), self._pump)
+
+    def on_topics_changed(self) -> None:
+        """Some topic was made, changed or deleted."""
+        if self._refresh():
+            self._listen()
+
+    def _refresh(self) -> bool:
+        """Whether there are other queues now."""
+        if not self.scope.refresh():
+            return False
+        for queue_id in self.positions.offsets.keys() - self.scope.queues.keys():
+            self.positions.forget(queue_id)
+        return True
+
+    def _pump(self) -> None:
+        self._scheduled = False
+        if self._fetching:
+            return
+        self._refresh()
+        wanted = self._wanted() if self.live else []
+        if not wanted:
+            self.advance()
+            self._listen()
+            return
+        self._next_at = self._loop.time() + PACE_S * len(self.live)
+        self._fetching = True
+        self._turn = (self._turn + 1) % len(wanted)          # what is read last may find the block full
+        wanted = wanted[self._turn:] + wanted[:self._turn]
+        self._kernel.fetch([(queue_id, offset, BLOCK_BYTES) for queue_id, offset in wanted], BLOCK_BYTES,
+                           self._on_fetched)
+
+    def _on_fetched(self, fetched: list[Fetched]) -> None:
+        self._fetching = False
+        queues, positions = self.scope.queues, self.positions
+        if any(isinstance(one.error, StorageFailed) for one in fetched):
+            self._drop_readers()
+            return
+        sources = [Source(one.queue_id, max(positions.at(one.queue_id), self._first_of(one)), one,
+                          queues[one.queue_id][0].settings.compact)
+                   for one in fetched if one.queue_id in queues]
+        page = build_page(sources, BLOCK_MESSAGES, BLOCK_BYTES, open_piece=self._feeds.open_piece)
+        after = positions.copy()
+        for queue_id, offset in page.positions.items():
+            after.move(queue_id, offset)
+            self._read_up_to(queue_id, offset)
+        block = Block(self._feeds.entries_of(self.scope, page), positions, after)
+        self.positions = after
+        if block.entries:
+            self._give(block)
+        self._go_on()
+
+    def _first_of(self, fetched: Fetched) -> int:
+        """From where this queue was wanted."""
+        return 0
+
+    def _give(self, block: Block) -> None:
+        behind = [reader for reader in self.live if not reader.on_block(block)]
+        for reader in behind:
+            del self.live[reader]
+
+    def _go_on(self) -> None:
+        if self.live and self._wanted():
+            self.wake()
+        else:
+            self._listen()
+
+    def _drop_readers(self) -> None:
+        """What is stored cannot be read: each reader finds out for itself, and says so."""
+        readers, self.live = self.live, {}
+        for reader in readers:
+            reader.on_dropped(self.positions)
+
+
+class TopicFeed(Feed):
+    """The live end of one topic."""
+
+    _watch: Watch | None = None
+
+    def close(self) -> None:
+        """Nobody reads it any more."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _listen(self) -> None:
+        self.close()
+        if self.live and self.scope.queues:
+            self._watch = self._kernel.watch(self.scope.queues.keys(), self.wake)
+            if self._wanted():
+                self.wake()
+
+    def _wanted(self) -> list[tuple[int, int]]:
+        bounds, at = self._kernel.bounds, self.positions.at
+        wanted = []
+        for queue_id in self.scope.queues:
+            first, end = bounds(queue_id)
+            if at(queue_id) < end:
+                wanted.append((queue_id, max(first, at(queue_id))))
+        return wanted
+
+
+class FilterFeed(Feed):
+    """The live end of a filter; the kernel's `Subscriber`."""
+
+    def open(self) -> None:
+        """Subscribe, and wait for what was under way before: it was matched without this subscriber."""
+        self._matched: dict[int, tuple[int, int]] = {}       # by queue id: first matching offset, and behind the last
+        wanted = self.scope.wanted
+        self._kernel.subscribe(wanted.filter or "", self, tenant=wanted.tenant)
+        self.ready = self._feeds.when_durable()
+
+    def close(self) -> None:
+        """Nobody reads it any more."""
+        wanted = self.scope.wanted
+        self._kernel.unsubscribe(wanted.filter or "", self, tenant=wanted.tenant)
+
+    def on_delivery(self, deliveries: list[Delivery]) -> None:
+        """Where one flush put messages that match."""
+        if not self.live:
+            return
+        self._refresh()
+        matched, queues = self._matched, self.scope.queues
+        for placement, messages, offset, _ in deliveries:
+            queue_id = placement.queue_id
+            if queue_id in queues:
+                first, _ = matched.get(queue_id, (offset, 0))
+                matched[queue_id] = (first, offset + len(messages))
+        if len(matched) > MAX_MATCHED:
+            matched.clear()
+            self._drop_readers()
+        else:
+            self.wake()
+
+    def _knows_all(self) -> bool:
+        return self._kernel.delivered
+
+    def _wanted(self) -> list[tuple[int, int]]:
+        queues = self.scope.queues
+        return [(queue_id, max(first, self._kernel.bounds(queue_id)[0]))
+                for queue_id, (first, _) in self._matched.items() if queue_id in queues]
+
+    def _first_of(self, fetched: Fetched) -> int:
+        first, _ = self._matched.get(fetched.queue_id, (0, 0))
+        return first
+
+    def _read_up_to(self, queue_id: int, offset: int) -> None:
+        found = self._matched.get(queue_id)
+        if found is not None and offset >= found[1]:
+            del self._matched[queue_id]
+        elif found is not None and offset > found[0]:
+            self._matched[queue_id] = (offset, found[1])

@@ -1,0 +1,166 @@
+"""All feeds that have readers: one per stream, however many read it. Their heartbeat, and what they share.
+
+Several feeds can want the same message in the same turn: it is decoded once and written as JSON once for all of them.
+"""
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from gateways.http.cloud_events import to_structured
+from gateways.http.live.blocks import LOST, MESSAGE, Entry
+from gateways.http.live.feed import Feed, FilterFeed, TopicFeed
+from gateways.http.live.scope import Scope, Wanted
+from gateways.json_messages import door_of, record_to_json
+from kernel.records.batch import records_of
+
+if TYPE_CHECKING:
+    from gateways.http.door import Door
+    from gateways.http.page import Page
+    from kernel.message import Piece, Record, Stored
+    from kernel.selectors.selector import Selector
+    from kernel.state.topics import Topic
+
+LOOK_S: Final = 0.1
+"""How often topics are looked for that a stream waits for."""
+
+REPLAYS_AT_ONCE: Final = 16
+"""Readers that read the log at one time; the others wait for their turn, so what they hold is bounded."""
+
+
+class Feeds:
+    """Opened and closed by readers, each once."""
+
+    def __init__(self, door: Door) -> None:
+        self.kernel = door.kernel
+        self.loop = door.loop
+        self.hub: bytes = door.kernel.hub
+        self.replaying = asyncio.Semaphore(REPLAYS_AT_ONCE)
+        self._door = door
+        self._feeds: dict[Wanted, Feed] = {}
+        self._opened: dict[tuple[int, int, int], list[Record]] = {}
+        self._written: dict[tuple[int, int, bool], bytes] = {}
+        self._clearing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._version = -1
+        self._beat_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def open(self, wanted: Wanted, selector: Selector | None) -> Feed:
+        """The feed of a stream, for one reader. Raises InvalidFilter."""
+        feed = self._feeds.get(wanted)
+        if feed is None:
+            scope = Scope(self.kernel, wanted, selector)
+            feed = FilterFeed(self, scope) if wanted.filter is not None else TopicFeed(self, scope)
+            feed.open()
+            if not self._feeds:
+                self._beat_at = self.loop.time() + self._door.config.heartbeat_s
+            self._feeds[wanted] = feed
+            self._tick_later()
+        feed.users += 1
+        return feed
+
+    def close(self, feed: Feed) -> None:
+        """One reader has gone."""
+        feed.users -= 1
+        if not feed.users:
+            del self._feeds[feed.scope.wanted]
+            feed.close()
+
+    def when_durable(self) -> asyncio.Future[None]:
+        """Done when everything that was appended until now is durable, or refused."""
+        waiter = _Waiter(self.loop)
+        self.kernel.append([], waiter)
+        return waiter.future
+
+    # --- from records to entries ------------------------------------------------------------------------------------
+
+    def open_piece(self, piece: Piece) -> list[Record]:
+        """A piece's records. Raises CorruptBatch."""
+        if len(self._feeds) < 2:
+            return records_of(piece)
+        key = (piece.first_id, piece.first_offset, len(piece.data))
+        records = self._opened.get(key)
+        if records is None:
+            records = self._opened[key] = records_of(piece)
+            self._clear_soon()
+        return records
+
+    def entries_of(self, scope: Scope, page: Page) -> list[Entry]:
+        """What a page shows of a stream: first what it cannot give, then its messages."""
+        entries = [self._lost(scope, told) for told in (*page.lost, *page.unreadable) if told["queue"] in scope.queues]
+        for queue_id, record in page.records:
+            found = scope.queues.get(queue_id)
+            if found is not None and scope.shows(found[0], record):
+                body = self._message(found[0], found[1], queue_id, record, scope.wanted.cloud_events)
+                entries.append(Entry(queue_id, record[0] + 1, MESSAGE, body))
+        return entries
+
+    @staticmethod
+    def _lost(scope: Scope, told: dict[str, Any]) -> Entry:
+        topic, number = scope.queues[told["queue"]]
+        body = orjson.dumps({"topic": topic.name, **told, "queue": number})
+        return Entry(told["queue"], told["offset"] + told["count"], LOST, body)
+
+    def _message(self, topic: Topic, number: int, queue_id: int, record: Record, cloud_event: bool) -> bytes:
+        key = (queue_id, record[0], cloud_event)
+        body = self._written.get(key)
+        if body is None:
+            address = self.kernel.address_of(topic.name, record[2], record[4])
+            body = orjson.dumps(to_structured(record, topic.name, address) if cloud_event
+                                else self._shown(topic, number, record, address))
+            if len(self._feeds) > 1:
+                self._written[key] = body
+                self._clear_soon()
+        return body
+
+    def _shown(self, topic: Topic, number: int, record: Record, address: str) -> dict[str, Any]:
+        came_by = door_of(record[5])
+        return record_to_json(record, topic.name, number, address, self._door.door_names.get(came_by, str(came_by)))
+
+    def _clear_soon(self) -> None:
+        if not self._clearing:
+            self._clearing = True
+            self.loop.call_soon(self._clear)
+
+    def _clear(self) -> None:
+        self._clearing = False
+        self._opened.clear()
+        self._written.clear()
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def _tick_later(self) -> None:
+        if self._timer is None and self._feeds:
+            self._timer = self.loop.call_later(LOOK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self.kernel.topics_version != self._version:
+            self._version = self.kernel.topics_version
+            for feed in list(self._feeds.values()):
+                feed.on_topics_changed()
+        now = self.loop.time()
+        if now >= self._beat_at:
+            self._beat_at = now + self._door.config.heartbeat_s
+            for feed in list(self._feeds.values()):
+                feed.advance()
+                for reader in list(feed.live):
+                    reader.on_heartbeat(feed.positions)
+        self._tick_later()
+
+
+class _Waiter:
+    """An owner that waits for one answer (`kernel.message.Owner`)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.future: asyncio.Future[None] = loop.create_future()
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """It is as durable as it gets."""
+        if not self.future.done():
+            self.future.set_result(None)

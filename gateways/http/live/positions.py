@@ -1,0 +1,106 @@
+"""Where a reader of a stream is: the next offset in each queue, and the opaque word for it, an event's id.
+
+    base64url without padding of
+    ┌─────────┬──────────────┬───────┬─────────────────────────────────┬───────────┐
+    │ version │ hub          │ count │ count x (queue id, next offset) │ CRC-32    │
+    │ 1 byte  │ 4 bytes of   │       │                                 │ 4 bytes   │
+    │         │ its identity │       │                                 │ big-endian│
+    └─────────┴──────────────┴───────┴─────────────────────────────────┴───────────┘
+    numbers in unsigned LEB128
+
+Queue ids are the hub's own and never used again, so a word outlives topics that come and go: a queue that is not in it
+is read from its beginning. Each queue's numbers are kept encoded; a word costs a join, not a loop over all queues. The
+checksum tells a word from garbage and proves nothing: what a reader may see is decided by its rights. Pure.
+"""
+from __future__ import annotations
+
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping
+from typing import Final
+from zlib import crc32
+
+from gateways.http.leb128 import encode_number, read_number
+
+VERSION: Final = 2
+MAX_QUEUES: Final = 512
+"""Of one stream that can be resumed: as many as a word within `MAX_WORD_CHARS` holds."""
+
+MAX_WORD_CHARS: Final = 7000
+"""A browser sends it back in a header, which has at most 8190 bytes."""
+
+_HUB_BYTES: Final = 4
+_CRC_BYTES: Final = 4
+NUMBER_BITS: Final = 63
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+
+
+class Positions:
+    """Next offsets by queue id. Offset 0 is where everybody begins and is not written down."""
+
+    __slots__ = ("_head", "_parts", "offsets")
+
+    def __init__(self, hub: bytes, offsets: Mapping[int, int] | None = None) -> None:
+        self._head = bytes((VERSION,)) + hub[:_HUB_BYTES]
+        self.offsets: dict[int, int] = {}
+        self._parts: dict[int, bytes] = {}
+        for queue_id, offset in (offsets or {}).items():
+            self.move(queue_id, offset)
+
+    def copy(self) -> Positions:
+        """The same place, to go on from independently."""
+        twin = Positions.__new__(Positions)
+        twin._head = self._head
+        twin.offsets = self.offsets.copy()
+        twin._parts = self._parts.copy()
+        return twin
+
+    def at(self, queue_id: int) -> int:
+        """The next offset in a queue."""
+        return self.offsets.get(queue_id, 0)
+
+    def move(self, queue_id: int, offset: int) -> None:
+        """The reader is there now."""
+        if offset != self.offsets.get(queue_id, 0):
+            self.offsets[queue_id] = offset
+            self._parts[queue_id] = encode_number(queue_id) + encode_number(offset)
+
+    def forget(self, queue_id: int) -> None:
+        """The queue is gone."""
+        self.offsets.pop(queue_id, None)
+        self._parts.pop(queue_id, None)
+
+    def word(self) -> bytes:
+        """The opaque word; "" of more queues than go into one."""
+        if len(self._parts) > MAX_QUEUES:
+            return b""
+        out = b"".join((self._head, encode_number(len(self._parts)), *self._parts.values()))
+        out += crc32(out).to_bytes(_CRC_BYTES, "big")
+        return b2a_base64(out, newline=False).translate(_TO_URL).rstrip(b"=")
+
+
+def decode_word(text: str, hub: bytes) -> Positions:
+    """The place that a word says. Raises ValueError where it is none of this hub's."""
+    if len(text) > MAX_WORD_CHARS or not text.isascii():
+        raise ValueError("too long or not ASCII")
+    data = a2b_base64(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), strict_mode=True)
+    head = 1 + _HUB_BYTES
+    if len(data) <= head + _CRC_BYTES or data[0] != VERSION:
+        raise ValueError("too short or of another version")
+    if crc32(data[:-_CRC_BYTES]) != int.from_bytes(data[-_CRC_BYTES:], "big"):
+        raise ValueError("wrong checksum")
+    if data[1:head] != hub[:_HUB_BYTES]:
+        raise ValueError("of another hub")
+    return Positions(hub, _decode_offsets(data[head:-_CRC_BYTES]))
+
+
+def _decode_offsets(body: bytes) -> dict[int, int]:
+    count, at = read_number(body, 0, NUMBER_BITS)
+    if count > MAX_QUEUES:
+        raise ValueError("too many queues")
+    offsets: dict[int, int] = {}
+    for _ in range(count):
+        queue_id, at = read_number(body, at, NUMBER_BITS)
+        offsets[queue_id], at = read_number(body, at, NUMBER_BITS)
+    if at != len(body) or len(offsets) != count:
+        raise ValueError("wrong length")
+    return offsets

@@ -1,0 +1,113 @@
+"""A reader's own way through the log, until it has caught up with its feed.
+
+It reads blocks from the log at the reader's own pace, never beyond what the feed has given to the live readers, so that
+joining is a comparison: no message between the log and the live end is given twice or left out.
+"""
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from gateways.http.live.blocks import Block
+from gateways.http.page import Page, Source, build_page
+from kernel.errors import OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from gateways.http.live.feed import Feed
+    from gateways.http.live.feeds import Feeds
+    from gateways.http.live.positions import Positions
+    from kernel.message import Fetched
+
+REPLAY_BYTES: Final = 65_536
+REPLAY_MESSAGES: Final = 256
+"""Of one step, since a reader that stops reading holds it in memory; a larger message is still given."""
+
+MAX_AT_ONCE: Final = 64
+"""Queues that are read in one step; the others come in the next."""
+
+AHEAD_S: Final = 0.01
+"""After how long a feed is looked at again that has not caught up itself."""
+
+
+class Replay:
+    """`positions` is where the reader is; it is nobody else's."""
+
+    def __init__(self, feeds: Feeds, feed: Feed, positions: Positions) -> None:
+        self.positions = positions
+        self._feeds = feeds
+        self._feed = feed
+        self._turn = 0
+
+    async def next_block(self) -> Block | None:
+        """The next messages (or none, but a step further); None where the reader has come to the feed's own place,
+        which it may join before it waits for anything. Raises StorageFailed."""
+        if self._feed.ready is not None and not self._feed.ready.done():
+            await asyncio.shield(self._feed.ready)
+        self._feed.advance()
+        wants = self._wants()
+        if not wants and self._ahead():
+            await asyncio.sleep(AHEAD_S)
+            return Block([], self.positions, self.positions)
+        if not wants:
+            self._forget_gone()
+            return None
+        async with self._feeds.replaying:
+            page = await self._read(wants)
+        before, after = self.positions, self.positions.copy()
+        for queue_id, offset in page.positions.items():
+            after.move(queue_id, offset)
+        self.positions = after
+        await asyncio.sleep(0)               # a long way is walked step by step, between which others are served
+        return Block(self._feeds.entries_of(self._feed.scope, page), before, after)
+
+    def _wants(self) -> list[int]:
+        """Queues in which there is something to read; a different one first each time, so that none has to wait for
+        ever."""
+        at, ends = self.positions.at, self._feed.positions.at
+        found = [queue_id for queue_id in self._feed.scope.queues if at(queue_id) < ends(queue_id)]
+        if len(found) > MAX_AT_ONCE:
+            self._turn = (self._turn + MAX_AT_ONCE) % len(found)
+            found = (found[self._turn:] + found[:self._turn])[:MAX_AT_ONCE]
+        return found
+
+    def _ahead(self) -> bool:
+        """The feed has not been told yet of something that is durable (a large batch is being opened). Ids of events
+        that it gives would name a place before this reader's."""
+        at, ends = self.positions.at, self._feed.positions.at
+        return any(at(queue_id) > ends(queue_id) for queue_id in self._feed.scope.queues)
+
+    def _forget_gone(self) -> None:
+        for queue_id in self.positions.offsets.keys() - self._feed.scope.queues.keys():
+            self.positions.forget(queue_id)
+
+    async def _read(self, queue_ids: list[int]) -> Page:
+        at, queues = self.positions.at, self._feed.scope.queues
+        share = max(1, REPLAY_BYTES // len(queue_ids))
+        first_of = self._feeds.kernel.bounds
+        ends = {queue_id: self._feed.positions.at(queue_id) for queue_id in queue_ids}
+        fetched = await self._fetch([(queue_id, max(at(queue_id), first_of(queue_id)[0]), share)
+                                     for queue_id in queue_ids])
+        for one in fetched:
+            if one.error is not None and not isinstance(one.error, OffsetOutOfRange):
+                raise one.error
+        sources = [Source(one.queue_id, at(one.queue_id), one, queues[one.queue_id][0].settings.compact)
+                   for one in fetched if one.queue_id in queues]
+        return _up_to(build_page(sources, REPLAY_MESSAGES, REPLAY_BYTES, open_piece=self._feeds.open_piece), ends)
+
+    async def _fetch(self, wants: list[tuple[int, int, int]]) -> list[Fetched]:
+        future: asyncio.Future[list[Fetched]] = self._feeds.loop.create_future()
+
+        def on_done(fetched: list[Fetched]) -> None:
+            if not future.done():
+                future.set_result(fetched)
+
+        self._feeds.kernel.fetch(wants, REPLAY_BYTES, on_done)
+        return await future
+
+
+def _up_to(page: Page, ends: dict[int, int]) -> Page:
+    """The page without what lies beyond the feed's place."""
+    return page._replace(records=[(queue_id, record) for queue_id, record in page.records
+                                  if record[0] < ends[queue_id]],
+                         positions={queue_id: min(offset, ends[queue_id])
+                                    for queue_id, offset in page.positions.items()})

@@ -1,0 +1,69 @@
+"""Which queues a stream reads, and which of their messages it shows: one topic's, or those whose address matches.
+
+A topic that does not exist is no queue yet; once it is there, it is read from its beginning. Readers with equal scopes
+share one feed.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kernel.addresses.address import levels_of
+from kernel.addresses.filters import matches, parse_filter
+
+if TYPE_CHECKING:
+    from kernel.kernel import Kernel
+    from kernel.message import Record
+    from kernel.selectors.selector import Selector
+    from kernel.state.topics import Topic
+
+
+class Wanted(NamedTuple):
+    """What a reader asks for. Equal ones are one stream."""
+
+    tenant: str
+    topic: str | None                    # either the name of a topic
+    filter: str | None                   # or a filter of addresses
+    selector: str                        # text of the condition, "" for none
+    cloud_events: bool                   # messages are shown as CloudEvents
+
+
+class Scope:
+    """`queues` maps queue ids to their topic and number in it, as they are since `refresh`. Raises InvalidFilter."""
+
+    def __init__(self, kernel: Kernel, wanted: Wanted, selector: Selector | None) -> None:
+        self.wanted = wanted
+        self.queues: dict[int, tuple[Topic, int]] = {}
+        self._kernel = kernel
+        self._selector = selector
+        self._pattern = None if wanted.filter is None else parse_filter(wanted.filter)
+        self._version = -1
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Look at the topics again. True where some queue is gone or new."""
+        kernel = self._kernel
+        if kernel.topics_version == self._version:
+            return False
+        self._version = kernel.topics_version
+        before = self.queues
+        self.queues = {queue_id: (topic, number) for topic in self._topics()
+                       for number, queue_id in enumerate(topic.queue_ids())}
+        return before.keys() != self.queues.keys()
+
+    def _topics(self) -> list[Topic]:
+        wanted = self.wanted
+        if wanted.filter is not None:
+            return self._kernel.topics_for(wanted.filter, wanted.tenant)
+        topic = self._kernel.topic(wanted.topic or "", wanted.tenant)
+        return [] if topic is None else [topic]
+
+    def shows(self, topic: Topic, record: Record) -> bool:
+        """Whether a record of these queues is one of the stream."""
+        pattern, selector = self._pattern, self._selector
+        if pattern is None and selector is None:
+            return True
+        _, timestamp_ms, key, _, headers, _, _ = record
+        address = self._kernel.address_of(topic.name, key, headers)
+        if pattern is not None and not matches(pattern, levels_of(address)):
+            return False
+        return selector is None or selector.matches(headers, key, address, topic.name, timestamp_ms)

@@ -1,0 +1,169 @@
+"""`/v1/acl`: the rules of the rights. Needs the right to administer.
+
+    GET, POST /v1/acl                  {"rules": [{...}], "cursor"}, those of the configuration first
+    GET, PUT, DELETE /v1/acl/{id}      one; those of the configuration (`from_file`) are changed there
+    POST /v1/acl/test                  would this be allowed, and by which rule?
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from gateways.admission.decision import Operation
+from gateways.admission.rights import Verdict
+from gateways.admission.rights import ask_rights as ask
+from gateways.admission.rules import ADDRESS, HUB, KINDS, Rule
+from gateways.http.accounts import (
+    ADMINISTERING,
+    CHANGES,
+    KIND,
+    OPERATIONS,
+    administrator,
+    changed,
+    changed_if,
+    refuse_unknown,
+    rule_schema,
+)
+from gateways.http.answers import json_answer
+from gateways.http.cursor import decode_name, encode_name
+from gateways.http.declaring import Answer, Body, declare
+from gateways.http.documents import read_object
+from gateways.http.door import Call, Door, Routes
+from gateways.http.parameters import AFTER, MAX_LISTED, Parameter
+from gateways.http.problems import Refusal
+from gateways.http.schemas import CURSOR, FLAG, PRINTABLE, TEXT, Named, list_of, nullable, object_of, one_of
+
+if TYPE_CHECKING:
+    from gateways.admission.administration import Administration
+
+ID: Final = Parameter("id", "The rule's `id`.", example="7", text={"type": "string", "minLength": 1, "maxLength": 32})
+
+_WHO: Final = {**TEXT, "format": "who", "pattern": "^((user|group):.+|everyone)$",
+               "description": "`user:NAME`, `group:NAME` or `everyone`."}
+_MORE: Final = {"effect": one_of("allow", "deny"), "tenant": {**PRINTABLE, "description": "`*`: every one."}}
+RULE: Final = Named("Rule", object_of({
+    "id": TEXT, "who": _WHO, "operations": list_of(OPERATIONS), "kind": KIND, "pattern": TEXT, **_MORE,
+    "from_file": FLAG}))
+NEW_RULE: Final = Named("RuleInput", rule_schema({"who": _WHO}, _MORE),
+                        {"who": "group:operators", "operations": ["publish", "consume"], "pattern": "plant/#"})
+_ASKED: Final = {"user": {**TEXT, "minLength": 1}, "operation": OPERATIONS}
+_ABOUT: Final = {"client_id": TEXT, "tenant": TEXT, "groups": list_of(TEXT, maxItems=1000)}
+QUESTION: Final = Named("RightsQuestion", {"anyOf": [
+    object_of({**_ASKED, "on": {**TEXT, "minLength": 1, "description": "Address, filter, topic, group or client id."}},
+              {"kind": one_of(*[kind for kind in KINDS if kind != HUB]), **_ABOUT}, closed=True),
+    object_of({**_ASKED, "kind": one_of(HUB)}, {"on": TEXT, **_ABOUT}, closed=True)]},
+    {"user": "ann", "operation": "publish", "on": "plant/line1/temp"})
+VERDICT: Final = object_of({"allowed": FLAG, "why": TEXT, "rule": nullable(RULE)})
+
+
+@declare("acl", query=(MAX_LISTED, AFTER), needs=ADMINISTERING, problems=("invalid_cursor", "accounts_unavailable"),
+         answers=(Answer(200, "A page of rules.", object_of({"rules": list_of(RULE), "cursor": CURSOR})),))
+async def list_rules(door: Door, call: Call) -> web.StreamResponse:
+    """List rules: those of the configuration, then the others in the order in which they were made."""
+    _, accounts = await administrator(door, call)
+    query = call.query()
+    start, count = _read_start(query), MAX_LISTED.read(query, door.config)
+    rules = accounts.accounts.every_rule()
+    return json_answer({"rules": [rule.as_dict() for rule in rules[start:start + count]],
+                        "cursor": encode_name(str(start + count)) if len(rules) > start + count else None})
+
+
+@declare("acl", bodies=(Body(NEW_RULE),), needs=ADMINISTERING,
+         problems=("invalid_rule", "invalid_user", "last_administrator", *CHANGES),
+         answers=(Answer(201, "It holds from now on.", RULE),))
+async def add_rule(door: Door, call: Call) -> web.StreamResponse:
+    """Add a rule. It holds at once, for those who are connected too."""
+    by, accounts = await administrator(door, call)
+    call.query()
+    document = await read_object(door, call.request, "a rule")
+    rule: Rule = await changed(door, lambda on_done: accounts.add_rule(by, document, on_done))
+    return json_answer(rule.as_dict(), 201)
+
+
+@declare("acl", path=(ID,), needs=ADMINISTERING, problems=("unknown_rule", "accounts_unavailable"),
+         answers=(Answer(200, "The rule.", RULE),))
+async def get_rule(door: Door, call: Call) -> web.StreamResponse:
+    """Show a rule."""
+    _, accounts = await administrator(door, call)
+    call.query()
+    return json_answer(accounts.rule(call.topic_name()).as_dict())
+
+
+@declare("acl", path=(ID,), bodies=(Body(NEW_RULE),), needs=ADMINISTERING,
+         problems=("invalid_rule", "unknown_rule", "from_file", "last_administrator", "precondition_failed", *CHANGES),
+         answers=(Answer(200, "It reads as the document says.", RULE),))
+async def put_rule(door: Door, call: Call) -> web.StreamResponse:
+    """Make a rule read as the document says.
+
+    `If-Match` with the rule's `ETag` changes only what was seen.
+    """
+    by, accounts = await administrator(door, call)
+    call.query()
+    document = await read_object(door, call.request, "a rule")
+    rule: Rule = await changed_if(door, call, lambda: _found(accounts, call.topic_name()),
+                                  lambda on_done: accounts.replace_rule(by, call.topic_name(), document, on_done))
+    return json_answer(rule.as_dict())
+
+
+@declare("acl", path=(ID,), needs=ADMINISTERING,
+         problems=("unknown_rule", "from_file", "last_administrator", "precondition_failed", *CHANGES),
+         answers=(Answer(204, "It holds no more."),))
+async def delete_rule(door: Door, call: Call) -> web.StreamResponse:
+    """Remove a rule. What it allowed ends, for those who are connected too."""
+    by, accounts = await administrator(door, call)
+    call.query()
+    await changed_if(door, call, lambda: _found(accounts, call.topic_name()),
+                     lambda on_done: accounts.delete_rule(by, call.topic_name(), on_done))
+    return web.Response(status=204)
+
+
+@declare("acl", bodies=(Body(QUESTION),), needs=ADMINISTERING, problems=("accounts_unavailable",),
+         answers=(Answer(200, "What would be decided.", VERDICT),))
+async def ask_rights(door: Door, call: Call) -> web.StreamResponse:
+    """Ask whether a user may do something, and which rule decides it."""
+    await administrator(door, call)
+    call.query()
+    question = await read_object(door, call.request, "a question about rights")
+    verdict = _answered(door, question)
+    return json_answer({"allowed": verdict.allowed, "why": verdict.why,
+                        "rule": None if verdict.rule is None else verdict.rule.as_dict()})
+
+
+def _found(accounts: Administration, id: str) -> dict[str, Any] | None:
+    """What a request may ask about."""
+    return next((rule.as_dict() for rule in accounts.accounts.every_rule() if rule.id == id), None)
+
+
+def _answered(door: Door, question: dict[str, Any]) -> Verdict:
+    refuse_unknown(question, ("user", "operation", "kind", "on", "client_id", "tenant", "groups"))
+    texts = {name: _text(question, name) for name in ("user", "operation", "kind", "on", "client_id", "tenant")}
+    operation = next((one for one in Operation if one.value == texts["operation"]), None)
+    kind, on = texts["kind"] or ADDRESS, texts["on"] or ""
+    groups = question.get("groups", [])
+    if operation is None or not texts["user"] or kind not in KINDS or (kind != HUB and not on):
+        raise Refusal("invalid_body", f"a question has user and operation, kind ({', '.join(KINDS)}) and on")
+    if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
+        raise Refusal("invalid_body", "groups is a list of texts")
+    return door.admission.explain(texts["user"], lambda rights: ask(rights, kind, operation, on), groups=groups,
+                                  tenant=texts["tenant"], client_id=texts["client_id"])
+
+
+def _text(question: dict[str, Any], name: str) -> str | None:
+    value = question.get(name)
+    if name in question and not isinstance(value, str):
+        raise Refusal("invalid_body", f"{name} is a text")
+    return value
+
+
+def _read_start(query: dict[str, str]) -> int:
+    """Rules have no order but their place."""
+    text = decode_name(query.get("cursor", "")) or "0"
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise Refusal("invalid_cursor", "this cursor was not made here")
+    return int(text)
+
+
+ROUTES: Routes = (
+    ("GET", "/v1/acl", list_rules), ("POST", "/v1/acl", add_rule), ("POST", "/v1/acl/test", ask_rights),
+    ("GET", "/v1/acl/{id}", get_rule), ("PUT", "/v1/acl/{id}", put_rule), ("DELETE", "/v1/acl/{id}", delete_rule))

@@ -1,0 +1,151 @@
+"""`/v1/backups`: a copy of everything that is stored, taken while the hub runs. For administrators.
+
+    POST   /v1/backups               201 {"id", "hub", "lineage", "created", "files": [{"name", "bytes", "sealed"}]}
+    GET    /v1/backups/{id}/{file}   the file's bytes; `Range: bytes=FIRST-LAST` for a piece of it
+    DELETE /v1/backups/{id}          the backup has been read; 204
+
+A backup that nobody reads for a minute ends by itself. While one lasts, retention deletes nothing. A file that is
+`sealed` is the same in every later backup of the same `hub` and `lineage`; the others may have grown.
+"""
+from __future__ import annotations
+
+from asyncio import Future
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from gateways.admission.decision import Operation
+from gateways.http.answers import json_answer
+from gateways.http.author import author
+from gateways.http.declaring import Answer, Need, declare
+from gateways.http.door import Call, Door, Routes
+from gateways.http.parameters import Parameter
+from gateways.http.problems import Refusal
+from gateways.http.schemas import (
+    BINARY,
+    FLAG,
+    MESSAGE_ID,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Named,
+    explained,
+    list_of,
+    object_of,
+)
+from gateways.http.target import decode_level
+
+if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
+    from kernel.errors import KernelError
+    from kernel.log.backups import Backup, BackupFile, Backups
+
+BYTES: Final = "application/octet-stream"
+
+ID: Final = Parameter("id", "The backup's `id`.", example="5f0c2b7e91d34a68",
+                      text={"type": "string", "minLength": 1, "maxLength": 100})
+FILE: Final = Parameter("file", "The file's `name`.", example="log/00000000000000000000.log",
+                        text={"type": "string", "minLength": 1, "maxLength": 200})
+RANGE: Final = Parameter("Range", "One range of bytes: `bytes=FIRST-LAST`, `bytes=FIRST-`, `bytes=-COUNT`.",
+                         example="bytes=0-1048575")
+BACKUP: Final = Named("Backup", object_of(
+    {"id": TEXT, "name": explained(TEXT, "Of the hub."), "hub": explained(TEXT, "The hub's uuid."),
+     "lineage": explained(TEXT, "Another one after the hub was put back from a backup."), "version": TEXT,
+     "format": WHOLE, "catalogue": explained(TEXT, "`included`, or the database that is not in it."), "epoch": WHOLE,
+     "next_id": explained(MESSAGE_ID, "The first message id that no message in it has."), "created": TIME_MS,
+     "files": list_of(object_of({"name": TEXT, "bytes": WHOLE, "sealed": explained(
+         FLAG, "It is the same in every later backup of the same `hub` and `lineage`.")}))}))
+NEEDS: Final = (Need(Operation.ADMINISTER, "hub"),)
+
+
+@declare("backups", answers=(Answer(201, "What the backup consists of.", BACKUP),), needs=NEEDS,
+         problems=("too_many_backups", "storage_failed", "not_built"))
+async def begin(door: Door, call: Call) -> web.StreamResponse:
+    """Begin a backup.
+
+    Nothing of it changes until it ends: when it is deleted, or nobody has read it for a minute. Retention waits.
+    """
+    backups, principal = await _administered(door, call)
+    begun: Future[Backup] = door.loop.create_future()
+
+    def on_begun(backup: Backup | None, error: KernelError | None) -> None:
+        if begun.cancelled():
+            if backup is not None:
+                backups.end(backup.id)         # who asked has gone
+        elif backup is not None:
+            begun.set_result(backup)
+        elif error is not None:
+            begun.set_exception(error)
+
+    backups.begin(on_begun)
+    told = backups.describe(await begun)
+    door.admission.audit(author(call.request, principal.name), "backup.begun", {"id": told["id"]})
+    return json_answer(told, 201)
+
+
+@declare("backups", path=(ID, FILE), headers=(RANGE,), needs=NEEDS,
+         answers=(Answer(200, "The file.", BINARY, BYTES), Answer(206, "The range of it.", BINARY, BYTES)),
+         problems=("unknown_backup", "not_found", "range_not_satisfiable", "not_built"))
+async def read(door: Door, call: Call) -> web.StreamResponse:
+    """Read a file of a backup, or a range of its bytes."""
+    backups, _ = await _administered(door, call)
+    backup = backups.find(call.captures[0])
+    name = decode_level(call.captures[1])
+    if name not in backup.files:
+        raise Refusal("not_found", "the backup has no such file")
+    file = backup.files[name]
+    first, stop = _range(call.request, file)
+    whole = "Range" not in call.request.headers
+    response = door.stream(call.request, {"Accept-Ranges": "bytes"}, 200 if whole else 206)
+    if not whole:
+        response.headers["Content-Range"] = f"bytes {first}-{stop - 1}/{file.size_bytes}"
+    response.content_type, response.content_length = BYTES, stop - first
+    await response.prepare(call.request)
+    while first < stop and call.request.method != "HEAD":
+        piece = await door.loop.run_in_executor(None, backups.read, file, first, stop - first)
+        if not piece or not backups.is_running(backup):
+            raise ConnectionResetError("the backup has ended while it was read")
+        await response.write(piece)
+        backups.note_reader(backup)
+        first += len(piece)
+    await response.write_eof()
+    return response
+
+
+@declare("backups", path=(ID,), needs=NEEDS, answers=(Answer(204, "It has ended."),),
+         problems=("unknown_backup", "not_built"))
+async def end(door: Door, call: Call) -> web.StreamResponse:
+    """End a backup."""
+    backups, _ = await _administered(door, call)
+    backups.end(call.captures[0])
+    return web.Response(status=204)
+
+
+async def _administered(door: Door, call: Call) -> tuple[Backups, Principal]:
+    principal = await door.principal(call.request)
+    door.admission.require_hub(principal, Operation.ADMINISTER)
+    call.query()
+    backups = door.services.backups
+    if backups is None:
+        raise Refusal("not_built", "this hub keeps nothing in files")
+    return backups, principal
+
+
+def _range(request: web.Request, file: BackupFile) -> tuple[int, int]:
+    """First byte and the one behind the last; of a range that begins beyond the file, `range_not_satisfiable`."""
+    try:
+        asked = request.http_range
+    except ValueError:
+        raise Refusal("invalid_header", "Range: one range of bytes can be asked for, bytes=FIRST-LAST") from None
+    first = asked.start or 0
+    if first < 0:
+        first = max(0, file.size_bytes + first)
+    stop = file.size_bytes if asked.stop is None else min(asked.stop, file.size_bytes)
+    if first >= stop and "Range" in request.headers:
+        raise Refusal("range_not_satisfiable", f"the file has {file.size_bytes} bytes",
+                      headers={"Content-Range": f"bytes */{file.size_bytes}"})
+    return first, stop
+
+
+ROUTES: Routes = (("POST", "/v1/backups", begin), ("GET", "/v1/backups/{id}/{file...}", read),
+                  ("DELETE", "/v1/backups/{id}", end))

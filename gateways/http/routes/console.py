@@ -1,0 +1,52 @@
+"""`/ui/`: the console's files, as the launcher gives them. They hold nothing secret and ask for no user.
+
+A browser asks each time whether its copy is still good: `dispatch.py` gives the files tags. What the page may do stands
+in `fixed.py`: it may load, run and ask nothing but this hub's own, and may not make HTML out of text.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from gateways.http.declaring import Answer, declare
+from gateways.http.door import Call, Door, Routes
+from gateways.http.fixed import PAGE_HEADERS
+from gateways.http.parameters import Parameter
+from gateways.http.problems import Refusal
+from gateways.http.schemas import TEXT
+
+MEDIA: Final = ("text/html", "text/css", "text/javascript", "image/svg+xml")
+
+
+@declare("hub", public=True, problems=("not_found",),
+         path=(Parameter("path", "The file's name; nothing for the page.", example=""),),
+         answers=tuple(Answer(200, "The file.", TEXT, media) for media in MEDIA))
+async def get_file(door: Door, call: Call) -> web.StreamResponse:
+    """The console's files."""
+    call.query()
+    name = call.captures[0]
+    file = door.services.console.get(name)
+    if file is None:
+        raise Refusal("not_found", f"the console has no file {name[:200]!r}")
+    return web.Response(body=file.body, headers={**PAGE_HEADERS, "Content-Type": file.content_type})
+
+
+@declare("hub", public=True, answers=(Answer(308, "It is there.", headers={"Location": "The console."}),))
+async def to_page(door: Door, call: Call) -> web.StreamResponse:
+    """Where the console is.
+
+    Without the slash the page's own names would lead elsewhere.
+    """
+    call.query()
+    return web.Response(status=308, headers={"Location": "/ui/"})
+
+
+@declare("hub", public=True, answers=(Answer(302, "It is there.", headers={"Location": "The console."}),))
+async def to_console(door: Door, call: Call) -> web.StreamResponse:
+    """What a browser is shown that was given no path: the console."""
+    call.query()
+    return web.Response(status=302, headers={"Location": "/ui/"})
+
+
+ROUTES: Routes = (("GET", "/", to_console), ("GET", "/ui/{path...}", get_file), ("GET", "/ui", to_page))

@@ -1,0 +1,72 @@
+"""`/openapi.json`: what this door answers, for programs, made from the declarations of its calls at first use; and
+`/docs`, a page to try it, which loads nothing from elsewhere."""
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from gateways.http.declaring import JSON, Answer, declare
+from gateways.http.door import Call, Door, Routes
+from gateways.http.fixed import PAGE_HEADERS, Fixed
+from gateways.http.openapi import build_document
+from gateways.http.schemas import ANYTHING, TEXT, object_of
+
+PATH: Final = "/openapi.json"
+PAGES: Final = files("gateways.http") / "pages"
+TYPES: Final = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
+                "js": "text/javascript; charset=utf-8"}
+
+
+NOT_MODIFIED: Final = Answer(304, "It is the one that `If-None-Match` names.")
+
+
+@declare("hub", public=True, answers=(
+    Answer(200, "The document.", object_of({"openapi": TEXT, "info": ANYTHING, "paths": ANYTHING}),
+           headers={"ETag": "Of this document."}),
+    NOT_MODIFIED))
+async def get_openapi(door: Door, call: Call) -> web.StreamResponse:
+    """Show this document."""
+    call.query()
+    anonymous = door.admission.allow_anonymous
+    made_for = f"{PATH} {anonymous}"
+    document = door.fixed.get(made_for)
+    if document is None:
+        made = build_document(door.routes, door.config, door.services.hub_name, anonymous=anonymous)
+        document = door.fixed[made_for] = Fixed(orjson.dumps(made), JSON)
+    return document.answer(call.request)
+
+
+@declare("hub", public=True, answers=(Answer(200, "The page.", TEXT, "text/html"), NOT_MODIFIED))
+async def get_docs(door: Door, call: Call) -> web.StreamResponse:
+    """A page to look calls up in and to try them."""
+    call.query()
+    return _page(door, "docs.html").answer(call.request)
+
+
+@declare("hub", public=True, answers=(Answer(200, "The styles.", TEXT, "text/css"), NOT_MODIFIED))
+async def get_styles(door: Door, call: Call) -> web.StreamResponse:
+    """The styles of the page."""
+    call.query()
+    return _page(door, "docs.css").answer(call.request)
+
+
+@declare("hub", public=True, answers=(Answer(200, "The script.", TEXT, "text/javascript"), NOT_MODIFIED))
+async def get_script(door: Door, call: Call) -> web.StreamResponse:
+    """The script of the page."""
+    call.query()
+    return _page(door, "docs.js").answer(call.request)
+
+
+def _page(door: Door, name: str) -> Fixed:
+    page = door.fixed.get(name)
+    if page is None:
+        content_type = TYPES[name.rpartition(".")[2]]
+        page = door.fixed[name] = Fixed((PAGES / name).read_bytes(), content_type, PAGE_HEADERS)
+    return page
+
+
+ROUTES: Routes = (("GET", PATH, get_openapi), ("GET", "/docs", get_docs), ("GET", "/docs/docs.css", get_styles),
+                  ("GET", "/docs/docs.js", get_script))

@@ -1,0 +1,186 @@
+"""`GET /v1/status`: what the hub says of itself; `GET /v1/status/events`: the same every second.
+
+    {"hub", "version", "ready", "now", "started", "you": {"user", "tenant", "anonymous", "administrator"},
+     and for an administrator: "doors", "log", "pending", "checkpoint", "loop", "groups", ..., see `gatehouse.status`}
+
+The stream's events are called `status`; the first one an administrator gets is `history`: the doors' rates of the last
+minutes. However many listen, the document is made once a second, and not at all while nobody does. A reader that is
+slow misses events; one that takes nothing is cut off like any other.
+"""
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from aiohttp import web
+
+from gateways.admission.decision import Operation
+from gateways.http.answers import SERVER, json_answer
+from gateways.http.declaring import Answer, declare
+from gateways.http.door import NAME, Call, Door, Routes
+from gateways.http.parameters import TICKET
+from gateways.http.problems import Refusal
+from gateways.http.schemas import FLAG, NUMBER, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
+
+if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
+    from gateways.contract import Status
+
+INTERVAL_S: Final = 1.0
+NO_STORE: Final = {"Cache-Control": "no-store"}
+HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-store, no-transform",
+                  "X-Accel-Buffering": "no", "Server": SERVER}
+
+
+_FLOW: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
+DOOR: Final = object_of({
+    "door": TEXT, "listen": list_of(TEXT), "connections": WHOLE, "accepted": WHOLE, "refused": WHOLE, "faults": WHOLE,
+    **dict.fromkeys(_FLOW, WHOLE), "rates": object_of(dict.fromkeys(_FLOW, NUMBER))})
+FOR_ADMINISTRATORS: Final = {
+    "epoch": WHOLE, "doors": list_of(DOOR),
+    "log": object_of(dict.fromkeys(("bytes", "segments", "kept_bytes", "retention_bytes", "kept_limit_bytes",
+                                    "dropped_segments", "damaged_ranges", "disk_free_bytes", "disk_bytes"), WHOLE)
+                     | {"full": FLAG}),
+    "pending": object_of({"bytes": WHOLE, "congested": FLAG}),
+    "checkpoint": object_of({"age_ms": nullable(WHOLE), "taken": WHOLE, "postponed": WHOLE, "unindexed_bytes": WHOLE}),
+    "loop": object_of({"stall_recent_ms": NUMBER, "stall_worst_ms": NUMBER}), "memory_bytes": WHOLE,
+    "topics": WHOLE, "subscriptions": WHOLE, "scheduled": WHOLE,
+    "groups": object_of(dict.fromkeys(("active", "ready", "leased", "waiting"), WHOLE)),
+    "transactions": object_of(dict.fromkeys(("open", "open_bytes", "members", "committed", "rolled_back", "expired"),
+                                            WHOLE))}
+STATUS: Final = Named("Status", object_of(
+    {"hub": TEXT, "version": TEXT, "ready": FLAG, "now": TIME_MS, "started": TIME_MS,
+     "you": object_of({"user": TEXT, "tenant": TEXT, "anonymous": FLAG, "administrator": FLAG})}, FOR_ADMINISTRATORS))
+
+
+@declare("hub", answers=(Answer(200, "How it is.", STATUS),), problems=("not_built",))
+async def get_status(door: Door, call: Call) -> web.StreamResponse:
+    """How the hub is: doors, rates, log, disk, groups.
+
+    Whoever is no administrator is told less.
+    """
+    principal = await door.principal(call.request)
+    call.query()
+    source = _source(door)
+    document = await source.document() if _may_administer(door, principal) else source.summary()
+    return json_answer({**document, "you": _describe(door, principal)}, headers=NO_STORE)
+
+
+@declare("hub", query=(TICKET,), answers=(Answer(200, "Events until somebody hangs up.", TEXT, "text/event-stream"),),
+         problems=("not_built",))
+async def stream_status(door: Door, call: Call) -> web.StreamResponse:
+    """How the hub is, every second, as Server-Sent Events.
+
+    The events are called `status`; before the first, an administrator is sent the doors' rates of the last minutes as
+    `history`.
+    """
+    request = call.request
+    query = call.query()
+    principal = await door.stream_principal(request, query)
+    source = _source(door)
+    answer = door.stream(request, HEADERS)
+    if request.method == "HEAD":
+        await answer.prepare(request)
+        return answer
+    reader = Reader(door, principal)
+    seat = door.admission.seat(principal, NAME, reader)
+    try:
+        document = await Pulse.of(door).newest(source)     # comes with the headers: a page can show something at once
+        await answer.prepare(request)
+        await reader.send(answer, source, document)
+    finally:
+        seat.leave()
+    return answer
+
+
+class Reader:
+    """One who listens, and its principal's `Occupant`."""
+
+    def __init__(self, door: Door, principal: Principal) -> None:
+        self._door = door
+        self._principal = principal
+        self._ended = False
+
+    async def send(self, answer: web.StreamResponse, source: Status, first: dict[str, Any]) -> None:
+        """From this document on, until the hub stops or the principal ends."""
+        before = _event("history", source.history()) if _may_administer(self._door, self._principal) else b""
+        document: dict[str, Any] | None = first
+        while document is not None and not self._ended:
+            seen = document if _may_administer(self._door, self._principal) else source.summary()
+            await answer.write(before + _event("status", {**seen, "you": _describe(self._door, self._principal)}))
+            before = b""
+            document = await Pulse.of(self._door).next(source)
+
+    def on_principal_ended(self, reason: str) -> None:
+        """The stream ends; whoever comes again is asked who he is."""
+        self._ended = True
+
+    def on_rights_changed(self) -> None:
+        """Nothing to do: every event is made for the rights of its second."""
+
+
+class Pulse:
+    """Makes the document of each second once, for all who wait for it."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._newest: asyncio.Future[dict[str, Any]] | None = None
+        self._made_s = 0.0
+        self._next: asyncio.Task[dict[str, Any]] | None = None
+
+    @classmethod
+    def of(cls, door: Door) -> Pulse:
+        """The door's."""
+        pulse = door.services.shared.get(__name__)
+        if not isinstance(pulse, cls):
+            pulse = door.services.shared[__name__] = cls(door)
+        return pulse
+
+    async def newest(self, source: Status) -> dict[str, Any]:
+        """The last second's document; a new one where nobody has asked for that long."""
+        if self._newest is None or self._door.loop.time() - self._made_s >= INTERVAL_S:
+            return await self._make(source)
+        return await asyncio.shield(self._newest)
+
+    async def next(self, source: Status) -> dict[str, Any] | None:
+        """The next second's document; None when the hub stops."""
+        if self._next is None or self._next.done():
+            self._next = asyncio.ensure_future(self._make_later(source))
+        return await self._door.unless_stopping(asyncio.shield(self._next))
+
+    async def _make_later(self, source: Status) -> dict[str, Any]:
+        known = self._newest
+        await asyncio.sleep(self._made_s + INTERVAL_S - self._door.loop.time())
+        newest = self._newest
+        if newest is None or (newest is known and not self._door.stopping):
+            return await self._make(source)
+        return await asyncio.shield(newest)                         # somebody who came had it made
+
+    async def _make(self, source: Status) -> dict[str, Any]:
+        self._made_s = self._door.loop.time()
+        self._newest = asyncio.ensure_future(source.document())     # who asks meanwhile waits for the same
+        return await asyncio.shield(self._newest)
+
+
+def _source(door: Door) -> Status:
+    source = door.services.status
+    if source is None:
+        raise Refusal("not_built", "this hub does not tell its state")
+    return source
+
+
+def _may_administer(door: Door, principal: Principal) -> bool:
+    return door.admission.may_hub(principal, Operation.ADMINISTER)
+
+
+def _describe(door: Door, principal: Principal) -> dict[str, Any]:
+    return {"user": principal.name, "tenant": principal.tenant, "anonymous": principal.anonymous,
+            "administrator": _may_administer(door, principal)}
+
+
+def _event(name: str, document: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(document))
+
+
+ROUTES: Routes = (("GET", "/v1/status", get_status), ("GET", "/v1/status/events", stream_status))

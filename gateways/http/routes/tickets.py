@@ -1,0 +1,30 @@
+"""`POST /v1/tickets`: a word for the `?ticket=` of a stream, for pages, whose streams can send no `Authorization`."""
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from gateways.http.answers import json_answer
+from gateways.http.declaring import Answer, declare
+from gateways.http.door import Call, Door, Routes
+from gateways.http.schemas import NUMBER, TEXT, Named, object_of
+
+TICKET: Final = Named("Ticket", object_of({
+    "ticket": {**TEXT, "description": "For `?ticket=` of a stream."},
+    "expires_in": {**NUMBER, "description": "Seconds in which a stream can be opened with it."}}))
+
+
+@declare("read", answers=(Answer(201, "A new ticket.", TICKET),))
+async def issue(door: Door, call: Call) -> web.StreamResponse:
+    """Get a ticket.
+
+    It lets a browser's EventSource or WebSocket log in as whoever asks here: give it as `?ticket=`.
+    """
+    principal = await door.principal(call.request)
+    call.query()
+    word = door.tickets.issue(principal)
+    return json_answer({"ticket": word, "expires_in": door.config.ticket_s}, 201, {"Cache-Control": "no-store"})
+
+
+ROUTES: Routes = (("POST", "/v1/tickets", issue),)

@@ -1,0 +1,455 @@
+"""`/v1/transactions`: half messages, decisions about them, and being asked.
+
+    POST /v1/transactions                         application/json {"group", "messages": [...], "check": {...}}, each
+                                                  message with its `address`, or its `topic` and `key`; or one message
+                                                  whose value is the body, with ?group= and ?address= or ?topic=&key=
+    POST /v1/transactions/{id}/messages           more of them
+    POST /v1/transactions/{id}/commit, rollback   200 again and again; 409 `already_decided` for the contrary
+    GET  /v1/transactions, /v1/transactions/{id}  with every check and the decision
+    POST /v1/transactions/{id}/check              ask a member now
+
+`checks.py` is how members are asked. A delay of a half message counts from the commit. All of a request's messages are
+held, or none.
+"""
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from gateways.admission.decision import Operation
+from gateways.checks import require_seen
+from gateways.http.answers import json_answer
+from gateways.http.deciding import decide, decide_directly
+from gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
+from gateways.http.documents import read_object
+from gateways.http.door import DOOR, NAME, Call, Door, Routes
+from gateways.http.halves import (
+    CHECK_BACK,
+    TRANSACTION,
+    describe,
+    read_check_back,
+    read_id,
+    read_state,
+)
+from gateways.http.holding import Holding
+from gateways.http.leases import MAX_HANDLE_CHARACTERS
+from gateways.http.mapping import read_headers
+from gateways.http.message_schemas import ADDRESSED_MESSAGE, IDEMPOTENCY_KEY, MESSAGE_HEADERS, PUBLISHED_FIELDS
+from gateways.http.parameters import AFTER, Parameter, Seconds, Whole
+from gateways.http.problems import Refusal
+from gateways.http.routes.messages import check_request_headers, items_of, prepare
+from gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
+from gateways.http.schemas import (
+    CURSOR,
+    GROUP_NAME,
+    MESSAGE_ID,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Named,
+    Setting,
+    list_of,
+    object_of,
+    one_of,
+)
+from kernel.errors import ExpiredReceipt, UnknownQueue, UnknownTransaction
+from kernel.leasing.settings import check_name
+from kernel.message import When
+from kernel.records.record import encode_headers
+from kernel.scheduling.accepting import NOW, first_due_ms
+from transactions.answering import unknown
+from transactions.coordinator import Decision, Half, Query, State, Transaction
+
+if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
+    from gateways.http.direct import Exchange
+    from gateways.http.mapping import Publication
+    from kernel.halves.halves import Acks, Offsets
+    from kernel.leasing.group import LeasedGroup
+    from kernel.message import Handle, Message, Placement
+    from transactions.deciding import Guarded
+
+MAX_AGE_S: Final = 366 * 86_400
+QUERIES_MAX: Final = 1024
+"""Queries of senders of half messages that are remembered as they were read: most send the same one each time."""
+
+GROUP: Final = Parameter("group", "Whose members are asked; half messages as JSON say it in the body.", text=GROUP_NAME)
+OF_GROUP: Final = Parameter("group", "Of this group alone.", example="shop", text=GROUP_NAME)
+ADDRESS: Final = Parameter("address", "Where a message that is the body goes ...",
+                           text={"type": "string", "format": "address"})
+TOPIC: Final = Parameter("topic", "... or its topic ...")
+KEY: Final = Parameter("key", "... and its key in it.")
+STATE: Final = Parameter("state", "`open` unless given.", text=one_of("open", "committed", "rolled_back", "expired"))
+OLDER_THAN: Final = Seconds("older_than", "Begun so many seconds ago at least.", highest=MAX_AGE_S)
+MAX: Final = Whole("max", "Most of them in the answer.", default=100, lowest=1, highest=Setting("max_page_messages"))
+
+MESSAGES: Final = {"messages": list_of(ADDRESSED_MESSAGE, minItems=1, maxItems=Setting("max_request_messages"))}
+BEGIN: Final = Named("TransactionInput", object_of(
+    {"group": GROUP_NAME, **MESSAGES}, {"check": CHECK_BACK}, closed=True), {
+    "group": "shop", "messages": [{"topic": "orders", "key": "17", "value": "paid"}]})
+HELD: Final = Named("HeldTransaction", object_of({
+    "id": MESSAGE_ID, "state": one_of("open"), "group": TEXT, "messages": list_of(object_of(PUBLISHED_FIELDS))}))
+DECIDED: Final = Named("Decided", object_of({
+    "id": MESSAGE_ID, "state": one_of("committed", "rolled_back", "expired"), "decided": TIME_MS}))
+COMMIT: Final = object_of({}, {
+    "acks": list_of(object_of({"group": TEXT, "receipt_handles": list_of(TEXT)}, closed=True)),
+    "offsets": list_of(object_of({"group": TEXT, "topic": TEXT, "queue": WHOLE, "offset": WHOLE}, closed=True))},
+    closed=True)
+DECIDING: Final = (Need(Operation.TRANSACT, "group"),)
+PROBLEMS_OF_HALVES: Final = (*PROBLEMS_OF_A_PUBLISH, "transaction_too_large", "too_many_transactions")
+PROBLEMS_OF_A_DECISION: Final = ("unknown_transaction", "already_decided", "busy")
+
+
+# --- half messages ------------------------------------------------------------------------------------------------
+
+@declare("transactions", query=(GROUP, ADDRESS, TOPIC, KEY), headers=(IDEMPOTENCY_KEY, *MESSAGE_HEADERS),
+         bodies=(Body(BEGIN), *VALUE_BODIES),
+         needs=(Need(Operation.PUBLISH, "address"), *DECIDING), writes=True,
+         answers=(Answer(201, "Durable, and seen by nobody.", HELD),),
+         problems=(*PROBLEMS_OF_HALVES, "invalid_group", "invalid_check_back"))
+async def begin(door: Door, call: Call) -> web.StreamResponse:
+    """Begin a transaction with its first half messages.
+
+    They are stored and seen by nobody until its sender decides; when he is silent the members of `group` are asked. The
+    transaction's id is that of its first message.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
+    publication = _publication_of(door, call)
+    await door.ready_to_append(principal)
+    if _is_json(call):
+        _refuse_destination(query)
+        document = await read_object(door, call.request, "a transaction")
+        return json_answer(await hold_document(door, principal, document, publication), 201)
+    name = group_name(query.get("group"))
+    door.admission.require_group(principal, Operation.TRANSACT, name)
+    halves = [await _half_of_body(door, principal, call, query, publication)]
+    return json_answer(await _hold(door, principal, name, halves, None, publication.idempotency_key), 201)
+
+
+_read_query: Final = lru_cache(QUERIES_MAX)(begin.read_query)
+
+
+@begin.directly
+def begin_directly(door: Door, exchange: Exchange) -> bool:
+    """The same with one message that is the body, for now."""
+    if exchange.fields.media == JSON:
+        return False
+    publication, principal, query = exchange.publication, exchange.principal, _read_query(exchange.raw_query)
+    cache, raw = door.admission.cache(principal, NAME), b"?" + exchange.raw_query.encode()
+    placement = cache.places.get(raw)            # no address in a path has a "?"
+    if placement is None:                        # remembered once both may be had: the group, and the place
+        door.admission.require_group(principal, Operation.TRANSACT, group_name(query.get("group")))
+        placement = _placement(door, principal, query, publication)
+        cache.remember(raw, placement)
+    group, halves = query["group"], [Half(exchange.message(placement, DOOR))]
+    exchange.finish = Holding(door, principal, group, halves).begun
+    door.services.transactions.begin(halves, group=group, tenant=principal.tenant, by=principal.name,
+                                     owner=door.receipts, token=exchange, name=publication.idempotency_key)
+    return True
+
+
+async def hold_document(door: Door, principal: Principal, document: dict[str, Any], publication: Publication
+                        ) -> dict[str, Any]:
+    """Begin the transaction of a document; what its sender is told. Refuses what is wrong with it."""
+    _check_members(document, {"group", "messages", "check"})
+    group = group_name(document.get("group"))
+    door.admission.require_group(principal, Operation.TRANSACT, group)
+    halves = _read_halves(door, principal, document, publication)
+    return await _hold(door, principal, group, halves, document.get("check"), publication.idempotency_key)
+
+
+async def _hold(door: Door, principal: Principal, group: str, halves: list[Half], check_back: object,
+                idempotency_key: str | None) -> dict[str, Any]:
+    """Durable when it returns. Raises what `Transactions.begin` raises."""
+    transactions = door.services.transactions
+    settings = read_check_back(check_back, transactions.checks_for(halves, group))
+    stored = await door.stored(lambda owner, token: transactions.begin(
+        halves, group=group, tenant=principal.tenant, by=principal.name, settings=settings, owner=owner, token=token,
+        name=idempotency_key))
+    return Holding(door, principal, group, halves).begun(stored)
+
+
+@declare("transactions", query=(ADDRESS, TOPIC, KEY), headers=MESSAGE_HEADERS,
+         bodies=(Body(object_of(MESSAGES, closed=True)),
+                 *VALUE_BODIES),
+         needs=(Need(Operation.PUBLISH, "address"), *DECIDING), writes=True,
+         answers=(Answer(201, "Durable, and seen by nobody.", HELD),),
+         problems=(*PROBLEMS_OF_HALVES, *PROBLEMS_OF_A_DECISION))
+async def add(door: Door, call: Call) -> web.StreamResponse:
+    """Add half messages to a transaction that is open."""
+    principal = await door.principal(call.request)
+    query = call.query()
+    transaction_id = _id_of(call)
+    publication = _publication_of(door, call)
+    if publication.idempotency_key is not None:
+        raise Refusal("invalid_header", "Idempotency-Key: what is added to a transaction has none")
+    await door.ready_to_append(principal)
+    one = await find_transaction(door, principal, transaction_id)
+    if _is_json(call):
+        _refuse_destination(query)
+        document = await read_object(door, call.request, "half messages")
+        _check_members(document, {"messages"})
+        halves = _read_halves(door, principal, document, publication)
+    else:
+        halves = [await _half_of_body(door, principal, call, query, publication)]
+    transactions = door.services.transactions
+    stored = await door.stored(lambda owner, token: transactions.add(
+        transaction_id, halves, tenant=principal.tenant, owner=owner, token=token))
+    return json_answer(Holding(door, principal, one.group, halves).added(transaction_id, stored), 201)
+
+
+def _publication_of(door: Door, call: Call) -> Publication:
+    """What the request's headers say. Refuses what a half message cannot have."""
+    publication = read_headers(call.request.raw_headers, door.services.now_ms())
+    if publication.respond_async:
+        raise Refusal("invalid_header", "Prefer: a half message is durable before it is answered")
+    if _is_json(call):
+        check_request_headers(publication)
+    return publication
+
+
+def _is_json(call: Call) -> bool:
+    return "Content-Type" in call.request.headers and call.request.content_type == JSON
+
+
+def _refuse_destination(query: dict[str, str]) -> None:
+    if query:
+        name = next(iter(query))
+        raise Refusal("invalid_parameter", f"in application/json {name!r} stands in the body", parameter=name)
+
+
+def _check_members(document: dict[str, Any], known: set[str]) -> None:
+    for name in document.keys() - known:
+        raise Refusal("invalid_body", f"there is no {name!r} here; there are: {', '.join(sorted(known))}")
+
+
+def group_name(given: object) -> str:
+    """The name of a group whose members are asked. Refuses `invalid_group`."""
+    if not isinstance(given, str) or not given:
+        raise Refusal("invalid_group", "a transaction has a 'group', whose members are asked what became of it")
+    check_name(given, "group")
+    return given
+
+
+def _read_halves(door: Door, principal: Principal, document: dict[str, Any], publication: Publication) -> list[Half]:
+    """The half messages of a document, all of them or none."""
+    items = items_of(document.get("messages"), door.config.max_request_messages)
+    delayed = [isinstance(item, dict) and item.get("delay") is not None for item in items]
+    batch = prepare(door, principal, None, items, publication)
+    for number, result in enumerate(batch.results):
+        if isinstance(result, dict):
+            raise Refusal(result["code"], f"message {number}: {result['detail']}", message=number)
+    return [_half(message, when, batch.now_ms, from_commit)
+            for message, when, from_commit in zip(batch.messages, batch.whens, delayed, strict=True)]
+
+
+def _half(message: Message, when: When, now_ms: int, from_commit: bool) -> Half:
+    if from_commit and not when.repeat:
+        return Half(message, None, max(0, when.due_ms - now_ms))
+    return Half(message, None if when is NOW else when)
+
+
+async def _half_of_body(door: Door, principal: Principal, call: Call, query: dict[str, str], publication: Publication
+                        ) -> Half:
+    placement = _placement(door, principal, query, publication)
+    now_ms = door.services.now_ms()
+    when = When(publication.due_ms, publication.repeat) if publication.later else NOW
+    first_due_ms(when, now_ms)
+    value = await door.bodies.read(call.request)
+    headers = encode_headers(publication.headers)
+    message = (placement, value, headers, DOOR | publication.attributes, publication.timestamp_ms)
+    return _half(message, when, now_ms, "X-Delay" in call.request.headers)
+
+
+def _placement(door: Door, principal: Principal, query: dict[str, str], publication: Publication) -> Placement:
+    address, topic = query.get("address"), query.get("topic")
+    if (address is None) == (topic is None):
+        raise Refusal("invalid_parameter", "a half message goes to an 'address' or a 'topic'", parameter="address")
+    key = query["key"].encode() if "key" in query else publication.key
+    if address is not None:
+        if key is not None:
+            raise Refusal("invalid_parameter", "a message has an 'address', or a 'topic' and a 'key'", parameter="key")
+        return door.admission.place(principal, address)
+    return door.admission.place_in(principal, topic or "", key)
+
+
+# --- decisions ----------------------------------------------------------------------------------------------------
+
+@declare("transactions", bodies=(Body(COMMIT, required=False),), needs=DECIDING, writes=True,
+         answers=(Answer(200, "All of it is durable, in one piece.", DECIDED),),
+         problems=(*PROBLEMS_OF_A_DECISION, "unknown_receipt", "receipt_expired", "unknown_topic", "unknown_queue",
+                   "offset_out_of_range", "assigned_group", "leased_group", "invalid_group"))
+async def commit(door: Door, call: Call) -> web.StreamResponse:
+    """Commit: every message enters its queue at once.
+
+    What a consumer took for them is settled in the same piece: receipt handles in `acks`, offsets of groups that count
+    by offsets in `offsets`. A repeated commit is answered like the first and settles nothing more.
+    """
+    principal = await door.principal(call.request)
+    call.query()
+    document = await read_object(door, call.request, "what is settled with a commit")
+    _check_members(document, {"acks", "offsets"})
+    acks, all_held = _read_acks(door, principal, _list_of(document, "acks"))
+    offsets = _read_offsets(door, principal, _list_of(document, "offsets"))
+    return json_answer(await decide(door, principal, _id_of(call), Decision.COMMIT, acks, offsets,
+                                    require=None if all_held else _refuse_open))
+
+
+def _refuse_open(one: Guarded) -> None:
+    """A guard where a lease has ended: what is decided is answered again, what is open stays so."""
+    if one.state is State.OPEN:
+        raise ExpiredReceipt("the lease has ended")
+
+
+commit.directly(partial(decide_directly, Decision.COMMIT))
+
+
+@declare("transactions", bodies=(Body(object_of({}, closed=True), required=False),), needs=DECIDING, writes=True,
+         answers=(Answer(200, "Its messages are gone.", DECIDED),), problems=PROBLEMS_OF_A_DECISION)
+async def rollback(door: Door, call: Call) -> web.StreamResponse:
+    """Roll back: its messages were never there."""
+    principal = await door.principal(call.request)
+    call.query()
+    _check_members(await read_object(door, call.request, "the body of a rollback"), set())
+    return json_answer(await decide(door, principal, _id_of(call), Decision.ROLLBACK))
+
+
+rollback.directly(partial(decide_directly, Decision.ROLLBACK))
+
+
+def _list_of(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    given = document.get(name, [])
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise Refusal("invalid_body", f"{name!r} is a list of objects")
+    return given
+
+
+def _read_acks(door: Door, principal: Principal, given: list[dict[str, Any]]) -> tuple[Acks, bool]:
+    """Leases by group, and whether none has ended. Raises Denied, UnknownReceipt."""
+    held: dict[LeasedGroup, list[Handle]] = {}
+    all_held = True
+    for one in given:
+        name, texts = one.get("group"), one.get("receipt_handles")
+        if one.keys() != {"group", "receipt_handles"} or not isinstance(name, str) or not isinstance(texts, list) \
+                or not all(isinstance(text, str) for text in texts):
+            raise Refusal("invalid_body", "one of 'acks' is {\"group\", \"receipt_handles\": [...]}")
+        door.admission.require_group(principal, Operation.CONSUME, name)
+        leasing = door.kernel.leasing
+        reader = leasing.handles(principal.tenant, name)
+        for text in texts:
+            found = leasing.find(principal.tenant, name, *reader.decode(text[:MAX_HANDLE_CHARACTERS]))
+            if found is None:
+                all_held = False
+            else:
+                held.setdefault(found[0], []).append(found[1])
+    return list(held.items()), all_held
+
+
+def _read_offsets(door: Door, principal: Principal, given: list[dict[str, Any]]) -> Offsets:
+    """Next offsets by group and queue id. Raises Denied, InvalidGroup, UnknownTopic, UnknownQueue."""
+    offsets: Offsets = {}
+    for one in given:
+        group, name, queue, offset = (one.get(member) for member in ("group", "topic", "queue", "offset"))
+        if one.keys() != {"group", "topic", "queue", "offset"} or not isinstance(group, str) \
+                or not isinstance(name, str) or type(queue) is not int or type(offset) is not int or offset < 0:
+            raise Refusal("invalid_body", "one of 'offsets' is {\"group\", \"topic\", \"queue\", \"offset\"}")
+        group_name(group)
+        door.admission.require_group(principal, Operation.CONSUME, group)
+        topic = door.readable_topic(principal, name)
+        if not 0 <= queue < topic.queues:
+            raise UnknownQueue(f"{name} has the queues 0 to {topic.queues - 1}")
+        first, end = door.kernel.bounds(topic.queue_id(queue))
+        if offset > end:
+            raise Refusal("offset_out_of_range", f"the queue holds the offsets {first} to {end}, the next",
+                          log_start_offset=first, high_watermark=end)
+        offsets.setdefault(group, {})[topic.queue_id(queue)] = (offset, b"")
+    return offsets
+
+
+@declare("transactions", needs=DECIDING, writes=True, problems=PROBLEMS_OF_A_DECISION,
+         answers=(Answer(202, "It is asked, or will be once somebody is there.", object_of({"id": MESSAGE_ID})),))
+async def check_now(door: Door, call: Call) -> web.StreamResponse:
+    """Have a member of the group asked now, whatever the time."""
+    principal = await door.principal(call.request)
+    call.query()
+    transaction_id = _id_of(call)
+    await door.stored(lambda owner, token: door.services.transactions.check_now(
+        transaction_id, tenant=principal.tenant, guard=partial(require_seen, door.admission, principal), owner=owner,
+        token=token))
+    return json_answer({"id": str(transaction_id)}, 202)
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+@declare("transactions", query=(STATE, OF_GROUP, OLDER_THAN, MAX, AFTER), needs=DECIDING,
+         problems=("invalid_cursor", "invalid_group"),
+         answers=(Answer(200, "Open ones oldest first, decided ones by their decision, the newest first.",
+                         object_of({"transactions": list_of(TRANSACTION), "cursor": CURSOR})),))
+async def list_transactions(door: Door, call: Call) -> web.StreamResponse:
+    """List transactions.
+
+    Those of groups that the user may transact in. A page may be shorter than `max`, even empty, before the end.
+    """
+    principal = await door.principal(call.request)
+    query = call.query()
+    group = group_name(query["group"]) if "group" in query else None
+    asked = Query(principal.tenant, read_state(query.get("state", "open")), group,
+                  int(OLDER_THAN.read(query, door.config) * 1000), query.get("cursor", ""),
+                  MAX.read(query, door.config))
+    future: asyncio.Future[tuple[list[Transaction], str | None]] = door.loop.create_future()
+    try:
+        door.services.transactions.page(asked, partial(_set, future))
+    except ValueError:
+        raise Refusal("invalid_cursor", "this cursor was not made by this hub") from None
+    found, cursor = await future
+    return json_answer({"transactions": [
+        describe(one) for one in found if door.admission.may_group(principal, Operation.TRANSACT, one.group)],
+        "cursor": cursor})
+
+
+@declare("transactions", needs=DECIDING, problems=("unknown_transaction", "busy"),
+         answers=(Answer(200, "The transaction.", TRANSACTION),))
+async def get_transaction(door: Door, call: Call) -> web.StreamResponse:
+    """Show a transaction with every check and its decision; decided ones for as long as they are remembered."""
+    principal = await door.principal(call.request)
+    call.query()
+    return json_answer(describe(await find_transaction(door, principal, _id_of(call))))
+
+
+def _id_of(call: Call) -> int:
+    """The transaction that the path names. Raises UnknownTransaction."""
+    found = read_id(call.captures[0])
+    if found is None:
+        raise UnknownTransaction(f"there is no transaction {call.captures[0][:32]!r}")
+    return found
+
+
+async def find_transaction(door: Door, principal: Principal, transaction_id: int) -> Transaction:
+    """Raises UnknownTransaction, also where the principal may not see it."""
+    future: asyncio.Future[Transaction | None] = door.loop.create_future()
+    door.services.transactions.show(transaction_id, principal.tenant, partial(_set, future))
+    one = await future
+    if one is None:
+        raise unknown(transaction_id)
+    require_seen(door.admission, principal, one)
+    return one
+
+
+def _set(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+ROUTES: Routes = (
+    ("POST", "/v1/transactions", begin),
+    ("GET", "/v1/transactions", list_transactions),
+    ("GET", "/v1/transactions/{id}", get_transaction),
+    ("POST", "/v1/transactions/{id}/messages", add),
+    ("POST", "/v1/transactions/{id}/commit", commit),
+    ("POST", "/v1/transactions/{id}/rollback", rollback),
+    ("POST", "/v1/transactions/{id}/check", check_now),
+)

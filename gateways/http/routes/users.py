@@ -1,0 +1,211 @@
+"""`/v1/users`: who may log in, and their API keys. Needs the right to administer.
+
+    GET /v1/users?max=&cursor=            {"users": [{...}], "cursor"}
+    GET, PUT, DELETE /v1/users/{name}     PUT makes one (201), or changes what the document names (200)
+    POST /v1/users/{name}/keys            {"id", "name", ..., "key"}: the key is shown this once
+    DELETE /v1/users/{name}/keys/{id}     revokes it
+
+No answer holds a password or a hash.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from gateways.admission.accounts import ApiKey, User
+from gateways.admission.administration import MAX_EXPIRES_MS, UserChanges, prepared_name
+from gateways.http.accounts import ADMINISTERING, CHANGES, LIMITS, administrator, changed, changed_if, refuse_unknown
+from gateways.http.answers import json_answer
+from gateways.http.cursor import decode_name, encode_name
+from gateways.http.declaring import Answer, Body, declare
+from gateways.http.documents import read_object
+from gateways.http.door import Call, Door, Routes
+from gateways.http.parameters import AFTER, MAX_LISTED, Parameter
+from gateways.http.problems import Refusal
+from gateways.http.schemas import CURSOR, FLAG, NUMBER, PRINTABLE, TEXT, TIME_MS, Named, list_of, nullable, object_of
+from gateways.http.target import decode_level
+
+if TYPE_CHECKING:
+    from gateways.admission.administration import Administration
+
+NAME: Final = Parameter("name", "The user's name.", example="ann",
+                        text=PRINTABLE)
+KEY_ID: Final = Parameter("id", "The key's `id`.", example="abcdefghijklmnop",
+                          text={"type": "string", "minLength": 1, "maxLength": 32})
+
+_RATE: Final = {**NUMBER, "minimum": 0, "maximum": 1e15, "description": "0: no limit. Over all doors together."}
+_NAMES: Final = list_of(PRINTABLE, maxItems=1000)
+_PASSWORD: Final = {**TEXT, "format": "password", "minLength": 8, "maxLength": 1024, "writeOnly": True}
+_KEY: Final = {"id": TEXT, "name": TEXT, "created": TIME_MS, "expires": nullable(TIME_MS),
+               "restriction": nullable(LIMITS)}
+KEY: Final = Named("ApiKey", object_of(_KEY))
+USER: Final = Named("User", object_of({
+    "name": TEXT, "tenant": TEXT, "tenants": _NAMES, "groups": _NAMES,
+    "groups_from_file": {**_NAMES, "description": "Those that the configuration puts it in."}, "disabled": FLAG,
+    "expires": {**nullable(TIME_MS), "description": "It is let in no more from then on; null: never."},
+    "has_password": FLAG, "messages_per_s": _RATE, "bytes_per_s": _RATE, "created": TIME_MS, "keys": list_of(KEY)}))
+_CHANGES: Final = {"password": _PASSWORD, "tenant": PRINTABLE, "tenants": _NAMES,
+                   "groups": _NAMES, "disabled": FLAG, "expires": {
+                       **nullable({**TIME_MS, "maximum": MAX_EXPIRES_MS}),
+                       "description": "It is let in no more from then on; null or 0: never."},
+                   "messages_per_s": _RATE, "bytes_per_s": _RATE}
+USER_CHANGES: Final = Named("UserChanges", object_of(optional=_CHANGES, closed=True), {"groups": ["operators"]})
+_NEW_KEY: Final = {"name": PRINTABLE}
+_NEW_KEY_MORE: Final = {"expires": {**nullable({**TIME_MS, "maximum": MAX_EXPIRES_MS}),
+                                    "description": "It opens nothing from then on; left out, null or 0: never."},
+                        "restriction": {**nullable(LIMITS), "description": "What it may of what its user may."}}
+NEW_KEY: Final = Named("KeyInput", object_of(_NEW_KEY, _NEW_KEY_MORE, closed=True), {"name": "ingest"})
+OF_USER: Final = ("unknown_user",)
+
+
+@declare("users", query=(MAX_LISTED, AFTER), needs=ADMINISTERING, problems=("invalid_cursor", "accounts_unavailable"),
+         answers=(Answer(200, "A page of users.", object_of({"users": list_of(USER), "cursor": CURSOR})),))
+async def list_users(door: Door, call: Call) -> web.StreamResponse:
+    """List users by name."""
+    _, accounts = await administrator(door, call)
+    query = call.query()
+    after, count = decode_name(query["cursor"]) if "cursor" in query else "", MAX_LISTED.read(query, door.config)
+    found = sorted(name for name in accounts.accounts.users if name > after)
+    users = [_shown(accounts, accounts.user(name)) for name in found[:count]]
+    return json_answer({"users": users, "cursor": encode_name(found[count - 1]) if len(found) > count else None})
+
+
+@declare("users", path=(NAME,), needs=ADMINISTERING, problems=(*OF_USER, "accounts_unavailable"),
+         answers=(Answer(200, "The user.", USER),))
+async def get_user(door: Door, call: Call) -> web.StreamResponse:
+    """Show a user: groups, quota, API keys."""
+    _, accounts = await administrator(door, call)
+    call.query()
+    return json_answer(_shown(accounts, accounts.user(call.topic_name())))
+
+
+@declare("users", path=(NAME,), bodies=(Body(USER_CHANGES, required=False),), needs=ADMINISTERING,
+         problems=("invalid_user", "unknown_user", "user_exists", "last_administrator", "precondition_failed",
+                   *CHANGES),
+         answers=(Answer(200, "It is changed.", USER), Answer(201, "It is made.", USER)))
+async def put_user(door: Door, call: Call) -> web.StreamResponse:
+    """Make a user, or change one.
+
+    What the document leaves out stays as it is. Connections of a user that is disabled, expires, leaves a tenant or
+    gets another password end. `If-Match` with the user's `ETag` changes only what was seen, `If-None-Match: *` only
+    makes one.
+    """
+    by, accounts = await administrator(door, call)
+    call.query()
+    name, document = call.topic_name(), await read_object(door, call.request, "what is to change of a user")
+    changes = _read_changes(document)
+    known = prepared_name(name)
+    existed = known in accounts.accounts.users
+    user = await changed_if(door, call, lambda: _found(accounts, known),
+                            lambda on_done: accounts.put_user(by, name, changes, on_done))
+    return json_answer(_shown(accounts, user), 200 if existed else 201)
+
+
+@declare("users", path=(NAME,), needs=ADMINISTERING,
+         problems=(*OF_USER, "last_administrator", "precondition_failed", *CHANGES),
+         answers=(Answer(204, "It is gone, with its keys."),))
+async def delete_user(door: Door, call: Call) -> web.StreamResponse:
+    """Delete a user with its API keys. Its connections end; rules that name it stay."""
+    by, accounts = await administrator(door, call)
+    call.query()
+    await changed_if(door, call, lambda: _found(accounts, call.topic_name()),
+                     lambda on_done: accounts.delete_user(by, call.topic_name(), on_done))
+    return web.Response(status=204)
+
+
+@declare("users", path=(NAME,), bodies=(Body(NEW_KEY),), needs=ADMINISTERING,
+         problems=(*OF_USER, "invalid_user", "invalid_rule", *CHANGES),
+         answers=(Answer(201, "The key, which is shown this once.", object_of({**_KEY, "key": TEXT})),))
+async def create_key(door: Door, call: Call) -> web.StreamResponse:
+    """Make an API key that stands for the user.
+
+    It goes into `Authorization: Bearer`, or stands for the password on every door.
+    """
+    by, accounts = await administrator(door, call)
+    call.query()
+    document = await read_object(door, call.request, "what a new key is to be")
+    name, expires_ms, restriction = _read_new_key(document)
+    key, text = await changed(door, lambda on_done: accounts.create_key(
+        by, call.topic_name(), name, on_done, expires_ms=expires_ms, restriction=restriction))
+    return json_answer({**key.as_dict(), "key": text}, 201)
+
+
+@declare("users", path=(NAME, KEY_ID), needs=ADMINISTERING, problems=("unknown_key", *CHANGES),
+         answers=(Answer(204, "It opens nothing any more."),))
+async def revoke_key(door: Door, call: Call) -> web.StreamResponse:
+    """Revoke an API key. Connections that it opened end."""
+    by, accounts = await administrator(door, call)
+    call.query()
+    user, id = decode_level(call.captures[0]), decode_level(call.captures[1])
+    await changed(door, lambda on_done: accounts.revoke_key(by, user, id, on_done))
+    return web.Response(status=204)
+
+
+def _shown(accounts: Administration, user: User) -> dict[str, Any]:
+    keys: list[ApiKey] = accounts.accounts.keys_of(user.name)
+    return {**user.as_dict(accounts.accounts.file_groups_of(user.name)), "keys": [key.as_dict() for key in keys]}
+
+
+def _found(accounts: Administration, name: str) -> dict[str, Any] | None:
+    """What a request may ask about."""
+    user = accounts.accounts.users.get(name)
+    return None if user is None else _shown(accounts, user)
+
+
+def _read_changes(document: dict[str, Any]) -> UserChanges:
+    refuse_unknown(document, tuple(_CHANGES))
+    return UserChanges(password=_typed(document, "password", str), tenant=_typed(document, "tenant", str),
+                       tenants=_names(document, "tenants"), groups=_names(document, "groups"),
+                       disabled=_typed(document, "disabled", bool), expires_ms=_read_expires(document),
+                       messages_per_s=_number(document, "messages_per_s"),
+                       bytes_per_s=_number(document, "bytes_per_s"))
+
+
+def _read_new_key(document: dict[str, Any]) -> tuple[str, int, list[dict[str, Any]] | None]:
+    refuse_unknown(document, (*_NEW_KEY, *_NEW_KEY_MORE))
+    restriction = document.get("restriction")
+    if restriction is not None and not (isinstance(restriction, list)
+                                        and all(isinstance(limit, dict) for limit in restriction)):
+        raise Refusal("invalid_body", "restriction is a list of objects, or null")
+    for limit in restriction or ():
+        refuse_unknown(limit, ("operations", "kind", "pattern"))
+    return _typed(document, "name", str) or "", _read_expires(document) or 0, restriction
+
+
+def _read_expires(document: dict[str, Any]) -> int | None:
+    """0: never. None where nothing is said."""
+    if "expires" in document and document["expires"] is None:
+        return 0
+    expires_ms: int | None = _typed(document, "expires", int)
+    if expires_ms is not None and not 0 <= expires_ms <= MAX_EXPIRES_MS:
+        raise Refusal("invalid_body", "expires is a time in milliseconds since 1970, or null")
+    return expires_ms
+
+
+def _typed(document: dict[str, Any], name: str, kind: type) -> Any:
+    value = document.get(name)
+    if name in document and type(value) is not kind:
+        words = {str: "a text", bool: "true or false", int: "a whole number"}
+        raise Refusal("invalid_body", f"{name} is {words[kind]}")
+    return value
+
+
+def _number(document: dict[str, Any], name: str) -> float | None:
+    value = document.get(name)
+    if name in document and type(value) not in (int, float):
+        raise Refusal("invalid_body", f"{name} is a number")
+    return value
+
+
+def _names(document: dict[str, Any], name: str) -> frozenset[str] | None:
+    value = document.get(name)
+    if name in document and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+        raise Refusal("invalid_body", f"{name} is a list of texts")
+    return None if value is None else frozenset(value)
+
+
+ROUTES: Routes = (
+    ("GET", "/v1/users", list_users), ("GET", "/v1/users/{name}", get_user), ("PUT", "/v1/users/{name}", put_user),
+    ("DELETE", "/v1/users/{name}", delete_user), ("POST", "/v1/users/{name}/keys", create_key),
+    ("DELETE", "/v1/users/{name}/keys/{id}", revoke_key))

@@ -1,0 +1,53 @@
+"""`GET /v1/ws`: the WebSocket of messages. What its frames say stands in `docs/http-streams.md`."""
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from aiohttp import WSCloseCode, web
+
+from gateways.http.answers import SERVER
+from gateways.http.declaring import Answer, declare
+from gateways.http.door import Call, Door, Routes
+from gateways.http.parameters import TICKET
+from gateways.http.problems import Refusal
+from gateways.http.websocket.connection import Connection
+
+logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)      # it warns of what a client offers
+PROTOCOL: Final = "gatehouse.v1+json"
+VERSION: Final = "13"
+CLOSE_TIMEOUT_S: Final = 2.0
+
+
+class Socket(web.WebSocketResponse):
+    """The library's, which says that all was well after bytes that it could not decompress."""
+
+    async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
+        """See `web.WebSocketResponse`."""
+        if code == WSCloseCode.OK and self.exception() is not None:
+            code = WSCloseCode.INVALID_TEXT
+        return await super().close(code=code, message=message, drain=drain)
+
+
+@declare("read", query=(TICKET,), answers=(Answer(101, f"A WebSocket of JSON frames, sub-protocol `{PROTOCOL}`."),),
+         problems=("upgrade_required",))
+async def websocket(door: Door, call: Call) -> web.StreamResponse:
+    """Open a WebSocket.
+
+    Publish, subscribe with credit, pop and settle in JSON frames over one connection.
+    """
+    request = call.request
+    principal = await door.stream_principal(request, call.query())
+    socket = Socket(protocols=(PROTOCOL,), heartbeat=door.config.heartbeat_s * 2, compress=True,
+                    max_msg_size=door.config.max_body_bytes, timeout=CLOSE_TIMEOUT_S, decode_text=False)
+    if not socket.can_prepare(request) or request.headers.get("Sec-WebSocket-Version") != VERSION:
+        raise Refusal("upgrade_required", "this is a WebSocket (RFC 6455): ask with Upgrade: websocket, "
+                      f"Sec-WebSocket-Version: {VERSION} and a Sec-WebSocket-Key",
+                      headers={"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": VERSION})
+    socket.headers["Server"] = SERVER
+    await socket.prepare(request)
+    await Connection(door, principal, request, socket).run()
+    return socket
+
+
+ROUTES: Routes = (("GET", "/v1/ws", websocket),)

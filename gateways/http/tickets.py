@@ -1,0 +1,90 @@
+"""Tickets: how a browser's EventSource or WebSocket logs in, which can send no `Authorization` header.
+
+A ticket is a random word that stands for a principal for `ticket_s` seconds, in this process's memory alone. It ends
+with the principal, and with the hub. It opens streams and nothing else, so one that a proxy has logged is worth little.
+"""
+from __future__ import annotations
+
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final
+
+from gateways.admission.errors import NotAuthenticated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateways.admission.admission import Admission
+    from gateways.admission.principal import Principal
+    from gateways.admission.seats import Seat
+
+TICKET_BYTES: Final = 24
+MAX_TICKETS: Final = 10_000          # of all principals; the oldest goes
+MAX_OF_PRINCIPAL: Final = 100        # so that nobody can push out everybody else's
+
+
+class _Ticket:
+    """One that is good; an `Occupant`, so that it ends with its principal."""
+
+    __slots__ = ("_tickets", "expires_ms", "principal", "seat", "word")
+
+    def __init__(self, tickets: Tickets, word: str, principal: Principal, expires_ms: int) -> None:
+        self._tickets = tickets
+        self.word = word
+        self.principal = principal
+        self.expires_ms = expires_ms
+        self.seat: Seat | None = None
+
+    def on_principal_ended(self, reason: str) -> None:
+        """It opens nothing any more."""
+        self._tickets.forget(self)
+
+    def on_rights_changed(self) -> None:
+        """Rights are looked at when it is used."""
+
+
+class Tickets:
+    """All tickets, oldest first."""
+
+    def __init__(self, admission: Admission, door: str, lifetime_s: float, now_ms: Callable[[], int]) -> None:
+        self._admission = admission
+        self._door = door
+        self._lifetime_ms = round(lifetime_s * 1000)
+        self._now_ms = now_ms
+        self._tickets: dict[str, _Ticket] = {}
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def issue(self, principal: Principal) -> str:
+        """A new ticket for the principal."""
+        now_ms = self._now_ms()
+        self._forget_some(principal, now_ms)
+        ticket = _Ticket(self, token_urlsafe(TICKET_BYTES), principal, now_ms + self._lifetime_ms)
+        ticket.seat = self._admission.seat(principal, self._door, ticket)
+        self._tickets[ticket.word] = ticket
+        return ticket.word
+
+    def principal_of(self, word: str) -> Principal:
+        """Whom the ticket stands for. Raises NotAuthenticated."""
+        ticket = self._tickets.get(word)
+        if ticket is None or ticket.expires_ms <= self._now_ms():
+            self._admission.trace.on_event(self._door, "not_authenticated")
+            raise NotAuthenticated("the ticket is unknown or has expired: ask for a new one")
+        return ticket.principal
+
+    def forget(self, ticket: _Ticket) -> None:
+        """It is good no longer."""
+        self._tickets.pop(ticket.word, None)
+        if ticket.seat is not None:
+            ticket.seat.leave()
+
+    def _forget_some(self, principal: Principal, now_ms: int) -> None:
+        """Those that have expired, and the oldest where there are too many."""
+        while self._tickets:
+            oldest = next(iter(self._tickets.values()))
+            if oldest.expires_ms > now_ms and len(self._tickets) < MAX_TICKETS:
+                break
+            self.forget(oldest)
+        mine = [ticket for ticket in self._tickets.values() if ticket.principal.name == principal.name]
+        for ticket in mine[:max(0, len(mine) - MAX_OF_PRINCIPAL + 1)]:
+            self.forget(ticket)

@@ -1,0 +1,191 @@
+"""One webhook at work: a member of its group. Takes messages, posts them, settles them by the answer.
+
+    2xx          acknowledged
+    410          the receiver wants nothing more (Standard Webhooks): the webhook is disabled, the message stays
+    Retry-After  on any other answer: this message comes again then, and nothing is posted until then
+    else         the group's retry decides when it comes again, and after how many attempts it is a dead letter
+
+What is under way when the hub stops or dies is handed out again after the start: receivers tell a repetition by
+`webhook-id`.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from gateways.http.cloud_events import BATCH as BATCH_TYPE
+from gateways.http.cloud_events import STRUCTURED as EVENT_TYPE
+from gateways.http.cloud_events import to_binary, to_structured
+from gateways.http.webhooks.definition import BATCH, BINARY
+from gateways.http.webhooks.sender import Outcome, Sender
+from gateways.http.webhooks.signing import sign
+from kernel.errors import KernelError, UnknownTopic
+from kernel.records.record import read_headers
+
+if TYPE_CHECKING:
+    from gateways.http.door import Door
+    from gateways.http.webhooks.definition import Webhook
+    from gateways.http.webhooks.guard import Guard
+    from kernel.leasing.group import LeasedGroup
+    from kernel.leasing.members import Membership
+    from kernel.message import Leased, Record
+
+LOOK_S: Final = 1.0
+"""How often a topic is looked for that does not exist yet, or a group that cannot be joined."""
+
+GONE: Final = 410
+
+
+class Runner:
+    """`disable` is called, with the reason, when the receiver answers 410."""
+
+    def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: Guard, disable: Callable[[str], None]) -> None:
+        self.webhook = webhook
+        self.counts: Counter[str] = Counter()                # delivered, failed
+        self.last = Outcome(0, "nothing was posted yet")
+        self._door = door
+        self._tenant = tenant
+        self._disable = disable
+        self._sender = Sender(webhook, guard)
+        self._waiting: list[Leased] = []
+        self._posts: set[asyncio.Task[None]] = set()
+        self._paused_until = 0.0
+        self._resuming: asyncio.TimerHandle | None = None
+        self._membership: Membership | None = None
+        self._group: LeasedGroup | None = None
+        self._per_post = webhook.max_batch if webhook.mode == BATCH else 1
+        self._joining = door.loop.create_task(self._join())
+
+    async def close(self) -> None:
+        """Give back what is not settled."""
+        self._joining.cancel()
+        self._waiting.clear()
+        if self._resuming is not None:
+            self._resuming.cancel()
+        for post in self._posts:
+            post.cancel()
+        if self._membership is not None:
+            self._membership.leave()
+        await asyncio.gather(*self._posts, return_exceptions=True)
+        await self._sender.close()
+
+    def describe(self) -> dict[str, Any]:
+        """How it does, since the hub's start."""
+        return {"delivered": self.counts["delivered"], "failed": self.counts["failed"], "posting": len(self._posts),
+                "last": self.last.detail, "connected": self._membership is not None}
+
+    # --- the group --------------------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        """Take a place in the group, as soon as there is a topic."""
+        kernel = self._door.kernel
+        while self._membership is None:
+            try:
+                self._group = kernel.group(self.webhook.group, self.webhook.topic, self._tenant)
+            except UnknownTopic:
+                self.last = Outcome(0, f"there is no topic {self.webhook.topic!r} yet")
+            except KernelError as error:
+                self.last = Outcome(0, str(error))
+            else:
+                self._membership = self._group.join(self, self.webhook.concurrency * self._per_post)
+                return
+            await asyncio.sleep(LOOK_S)
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        """Messages to post."""
+        self._waiting += messages
+        self._post_some()
+
+    def on_gone(self) -> None:
+        """The topic was deleted: wait for another one of its name."""
+        self._waiting.clear()
+        self._membership = self._group = None
+        self._joining = self._door.loop.create_task(self._join())
+
+    # --- posting ----------------------------------------------------------------------------------------------------
+
+    def _post_some(self) -> None:
+        loop = self._door.loop
+        while self._waiting and len(self._posts) < self.webhook.concurrency:
+            pause_s = self._paused_until - loop.time()
+            if pause_s > 0:
+                if self._resuming is None:
+                    self._resuming = loop.call_later(pause_s, self._resume)
+                return
+            messages, self._waiting = self._waiting[:self._per_post], self._waiting[self._per_post:]
+            post = loop.create_task(self._post(messages))
+            self._posts.add(post)
+            post.add_done_callback(self._on_posted)
+
+    def _resume(self) -> None:
+        self._resuming = None
+        self._post_some()
+
+    def _on_posted(self, post: asyncio.Task[None]) -> None:
+        self._posts.discard(post)
+        if not post.cancelled():
+            fault = post.exception()
+            if fault is not None:
+                self._door.loop.call_exception_handler({"message": "a webhook failed", "exception": fault})
+            self._post_some()
+
+    async def _post(self, messages: list[Leased]) -> None:
+        group, membership = self._group, self._membership
+        if group is None or membership is None:
+            return
+        try:
+            await self._post_to(group, messages)
+        except Exception:                    # told by `_on_posted`; to the group it is an attempt that failed
+            self.counts["failed"] += len(messages)
+            self.last = Outcome(0, "a mistake of the hub; its log says more")
+            group.release([message[:3] for message in messages])
+            raise
+        finally:
+            membership.add_credit(len(messages))
+
+    async def _post_to(self, group: LeasedGroup, messages: list[Leased]) -> None:
+        body, headers, webhook_id = self._encode(messages)
+        now_ms = self._door.services.now_ms()
+        headers |= sign(self.webhook.keys(now_ms), webhook_id, now_ms // 1000, body)
+        self.last = outcome = await self._sender.post(body, headers)
+        handles = [message[:3] for message in messages]
+        if outcome.delivered:
+            self.counts["delivered"] += len(messages)
+            self._door.flow.messages_out += len(messages)
+            self._door.flow.bytes_out += len(body)
+            group.ack(handles)
+        else:
+            self._failed(group, handles, outcome)
+
+    def _failed(self, group: LeasedGroup, handles: list[Any], outcome: Outcome) -> None:
+        self.counts["failed"] += len(handles)
+        if outcome.status == GONE:
+            group.release(handles, 0)
+            self._disable("the receiver answered 410: it wants nothing more")
+        elif outcome.retry_after_s is not None:
+            self._paused_until = self._door.loop.time() + outcome.retry_after_s
+            group.release(handles, round(outcome.retry_after_s * 1000))
+        else:
+            group.release(handles)
+
+    def _encode(self, messages: list[Leased]) -> tuple[bytes, dict[str, str], str]:
+        """(body, headers, webhook-id) of a POST."""
+        shown = [self._shown(message) for message in messages]
+        webhook_id = f"msg_{shown[0][0][6]}" if len(shown) == 1 else f"msg_{shown[0][0][6]}_{shown[-1][0][6]}"
+        record, address = shown[0]
+        if self.webhook.mode == BINARY:
+            return record[3] or b"", to_binary(record, self.webhook.topic, address), webhook_id
+        events = [to_structured(one, self.webhook.topic, where) for one, where in shown]
+        if self.webhook.mode == BATCH:
+            return orjson.dumps(events), {"Content-Type": BATCH_TYPE}, webhook_id
+        return orjson.dumps(events[0]), {"Content-Type": EVENT_TYPE}, webhook_id
+
+    def _shown(self, leased: Leased) -> tuple[Record, str]:
+        """The message as a record, and its address."""
+        _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = leased
+        record = (offset, timestamp_ms, key, value, read_headers(headers, 0)[0], attributes, message_id)
+        return record, self._door.kernel.address_of_leased(leased) or self.webhook.topic

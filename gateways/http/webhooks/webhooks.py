@@ -1,0 +1,138 @@
+"""All webhooks: kept as definitions in the log, where a start and a backup find them, and at work while enabled.
+
+Not tables in SQL beside the catalogue: a webhook is nothing without its group's progress, which is in the log. Kept
+together they are durable together, and there is no second database to restore to the same moment.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.http.problems import Refusal
+from gateways.http.webhooks.asker import Asker
+from gateways.http.webhooks.definition import Webhook, decode_webhook
+from gateways.http.webhooks.guard import Guard
+from gateways.http.webhooks.runner import Runner
+from kernel.errors import Stopping
+
+if TYPE_CHECKING:
+    from gateways.http.door import Door
+
+log = logging.getLogger("gatehouse.gateways.http")
+
+SPACE: Final = "webhook"
+MAX_WEBHOOKS: Final = 1_000
+
+Key = tuple[str, str]
+"""(tenant, name)"""
+
+
+class Webhooks:
+    """Started once the hub is ready; stopped before the kernel."""
+
+    def __init__(self, door: Door) -> None:
+        self.guard = Guard(door.config.webhook_allow)
+        self._door = door
+        self._known: dict[Key, Webhook] = {}
+        self._runners: dict[Key, Runner | Asker] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._being_kept: Counter[Key] = Counter()           # changes that are not durable yet
+
+    def start(self) -> None:
+        """Put to work what is kept."""
+        for tenant, name, value in self._door.kernel.definitions(SPACE):
+            key = (tenant, name)
+            self._known[key] = decode_webhook(value)
+            self._run(key)
+
+    async def stop(self) -> None:
+        """Give back what is under way."""
+        runners, self._runners = list(self._runners.values()), {}
+        await asyncio.gather(*(runner.close() for runner in runners), *self._closing, return_exceptions=True)
+
+    def names(self, tenant: str) -> list[str]:
+        """Sorted."""
+        return sorted(name for of, name in self._known if of == tenant)
+
+    def get(self, tenant: str, name: str) -> Webhook | None:
+        """As it is kept."""
+        return self._known.get((tenant, name))
+
+    def define(self, tenant: str, name: str) -> dict[str, Any] | None:
+        """As it is kept, for people. None: there is none."""
+        webhook = self.get(tenant, name)
+        return None if webhook is None else {"name": name, **webhook.describe()}
+
+    def state(self, tenant: str, name: str) -> dict[str, Any]:
+        """How it does, for people."""
+        runner = self._runners.get((tenant, name))
+        return {"state": None if runner is None else runner.describe()}
+
+    def describe(self, tenant: str, name: str) -> dict[str, Any]:
+        """Both."""
+        return {**(self.define(tenant, name) or {}), **self.state(tenant, name)}
+
+    async def put(self, tenant: str, name: str, webhook: Webhook) -> None:
+        """Keep it, and put it to work once it is durable. Refuses `forbidden_url`, `too_many_webhooks`."""
+        self.guard.check(webhook.url)
+        if (tenant, name) not in self._known and len(self._known) >= MAX_WEBHOOKS:
+            raise Refusal("too_many_webhooks", f"there are {MAX_WEBHOOKS} webhooks already")
+        await self._keep(tenant, name, webhook.encode())
+        self._known[tenant, name] = webhook
+        self._run((tenant, name))
+
+    async def delete(self, tenant: str, name: str) -> None:
+        """Forget it; its group stays, with its progress."""
+        await self._keep(tenant, name, None)
+        self._known.pop((tenant, name), None)
+        self._halt((tenant, name))
+
+    async def _keep(self, tenant: str, name: str, value: bytes | None) -> None:
+        put = partial(self._door.kernel.put_definition, SPACE, name, value, tenant)
+        self._being_kept[tenant, name] += 1
+        try:
+            await self._door.durable(lambda owner, token: put(owner, token))
+        finally:
+            self._being_kept[tenant, name] -= 1
+
+    def _run(self, key: Key) -> None:
+        self._halt(key)
+        webhook = self._known[key]
+        if not webhook.enabled or self._door.stopping:
+            return
+        try:
+            self._runners[key] = self._runner(key, webhook)
+        except Refusal as error:             # `webhook_allow` is narrower than it was
+            self._known[key] = replace(webhook, disabled_because=error.detail)
+            log.warning("the webhook %s is not run: %s", key[1], error.detail)
+
+    def _runner(self, key: Key, webhook: Webhook) -> Runner | Asker:
+        """Raises Refusal where its URL is not allowed."""
+        tenant, name = key
+        disable = partial(self._disable, key)
+        if webhook.checks:
+            return Asker(self._door, tenant, name, webhook, self.guard, disable)
+        return Runner(self._door, tenant, webhook, self.guard, disable)
+
+    def _halt(self, key: Key) -> None:
+        runner = self._runners.pop(key, None)
+        if runner is not None:
+            closing = self._door.loop.create_task(runner.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    def _disable(self, key: Key, reason: str) -> None:
+        webhook = self._known.get(key)
+        if webhook is None or self._being_kept[key]:         # somebody is just saying otherwise, or has deleted it
+            return
+        self._known[key] = disabled = replace(webhook, enabled=False, disabled_because=reason)
+        self._halt(key)
+        log.warning("the webhook %s is disabled: %s", key[1], reason)
+        try:
+            self._door.kernel.put_definition(SPACE, key[1], disabled.encode(), key[0])
+        except Stopping:
+            pass                             # the receiver will say so again

@@ -1,0 +1,43 @@
+"""One WebSocket client as a member of a group that is asked what became of its transactions."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from gateways.admission.decision import Operation
+from gateways.checks import describe_check
+
+if TYPE_CHECKING:
+    from gateways.http.websocket.connection import Connection
+    from transactions.coordinator import Check
+
+
+class Listening:
+    """A `transactions.Member`. Checks are sent as far as its credit goes; every frame `checks` may give more."""
+
+    def __init__(self, connection: Connection, group: str, credit: int) -> None:
+        door, principal = connection.door, connection.principal
+        self.group = group
+        self._connection = connection
+        self._membership = door.services.transactions.join(
+            group, principal.tenant, self, name=f"{principal.name} websocket", credit=credit)
+
+    def add_credit(self, count: int) -> None:
+        """So many checks more."""
+        self._membership.add_credit(count)
+
+    def allowed(self) -> bool:
+        """Whether the client may still be asked."""
+        connection = self._connection
+        return connection.door.admission.may_group(connection.principal, Operation.TRANSACT, self.group)
+
+    def on_checks(self, checks: list[Check]) -> None:
+        """Called by the coordinator."""
+        names = self._connection.door.door_names
+        self._connection.send(orjson.dumps({"type": "checks", "group": self.group,
+                                            "checks": [describe_check(check, names) for check in checks]}))
+
+    def end(self) -> None:
+        """Be asked nothing more."""
+        self._membership.leave()

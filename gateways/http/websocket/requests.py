@@ -1,0 +1,96 @@
+"""Frames that take a while: pop and what becomes of what was popped, half messages and decisions. Each is answered when
+it is done, and durable."""
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateways.checks import InvalidDecision, read_id, read_verdict
+from gateways.http.deciding import decide
+from gateways.http.halves import describe
+from gateways.http.leases import read_handles, result_of
+from gateways.http.mapping import Publication, read_idempotency_key
+from gateways.http.problems import Refusal
+from gateways.http.routes.leases import (
+    Action,
+    acking,
+    extending,
+    pop_light,
+    pop_topic,
+    releasing,
+    require_taker,
+    settled,
+)
+from gateways.http.routes.transactions import find_transaction, hold_document
+from gateways.http.websocket.frames import Frame, name_in, query_of, text_in
+
+if TYPE_CHECKING:
+    from gateways.http.websocket.connection import Connection
+
+
+async def _pop(connection: Connection, frame: Frame) -> Frame:
+    query = query_of(frame, "topic", "max", "invisible", "wait")
+    of_queue = _names_queue(frame)
+    if not of_queue and "topic" not in query:
+        raise Refusal("invalid_frame", "a pop names the 'topic' of its group")
+    pop = pop_light if of_queue else pop_topic
+    found = await pop(connection.door, connection.principal, name_in(frame, "queue" if of_queue else "group"), query)
+    connection.door.flow.messages_out += len(found)
+    return {"type": "popped", "messages": found}
+
+
+async def _ack(connection: Connection, frame: Frame) -> Frame:
+    return await _settle(connection, frame, "acked", acking)
+
+
+async def _extend(connection: Connection, frame: Frame) -> Frame:
+    return await _settle(connection, frame, "extended", extending(frame))
+
+
+async def _release(connection: Connection, frame: Frame) -> Frame:
+    return await _settle(connection, frame, "released", releasing(frame))
+
+
+async def _settle(connection: Connection, frame: Frame, done: str, action: Action) -> Frame:
+    of_queue = _names_queue(frame)
+    name = name_in(frame, "queue" if of_queue else "group")
+    require_taker(connection.door, connection.principal, name, of_queue)
+    given: dict[str, Any] = {"receipt_handles": frame.get("receipt_handles")}
+    texts = read_handles(given, connection.door.config.max_request_messages)
+    errors = await settled(connection.door, connection.principal, name, texts, action)
+    return {"type": done, "results": [result_of(text, error) for text, error in zip(texts, errors, strict=True)]}
+
+
+async def _hold(connection: Connection, frame: Frame) -> Frame:
+    request = Publication()
+    if frame.get("idempotency_key") is not None:
+        request.idempotency_key = read_idempotency_key(text_in(frame, "idempotency_key").encode())
+    document: dict[str, Any] = {name: frame[name] for name in ("group", "messages", "check") if name in frame}
+    told = await hold_document(connection.door, connection.principal, document, request)
+    return {"type": "held", "transaction": told.pop("id"), **told}
+
+
+async def _decide(connection: Connection, frame: Frame) -> Frame:
+    try:
+        transaction_id, decision = read_id(frame.get("transaction")), read_verdict(frame.get("decision"))
+    except InvalidDecision as error:
+        raise Refusal("invalid_frame", str(error)) from None
+    if decision is None:                              # who is not sure is told how it stands
+        one = describe(await find_transaction(connection.door, connection.principal, transaction_id))
+        return {"type": "decided", "transaction": one["id"], "state": one["state"], "decided": one["decided"]}
+    told = await decide(connection.door, connection.principal, transaction_id, decision)
+    return {"type": "decided", "transaction": told.pop("id"), **told}
+
+
+def _names_queue(frame: Frame) -> bool:
+    queue, group = text_in(frame, "queue"), text_in(frame, "group")
+    if bool(queue) == bool(group):
+        raise Refusal("invalid_frame", "name a 'group' (and to pop, its 'topic') or a 'queue'")
+    if queue and "topic" in frame:
+        raise Refusal("invalid_frame", "a 'queue' has no 'topic'")
+    return bool(queue)
+
+
+REQUESTS: Final[dict[str, Callable[[Connection, Frame], Awaitable[Frame]]]] = {
+    "pop": _pop, "ack": _ack, "extend": _extend, "release": _release, "hold": _hold,
+    "decide": _decide}

@@ -1,0 +1,149 @@
+"""One stream to one WebSocket client, as far as its credit goes: a `feed.Reader`.
+
+    {"type": "messages", "subscription": "s1", "messages": [...], "cursor": "..."}
+
+Each message costs one credit; without credit nothing is sent, and nothing is kept either: the subscription is behind
+and reads the log once there is credit again.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import orjson
+
+from gateways.http.errors import problem_document
+from gateways.http.live.blocks import MESSAGE, Block
+from gateways.http.live.replay import Replay
+from gateways.http.websocket.frames import MAX_CREDIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateways.http.door import Door
+    from gateways.http.live.feed import Feed
+    from gateways.http.live.positions import Positions
+    from gateways.http.websocket.connection import Connection
+
+
+class Subscription:
+    """`name` is the client's. Ends by `end`; the feed is closed then."""
+
+    def __init__(self, door: Door, connection: Connection, name: str, feed: Feed, positions: Positions, credit: int,
+                 allowed: Callable[[], bool]) -> None:
+        self.name = name
+        self.credit = credit
+        self.allowed = allowed
+        self._door = door
+        self._connection = connection
+        self._feed = feed
+        self._replay = Replay(door.feeds, feed, positions)
+        self._head = b'"subscription":%b,' % orjson.dumps(name)
+        self._waiting: asyncio.Future[None] | None = None
+        self._task = door.loop.create_task(self._run())
+        self._task.add_done_callback(self._on_ended)         # and no `finally`: it may end before it has begun
+
+    def add_credit(self, credit: int) -> None:
+        """The client takes so many messages more."""
+        self.credit = min(MAX_CREDIT, self.credit + credit)
+        self._wake()
+
+    def end(self) -> None:
+        """Nothing is sent any more."""
+        self._task.cancel()
+
+    def describe(self) -> dict[str, object]:
+        """For people."""
+        wanted = self._feed.scope.wanted
+        return {"subscription": self.name, "topic": wanted.topic, "filter": wanted.filter, "credit": self.credit}
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                while self.credit <= 0:
+                    await self._wait()
+                await self._connection.drained()
+                block = await self._replay.next_block()
+                if block is None:
+                    self._feed.join(self)
+                    await self._wait()
+                else:
+                    self._take(block)
+        except ConnectionError:
+            return                           # the client has gone
+        except Exception as error:           # storage that cannot be read, or a fault of ours: the client is told
+            self._connection.answer({"type": "error", "subscription": self.name, "problem": problem_document(error)})
+
+    def _on_ended(self, _: asyncio.Task[None]) -> None:
+        self._feed.leave(self)
+        self._door.feeds.close(self._feed)
+        self._connection.forget(self)
+
+    async def _wait(self) -> None:
+        """Until there is credit, or the feed has left the reader behind."""
+        self._waiting = self._door.loop.create_future()
+        await self._waiting
+
+    def _wake(self) -> None:
+        """Look again: a live subscription is not waiting for credit, and is left alone while it keeps up."""
+        if self._waiting is not None and not self._waiting.done() and self not in self._feed.live:
+            self._waiting.set_result(None)
+
+    # --- what the feed calls ----------------------------------------------------------------------------------------
+
+    def on_block(self, block: Block) -> bool:
+        """Send as much as there is credit for."""
+        if self._connection.unsent_bytes > self._door.config.stream_unsent_bytes or self.credit <= 0:
+            self.on_dropped(block.before)
+            return False
+        return self._take(block)
+
+    def on_heartbeat(self, positions: Positions) -> None:
+        """The connection has signs of life of its own."""
+
+    def on_dropped(self, positions: Positions) -> None:
+        """Go on from there by the log."""
+        self._replay.positions = positions.copy()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def _take(self, block: Block) -> bool:
+        """Send the block; False where the credit did not last, and the place is behind what was sent."""
+        if len(block.entries) <= self.credit and block.plain:
+            if block.entries:
+                self.credit -= len(block.entries)
+                self._door.flow.messages_out += len(block.entries)
+                self._connection.send(b'{"type":"messages",%b"messages":[%b],"cursor":"%b"}'
+                                      % (self._head, block.bodies, block.word))
+            return True
+        positions, taken = block.before.copy(), 0
+        for frame, count in self._frames(block, positions):
+            self._connection.send(frame)
+            self._door.flow.messages_out += count
+            taken += count
+        if taken == len(block.entries):
+            return True
+        self.on_dropped(positions)
+        return False
+
+    def _frames(self, block: Block, positions: Positions) -> Iterator[tuple[bytes, int]]:
+        """Frames for the first entries of a block, each with how many it holds, until the credit is used up."""
+        for name, run in groupby(block.entries, key=lambda entry: entry.name):
+            entries = list(run)
+            if name == MESSAGE:
+                entries = entries[:self.credit]
+                self.credit -= len(entries)
+                if not entries:
+                    return
+            for entry in entries:
+                positions.move(entry.queue_id, entry.next_offset)
+            bodies, word = b",".join([entry.body for entry in entries]), positions.word()
+            yield b'{"type":"%b",%b"%b":[%b],"cursor":"%b"}' % (
+                b"messages" if name == MESSAGE else name, self._head, b"messages" if name == MESSAGE else b"ranges",
+                bodies, word), len(entries)
+            if name == MESSAGE and not self.credit:
+                return

@@ -1,0 +1,347 @@
+"""The short way of the hot calls: same answers, same order, whatever stands before, between and behind; and who must
+not take it."""
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+
+from gateways.http.direct import MAX_WAITING
+from gateways.http.dispatch import Dispatcher
+from gateways.http.server import DoorProtocol
+from kernel.errors import StorageFull
+from kernel.message import Owner, Stored
+from tests.gateways.accounts import KnownUsers
+from tests.gateways.http.kit import NOW_MS, Client, run_door, until
+from tests.gateways.http.test_door import basic
+from transactions.coordinator import CheckSettings
+
+
+def post(body: bytes = b"21.5", more: bytes = b"", target: bytes = b"/v1/publish/plant/temp") -> bytes:
+    return b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n%b\r\n%b" % (target, len(body), more, body)
+
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+class Wire:
+    """One connection, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """The next answer: status, header fields, body."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        fields = dict(line.split(": ", 1) for line in head[1:] if line)
+        return int(head[0].split()[1]), fields, await self.reader.readexactly(int(fields["Content-Length"]))
+
+    async def ask(self, data: bytes) -> tuple[int, dict[str, str], bytes]:
+        self.writer.write(data)
+        return await self.answer()
+
+
+@asynccontextmanager
+async def wire(client: Client) -> AsyncIterator[Wire]:
+    host, _, port = client.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield Wire(reader, writer)
+    finally:
+        writer.close()
+
+
+@pytest.fixture
+def long_way(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the requests that the library has answered."""
+    paths: list[str] = []
+    answer = Dispatcher.answer
+
+    async def noted(self: Dispatcher, request: Any) -> Any:
+        paths.append(request.raw_path)
+        return await answer(self, request)
+    monkeypatch.setattr(Dispatcher, "answer", noted)
+    return paths
+
+
+def run_wire(test: Callable[[Client, Wire], Awaitable[None]], **settings: Any) -> None:
+    """The test gets a connection on which the first message has been published, the long way."""
+    async def connected(client: Client) -> None:
+        async with wire(client) as line:
+            assert (await line.ask(post(b"first", settings.get("more", b""))))[0] == 201
+            await test(client, line)
+    run_door(connected, **{name: value for name, value in settings.items() if name != "more"})
+
+
+def test_the_second_message_takes_the_short_way_and_is_answered_alike(long_way: list[str]) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        _, expected, _ = await line.ask(post(b"x" * 4, b"Prefer: wait=9\r\n"))
+        assert len(long_way) == 2
+        status, fields, body = await line.ask(post(b"22", b"Content-Type: text/plain\r\nX-Header-Colour: red\r\n"))
+        assert len(long_way) == 2
+        assert (status, set(fields)) == (201, set(expected)) and fields["Content-Type"] == "application/json"
+        answered = orjson.loads(body)
+        assert (answered["address"], answered["offset"], answered["timestamp"]) == ("plant/temp", 2, NOW_MS)
+        placement, value, headers, _, _ = client.kernel.appended[-1]
+        assert (placement.address, value) == ("plant/temp", b"22") and b"colour" in headers and b"text/plain" in headers
+    run_wire(test)
+
+
+@pytest.mark.parametrize("request_", [
+    post(more=b"Prefer: respond-async\r\n"), post(more=b"Accept: text/html\r\n"), post(more=b"X-Message-Key: k\r\n"),
+    post(more=b"Origin: http://evil.example\r\n"), post(more=b"Sec-Fetch-Site: cross-site\r\n"),
+    post(target=b"/v1/publish/plant/other"), post(target=b"/v1/publish/plant/temp?x=1"), post(more=b"X-Delay: 60\r\n"),
+    post(more=b"ce-specversion: 1.0\r\nce-id: 1\r\nce-source: s\r\nce-type: t\r\n"), GET, post(b"x" * 2000),
+    post(more=b"Authorization: Basic YTpi\r\n"), post(more=b"X-Timestamp: nonsense\r\n"),
+    post(target=b"/v1/nowhere"), post(target=b"/v1/publish/plant/%zz")])
+def test_who_takes_the_long_way(request_: bytes, long_way: list[str]) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        await line.ask(request_)
+        assert len(long_way) == 2
+        assert (await line.ask(post()))[0] == 201 and (await line.ask(post()))[0] == 201
+        assert len(long_way) <= 3            # whoever had shown another login shows the old one again
+    run_wire(test, max_body_bytes=1024)
+
+
+@pytest.mark.parametrize("body", [b"", b"4\r\n21.5\r\n0\r\n\r\n"])
+def test_chunks_keep_the_connection_with_the_library(body: bytes, long_way: list[str]) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        chunked = b"POST /v1/publish/plant/temp HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        line.writer.write(chunked)
+        assert (await line.ask(body or b"0\r\n\r\n"))[0] == 201
+        assert (await line.ask(post(b"after")))[0] == 201
+        assert len(long_way) == 3 and client.kernel.appended[-1][1] == b"after"
+    run_wire(test)
+
+
+MIXED = (post(b"1") + post(b"2") + GET + post(b"3") + post(b"no", target=b"/v1/publish/%zz") + post(b"4")
+         + post(b"", more=b"X-Header-A: b\r\n") + GET + post(b"5" * 300))
+STATUSES = [201, 201, 200, 201, 400, 201, 201, 200, 201]
+
+
+def test_answers_come_in_the_order_of_the_requests_wherever_they_are_cut() -> None:
+    async def test(client: Client, _: Wire) -> None:
+        for cut in (*range(1, len(MIXED), 29), len(MIXED)):
+            before = len(client.kernel.appended)
+            async with wire(client) as line:
+                line.writer.write(post(b"0") + MIXED[:cut])
+                assert (await line.answer())[0] == 201
+                line.writer.write(MIXED[cut:])
+                assert [(await line.answer())[0] for _ in STATUSES] == STATUSES, cut
+            values = [message[1] for message in client.kernel.appended[before:]]
+            assert values == [b"0", b"1", b"2", b"3", b"4", b"", b"5" * 300], cut
+    run_wire(test)
+
+
+def test_byte_by_byte() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        for at in range(len(MIXED)):
+            line.writer.write(MIXED[at:at + 1])
+            await asyncio.sleep(0)
+        assert [(await line.answer())[0] for _ in STATUSES] == STATUSES
+    run_wire(test)
+
+
+def test_a_body_that_comes_later_goes_the_long_way_and_the_next_request_the_short_one(long_way: list[str]) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        for number in range(3):
+            request = post(b"late")
+            line.writer.write(request[:-4])
+            await until(lambda number=number: len(long_way) == number + 2)      # type: ignore[misc]
+            assert (await line.ask(request[-4:]))[0] == 201
+            assert (await line.ask(post(b"whole")))[0] == 201
+        assert len(long_way) == 4
+    run_wire(test)
+
+
+def test_more_requests_than_may_be_on_their_way() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        many = 2 * MAX_WAITING + 100
+        line.writer.write(b"".join(post(b"%d" % number) for number in range(many)) + GET)
+        offsets = [orjson.loads((await line.answer())[2])["offset"] for _ in range(many)]
+        assert offsets == list(range(1, many + 1))
+        assert (await line.answer())[0] == 200
+        assert [int(message[1] or b"") for message in client.kernel.appended[1:]] == list(range(many))
+    run_wire(test)
+
+
+def test_the_library_waits_for_what_is_on_its_way(long_way: list[str]) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.hold = True
+        line.writer.write(post(b"a") + GET + post(b"b"))
+        await until(lambda: len(client.door.receipts) == 1)
+        line.writer.write(GET)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert long_way == ["/v1/publish/plant/temp"] and len(client.door.receipts) == 1
+        assert next(iter(client.service.connections.open)).describe()["busy"] is True
+        client.kernel.hold = False
+        client.kernel.flush()
+        assert [(await line.answer())[0] for _ in range(4)] == [201, 200, 201, 200]
+    run_wire(test)
+
+
+def test_past_its_deadline_the_outcome_is_unknown() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.hold = True
+        status, fields, body = await line.ask(post())
+        assert (status, orjson.loads(body)["code"]) == (504, "outcome_unknown")
+        assert fields["Content-Type"] == "application/problem+json" and fields["Server"] == "Gatehouse"
+        client.kernel.hold = False
+        client.kernel.flush()
+        assert (await line.ask(post()))[0] == 201
+    run_wire(test, request_deadline_s=0.1)
+
+
+def test_what_the_kernel_answers_is_counted_and_told() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.fault = StorageFull("the disk is full")
+        before = client.door.admission.trace.counts["http", "storage_full"]
+        status, _, body = await line.ask(post())
+        assert (status, orjson.loads(body)["code"]) == (507, "storage_full")
+        assert client.door.admission.trace.counts["http", "storage_full"] == before + 1
+    run_wire(test)
+
+
+def test_a_repeated_key_is_stored_once() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        keyed = post(more=b"Idempotency-Key: k1\r\n")
+        assert (await line.ask(keyed))[2] == (await line.ask(keyed))[2]
+        assert len(client.kernel.appended) == 2
+    run_wire(test)
+
+
+def test_while_the_hub_is_congested_the_library_waits(long_way: list[str]) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.congested = True
+        line.writer.write(post())
+        await until(lambda: len(long_way) == 2)
+        assert len(client.door.receipts) == 0
+        client.kernel.relieve()
+        assert (await line.answer())[0] == 201
+    run_wire(test)
+
+
+def test_a_login_holds_until_something_about_users_changes(long_way: list[str]) -> None:
+    login = f"Authorization: {basic('ada', 'lovelace')['Authorization']}\r\n".encode()
+
+    async def test(client: Client, line: Wire) -> None:
+        admission: Any = client.door.admission
+        assert (await line.ask(post(more=login)))[0] == 201 and len(long_way) == 1
+        assert (await line.ask(post()))[0] == 401                        # who shows nothing is nobody
+        assert (await line.ask(post(more=login)))[0] == 201 and len(long_way) == 2
+        admission.on_user_changed("ada", "", "")
+        assert (await line.ask(post(more=login)))[0] == 201 and len(long_way) == 3
+        assert (await line.ask(post(more=login)))[0] == 201 and len(long_way) == 3
+        rights.clear()
+        admission.on_user_changed("ada", "", "")
+        assert (await line.ask(post(more=login)))[0] == 403
+    rights = {"plant/temp"}
+    run_wire(test, more=login, admission=lambda kernel: KnownUsers(
+        kernel, lambda: NOW_MS, decision=lambda who, what, where: where in rights))
+
+
+class Begins:
+    """Transactions that begin at once."""
+
+    def checks_for(self, halves: object, group: str) -> CheckSettings:
+        return CheckSettings()
+
+    def begin(self, halves: object, *, owner: Owner, token: object, **more: object) -> None:
+        owner.on_stored([Stored(token, None, NOW_MS, [(0, -1, 7)])])
+
+
+@pytest.mark.parametrize("lost", ["shop", "plant/temp"])
+def test_half_messages_take_the_short_way_while_both_rights_hold(lost: str, long_way: list[str]) -> None:
+    login = f"Authorization: {basic('ada', 'lovelace')['Authorization']}\r\n".encode()
+    half = post(more=login, target=b"/v1/transactions?group=shop&address=plant/temp")
+
+    async def test(client: Client, line: Wire) -> None:
+        admission: Any = client.door.admission
+        for _ in range(2):
+            status, _, body = await line.ask(half)
+            assert (status, orjson.loads(body)["group"], len(long_way)) == (201, "shop", 1)
+        rights.remove(lost)
+        admission.on_user_changed("ada", "", "")
+        for _ in range(2):
+            assert (await line.ask(half))[0] == 403
+    rights = {"shop", "plant/temp"}
+    run_wire(test, more=login, services={"transactions": Begins()}, admission=lambda kernel: KnownUsers(
+        kernel, lambda: NOW_MS, decision=lambda who, what, where: where in rights))
+
+
+def test_a_login_that_has_run_out_is_shown_again(long_way: list[str]) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        connection = next(iter(client.service.connections.open))
+        assert connection.line.login is not None
+        connection.line.login.ends_ms = NOW_MS + 1
+        assert (await line.ask(post()))[0] == 201 and len(long_way) == 1
+        connection.line.login.ends_ms = NOW_MS
+        assert (await line.ask(post()))[0] == 201 and len(long_way) == 2
+    run_wire(test)
+
+
+def test_another_host_is_asked_about(long_way: list[str]) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        status, _, body = await line.ask(post().replace(b"Host: h", b"Host: rebound.example"))
+        assert (status, orjson.loads(body)["code"], len(long_way)) == (421, "host_not_allowed", 2)
+    run_wire(test, allowed_hosts=())
+
+
+def test_what_is_on_its_way_is_answered_before_the_hub_stops() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.hold = True
+        line.writer.write(post(b"last") + post(b"really"))
+        await until(lambda: len(client.door.receipts) == 2)
+        stopping = asyncio.create_task(client.service.stop())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not stopping.done()
+        client.kernel.flush()
+        assert [(await line.answer())[0] for _ in range(2)] == [201, 201]
+        await stopping
+        assert await line.reader.read() == b""
+    run_wire(test)
+
+
+def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.hold = True
+        line.writer.write(post(b"a") + post(b"b") + GET)
+        await until(lambda: len(client.door.receipts) == 2)
+        line.writer.transport.abort()
+        await until(lambda: not client.service.connections.open)
+        client.kernel.flush()
+        assert len(client.door.receipts) == 0 and len(client.kernel.appended) == 3
+    run_wire(test)
+
+
+def test_a_connection_is_idle_from_its_last_direct_answer_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        connection: DoorProtocol = next(iter(client.service.connections.open))
+        now_s = client.door.loop.time()
+        assert (await line.ask(post()))[0] == 201
+        assert now_s <= connection.line.answered_s <= client.door.loop.time()
+        assert connection._keepalive_handle is not None
+        for idle_since_s, is_open in ((connection.line.answered_s, True), (now_s - 76, False)):
+            connection._keepalive_handle.cancel()
+            connection._next_keepalive_close_time, connection.line.answered_s = now_s - 1, idle_since_s
+            connection._process_keepalive()
+            assert (connection.transport is not None) is is_open
+    run_wire(test)
+
+
+def test_a_websocket_behind_direct_answers() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        line.writer.write(post() + b"GET /v1/ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                                   b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+        assert (await line.answer())[0] == 201
+        head = await line.reader.readuntil(b"\r\n\r\n")
+        assert re.match(rb"HTTP/1\.1 101 ", head), head
+    run_wire(test)

@@ -1,0 +1,85 @@
+"""Webhooks over the fake kernel: what is kept of them, whatever happens at the same time."""
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gateways.http.webhooks.definition import Webhook
+from gateways.http.webhooks.guard import Guard
+from gateways.http.webhooks.runner import Runner
+from gateways.http.webhooks.webhooks import SPACE
+from tests.gateways.http.kit import Client, run_door, until
+
+KEY = ("/", "shop")
+WEBHOOK = {"url": "https://shop.example/hook", "topic": "orders"}
+
+
+@pytest.mark.parametrize(("method", "kept"), [("PUT", True), ("DELETE", False)])
+def test_a_receiver_that_wants_no_more_undoes_no_change_that_is_under_way(method: str, kept: bool) -> None:
+    async def test(client: Client) -> None:
+        assert (await client.ask("PUT", "/v1/webhooks/shop", json=WEBHOOK)).status == 201
+        client.kernel.hold = True
+        changing = asyncio.create_task(client.ask(method, "/v1/webhooks/shop",
+                                                  json={**WEBHOOK, "concurrency": 7} if kept else None))
+        await until(lambda: client.kernel._pending)
+        client.door.webhooks._disable(KEY, "410")            # as its runner does
+        client.kernel.flush()
+        assert (await changing).status == (200 if kept else 204)
+        value = client.kernel.defined.get((SPACE, *KEY))
+        assert (value is not None) is kept
+        if value is not None:
+            assert b'"concurrency":7' in value and b'"enabled":true' in value
+    run_door(test)
+
+
+def test_a_receiver_that_wants_no_more_is_posted_to_no_more() -> None:
+    async def test(client: Client) -> None:
+        await client.ask("PUT", "/v1/webhooks/shop", json=WEBHOOK)
+        client.door.webhooks._disable(KEY, "410")
+        told = (await client.ask("GET", "/v1/webhooks/shop")).json
+        assert (told["enabled"], told["disabled_because"], told["state"]) == (False, "410", None)
+        assert b'"enabled":false' in client.kernel.defined[SPACE, *KEY]
+    run_door(test)
+
+
+class OneGroup:
+    """Its own membership: what is released, and the credit that comes back."""
+
+    def __init__(self) -> None:
+        self.credit = 0
+        self.released: list[Any] = []
+
+    def join(self, member: object, credit: int) -> OneGroup:
+        self.credit = credit
+        return self
+
+    def add_credit(self, count: int) -> None:
+        self.credit += count
+
+    def release(self, handles: list[Any], delay_ms: int | None = None) -> None:
+        self.released += handles
+
+    def leave(self) -> None:
+        """Nothing is left behind."""
+
+
+def test_a_mistake_in_one_post_is_an_attempt_that_failed_and_holds_up_nothing() -> None:
+    async def test(client: Client) -> None:
+        group, told = OneGroup(), []
+        loop = client.door.loop
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        door = SimpleNamespace(loop=loop, services=client.door.services,
+                               kernel=SimpleNamespace(group=lambda *_: group, address_of_leased=lambda _: None))
+        webhook = Webhook("https://shop.example/hook", topic="orders", group="shop", concurrency=2)
+        runner = Runner(cast(Any, door), "/", webhook, Guard(()), lambda reason: None)
+        await until(lambda: group.credit == 2)
+        group.credit -= 2
+        runner.on_leased([(1, offset, 1, 7, 0, None, b"v", b"\x02", 0) for offset in range(2)])   # headers cut short
+        await until(lambda: len(told) == 2)
+        assert group.credit == 2 and group.released == [(1, 0, 1), (1, 1, 1)]
+        assert (runner.describe()["failed"], runner.describe()["posting"]) == (2, 0)
+        await runner.close()
+    run_door(test)
