@@ -5,6 +5,7 @@ from gateways.contract import GatewaySpec
 from gateways.mqtt.codec import DOOR
 from gateways.mqtt.config import MqttConfig
 from gateways.mqtt.session import MqttSession
+from gateways.websocket.upgrade import websocket_route
 
 GATEWAY = GatewaySpec(name="mqtt", door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
-                      session=MqttSession)
+                      session=MqttSession, http_routes=websocket_route("/mqtt", "mqtt", "mqtt"))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt import mapping
 from gateways.mqtt.codec import encode_qos0, encode_qos1, size_of
-from kernel.batch import records_of
 from kernel.errors import CorruptBatch, OffsetOutOfRange, StorageFailed, UnknownQueue
 from kernel.message import Fetched, Message, Placement, Record
+from kernel.records.batch import records_of
 
 if TYPE_CHECKING:
     from gateways.mqtt.outbox import Outbox
@@ -127,6 +127,8 @@ class Backlog:
                 encoded = encode_qos0(topic, messages, start, stop)
                 self.unacknowledged -= stop - start
             outbox.link.write(encoded)
+            outbox.flow.messages_out += stop - start
+            outbox.flow.bytes_out += len(encoded)
             self.waiting_bytes -= size_of(messages, start, stop)
             if stop == len(messages):
                 waiting.popleft()

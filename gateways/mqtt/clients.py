@@ -16,6 +16,13 @@ ENCODED_MAX: Final = 64            # runs of messages kept in encoded form while
 ENCODED_BYTES_MAX: Final = 1 << 20
 
 
+SHOWN_CHARACTERS: Final = 80       # of a client id, in the log
+
+
+class ClientIdRefused(Exception):
+    """The client id is somebody else's; the text says whose."""
+
+
 class Clients:
     """One per hub, found through `Services.shared`."""
 
@@ -36,8 +43,13 @@ class Clients:
     # --- client ids --------------------------------------------------------------------------------------------------
 
     def connect(self, tenant: str, client_id: str, session: MqttSession) -> MqttSession | None:
-        """Enter a session; returns the one that held the client id until now, which must be ended [MQTT-3.1.4-2]."""
+        """Enter a session; returns the one that held the client id until now, which must be ended [MQTT-3.1.4-2].
+
+        Raises ClientIdRefused where that is another user's: who knows an id must not be able to throw its owner out.
+        """
         before = self._by_id.get((tenant, client_id))
+        if before is not None and before.user != session.user:
+            raise ClientIdRefused(f"the client id {client_id[:SHOWN_CHARACTERS]!r} is another user's")
         self._by_id[tenant, client_id] = session
         return before
 

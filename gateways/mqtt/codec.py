@@ -16,7 +16,7 @@ from typing import Final
 
 from gateways.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError, Unsupported
 from kernel.message import RETAIN, TRANSIENT, Message, Placement
-from kernel.record import NO_HEADERS
+from kernel.records.record import NO_HEADERS
 
 DOOR: Final = 1                        # this door's number in each record's attributes
 PACKET_IDS: Final = 65536              # ids are 1 to 65535; 0 is none [MQTT-2.3.1-1]
@@ -145,6 +145,13 @@ def packet_id_of(data: bytes, pos: int) -> bytes:
     at = body_at(data, pos)
     at += 2 + (data[at] << 8 | data[at + 1])
     return _checked_id(data[at:at + 2])
+
+def value_of(packet: bytes) -> bytes:
+    """The payload of a whole, well-formed PUBLISH."""
+    at = body_at(packet, 0)
+    at += 2 + (packet[at] << 8 | packet[at + 1])
+    return packet[at + 2:] if packet[0] & 6 else packet[at:]
+
 
 def _checked_id(packet_id: bytes) -> bytes:
     if packet_id == b"\0\0":

@@ -1,18 +1,29 @@
 """What one client publishes: where it may go, one append per burst, and the PUBACK packets when it is durable.
 
 PUBACKs leave in the order of the PUBLISH packets [MQTT-4.6.0-2], those of publishes that were not allowed too: MQTT
-3.1.1 has no word for no, so they are acknowledged, dropped and counted (3.3.5). What the hub itself cannot store is
+3.1.1 has no word for no, so they are acknowledged, dropped and counted (3.3.5), or where `on_denied` says so end the
+connection. What the hub itself cannot store is
 never acknowledged: the connection is closed, and the client sends it again.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from gateways.admission.admission import Denied
+from gateways.checks import InvalidHalfName
 from gateways.mqtt import mapping
-from gateways.mqtt.codec import decode_publishes, encode_pubacks, packet_id_of, publish_topic
-from kernel.errors import InvalidAddress, InvalidDelay, KernelError, MessageTooLarge, UnknownTopic
+from gateways.mqtt.codec import decode_publishes, encode_pubacks, packet_id_of, publish_topic, value_of
+from kernel.errors import (
+    IdempotencyConflict,
+    InvalidAddress,
+    InvalidCheckBack,
+    InvalidDelay,
+    InvalidGroup,
+    KernelError,
+    MessageTooLarge,
+    UnknownTopic,
+)
 from kernel.message import Message, Placement, Stored, When
 
 if TYPE_CHECKING:
@@ -21,10 +32,15 @@ if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from gateways.contract import Link
     from gateways.mqtt.packets import Will
+    from gateways.mqtt.transacting import Transacting
     from kernel.kernel import Kernel
 
 DOOR_NAME: Final = "mqtt"
-DELAYED: Final = mapping.DELAYED.encode()
+MakesAcks = Callable[[Stored], bytes]
+NOT_TAKEN: Final = (Denied, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, UnknownTopic,
+                    IdempotencyConflict, InvalidCheckBack)
+"""Of what is to be carried out: sent again it would be refused again."""
+
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 
 
@@ -32,7 +48,7 @@ class Inbox:
     """Made when CONNECT is accepted. The kernel's `Owner`. `end(reason)` closes the connection."""
 
     def __init__(self, link: Link, kernel: Kernel, admission: Admission, principal: Principal,
-                 end: Callable[[str], None]) -> None:
+                 end: Callable[[str], None], *, ends_on_denied: bool = False) -> None:
         self.settled = True
         """Whether everything submitted has been answered."""
 
@@ -42,11 +58,19 @@ class Inbox:
         self.principal = principal
         self._cache: PlacementCache = admission.cache(principal, DOOR_NAME)
         self._end = end
+        self._ends_on_denied = ends_on_denied
         self._submitted = 0              # appends that will be answered
         self._answered = 0
         self._late_acks: list[tuple[int, bytes]] = []          # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
         self.places: dict[bytes, Placement] = self._cache.places
+
+    def become(self, principal: Principal) -> None:
+        """Rights have changed, and with them perhaps what is known of who publishes: every topic is judged anew."""
+        self.principal = principal
+        self._cache = self._admission.cache(principal, DOOR_NAME)
+        self._cache.clear()
+        self.places = self._cache.places
 
     def place(self, data: bytes, pos: int) -> bool:
         """Find out where the topic of the whole PUBLISH at `pos` is stored; False if it may not go anywhere.
@@ -60,8 +84,8 @@ class Inbox:
             return False
         try:
             self._cache.remember(raw, self._admission.place(self.principal, address))
-        except Denied:
-            self._count("publish_denied")
+        except Denied as refusal:
+            self._deny(refusal)
             return False
         except KernelError as error:
             self._count("publish_" + error.code)
@@ -69,40 +93,54 @@ class Inbox:
         return True
 
     @staticmethod
-    def is_delayed(data: bytes, pos: int) -> bool:
-        """Whether the whole PUBLISH at `pos` is to be delivered later."""
-        return publish_topic(data, pos).startswith(DELAYED)
+    def is_carried_out(data: bytes, pos: int) -> bool:
+        """Whether the topic of the whole PUBLISH at `pos` says what is to be done with it."""
+        return publish_topic(data, pos).startswith(mapping.CARRIED_OUT)
 
-    def schedule(self, packet: bytes, now_ms: int) -> None:
-        """Take a PUBLISH that is to be delivered later; like any other it is acknowledged when it is durable.
-
-        Raises ProtocolError.
+    def carry_out(self, packet: bytes, now_ms: int, transacting: Callable[[], Transacting]) -> None:
+        """Take a PUBLISH to be delivered later, a half message, or a decision about some; like any other it is
+        acknowledged when it is durable. Raises ProtocolError.
         """
         raw = publish_topic(packet, 0)
+        try:
+            if raw.startswith(mapping.HALF.encode()):
+                transacting().hold(packet, raw)
+                self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))
+            elif raw.startswith(mapping.DELAYED.encode()):
+                self._schedule(packet, raw, now_ms)
+            elif raw == mapping.DECIDE.encode():
+                transacting().decide(packet, value_of(packet))
+            else:
+                raise InvalidAddress(f"topics that begin with {mapping.RESERVED!r} are the hub's")
+        except NOT_TAKEN as error:
+            if isinstance(error, Denied):
+                self._deny(error)
+            else:
+                self._count("publish_" + error.code)
+            packet_id = packet_id_of(packet, 0)
+            self.acknowledge_in_turn(encode_pubacks([packet_id]) if packet_id else b"")
+        except KernelError as error:
+            self.refuse(error)
+
+    def _schedule(self, packet: bytes, raw: bytes, now_ms: int) -> None:
         messages: list[Message] = []
         packet_ids: list[bytes] = []
         found = mapping.split_delayed(mapping.decode_topic(raw))
-        try:
-            if found is None:
-                raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
-            delay_ms, address = found
-            places = {raw: self._admission.place(self.principal, address)}
-            decode_publishes(packet, 0, len(packet), places, messages, packet_ids)
-            self._admission.charge(self.principal, 1, len(packet))
-            acks = encode_pubacks(packet_ids) if packet_ids else b""
-            self._kernel.schedule(messages, [When(now_ms + delay_ms)], self if acks else None, acks)
-            self._expect_answer(acks)
-        except (Denied, InvalidAddress, InvalidDelay, UnknownTopic) as error:
-            self._count("publish_denied" if isinstance(error, Denied) else "publish_" + error.code)
-            packet_id = packet_id_of(packet, 0)
-            self._acknowledge_in_turn(encode_pubacks([packet_id]) if packet_id else b"")
-        except KernelError as error:
-            self._refuse(error)
-
-    def _expect_answer(self, acks: bytes) -> None:
+        if found is None:
+            raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
+        delay_ms, address = found
+        places = {raw: self._admission.place(self.principal, address)}
+        decode_publishes(packet, 0, len(packet), places, messages, packet_ids)
+        self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))
+        acks = encode_pubacks(packet_ids) if packet_ids else b""
+        self._kernel.schedule(messages, [When(now_ms + delay_ms)], self if acks else None, acks)
         if acks:
-            self._submitted += 1
-            self.settled = False
+            self.expect_answer()
+
+    def expect_answer(self) -> None:
+        """Something was submitted in this name, whose token is its acknowledgements, or what makes them."""
+        self._submitted += 1
+        self.settled = False
 
     def skip(self, data: bytes, pos: int, packet_ids: list[bytes]) -> None:
         """Acknowledge the PUBLISH at `pos`, which is dropped."""
@@ -114,18 +152,19 @@ class Inbox:
         """Append a burst whose acknowledgements leave with `on_stored`; returns for how many ms to slow down."""
         acks = encode_pubacks(packet_ids) if packet_ids else b""
         if not messages:
-            self._acknowledge_in_turn(acks)
+            self.acknowledge_in_turn(acks)
             return 0
-        wait_ms = self._admission.charge(self.principal, len(messages), size_bytes)
+        wait_ms = self._admission.charge(DOOR_NAME, self.principal, len(messages), size_bytes)
         try:
             self._kernel.append(messages, self if acks else None, acks)
-            self._expect_answer(acks)
+            if acks:
+                self.expect_answer()
         except MessageTooLarge as error:
             self._append_before_large(messages)
-            self._refuse(error)
+            self.refuse(error)
         except KernelError as error:
             self._cache.clear()          # what was placed once may be gone: looked up again by who comes back
-            self._refuse(error)
+            self.refuse(error)
         return wait_ms
 
     def on_stored(self, stored: list[Stored]) -> None:
@@ -141,11 +180,10 @@ class Inbox:
         for answer in stored:
             self._answered += 1
             if answer.error is not None:
-                self._refuse(answer.error)
+                self.refuse(answer.error)
                 return
             token = answer.token
-            assert isinstance(token, bytes)
-            acks.append(token)
+            acks.append(token if isinstance(token, bytes) else cast(MakesAcks, token)(answer))
             while late and late[0][0] <= self._answered:
                 acks.append(late.pop(0)[1])
         self.settled = self._answered == self._submitted
@@ -173,7 +211,8 @@ class Inbox:
                     self._kernel.append(messages[:at], None)
                 return
 
-    def _acknowledge_in_turn(self, acks: bytes) -> None:
+    def acknowledge_in_turn(self, acks: bytes) -> None:
+        """Of a publish of which nothing is stored: behind those that came before it."""
         if self.settled:
             self._link.write(acks)
         elif len(self._late_acks) < LATE_ACKS_MAX:
@@ -181,10 +220,16 @@ class Inbox:
         else:
             self._end("too_many_refused: a flood of publishes that are not allowed, while the disk is slow")
 
-    def _refuse(self, error: Exception) -> None:
+    def refuse(self, error: Exception) -> None:
+        """The hub cannot store it: without an acknowledgement, the client comes again."""
         code = error.code if isinstance(error, KernelError) else "internal_error"
         self._count("publish_" + code)
         self._end(f"{code}: {error}")
+
+    def _deny(self, refusal: Denied) -> None:
+        self._count("publish_denied")
+        if self._ends_on_denied:
+            self._end(f"{refusal.code}: {refusal}")
 
     def _count(self, event: str) -> None:
         self._admission.trace.on_event(DOOR_NAME, event)

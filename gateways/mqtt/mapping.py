@@ -12,10 +12,21 @@ from gateways.mqtt.codec import DOOR
 from gateways.mqtt.errors import ProtocolError
 from gateways.mqtt.packets import Will, decode_text
 from kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Message, Placement, Record
-from kernel.record import NO_HEADERS
+from kernel.records.record import NO_HEADERS
 
 RESERVED: Final = "$"          # a first level that begins so belongs to the hub
 DELAYED: Final = "$delayed/"   # `$delayed/SECONDS/ADDRESS`: to be delivered later
+HALF: Final = "$half/"         # `$half/GROUP/ADDRESS`: a half message, see `transacting`
+NAMED: Final = "$id/"          # `$half/GROUP/$id/NAME/ADDRESS`: one that has a name
+CHECKED: Final = "$check/"     # `$half/GROUP/$check/AFTER,EVERY,TIMES/ADDRESS`: one that says when it is asked about
+TXN: Final = "$txn/"           # what else is said about transactions:
+DECIDE: Final = "$txn/decide"
+DECIDED: Final = "$txn/decided"
+HELD: Final = "$txn/half/"
+CHECK: Final = "$txn/check/"
+CARRIED_OUT: Final = (DELAYED.encode(), HALF.encode(), DECIDE.encode())
+"""Topics that say what is to be done with a publish."""
+
 _DELAYED: Final = re.compile(r"\$delayed/([0-9]{1,10}(?:\.[0-9]{1,3})?)/(.+)", re.ASCII | re.DOTALL)
 QOS_ATTRIBUTES: Final = (TRANSIENT, 0, EXACTLY_ONCE)
 

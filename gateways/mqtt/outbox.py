@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateways.mqtt.clients import Clients
     from gateways.mqtt.config import MqttConfig
     from gateways.mqtt.shares import Shares
+    from gateways.mqtt.transacting import Transacting
     from kernel.kernel import Kernel
 
 
@@ -39,11 +40,13 @@ class Outbox:
         self.clients = clients
         self.config = config
         self.trace = trace
+        self.flow = trace.flow("mqtt")
         self.give_up = give_up
         self.window = Window(config.max_inflight)
         self._backlog: Backlog | None = None       # made when needed: most clients never fall behind
         self._feed: RetainedFeed | None = None
         self.shares: Shares | None = None          # likewise: made with the first shared subscription
+        self.transacting: Transacting | None = None            # likewise
         self._ended = False
 
     def describe(self) -> dict[str, int]:
@@ -61,6 +64,8 @@ class Outbox:
             self._backlog.clear()
         if self.shares is not None:
             self.shares.end()
+        if self.transacting is not None:
+            self.transacting.end()
 
     def may_send(self, acknowledged: bool) -> bool:
         """Whether socket, and for QoS 1 the window, have room."""
@@ -84,6 +89,8 @@ class Outbox:
             backlog.pump()
         if self.shares is not None:
             self.shares.pump()
+        if self.transacting is not None:
+            self.transacting.pump()
 
     def give_retained(self, topic_filter: str, tenant: str, granted: int) -> None:
         """A new subscription: it is sent what is retained."""
@@ -109,7 +116,8 @@ class Outbox:
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         clients = self.clients
-        unsent = self.link.unsent_bytes
+        sent = 0                                   # of QoS 0; `_begin` counts the others
+        before = unsent = self.link.unsent_bytes
         unsent_max = self.config.max_unsent_bytes
         parts: list[bytes] = []
         for placement, messages, offset, granted_qos in deliveries:
@@ -129,7 +137,11 @@ class Outbox:
                 if encoded:
                     parts.append(encoded)
                     unsent += len(encoded)
+                    if not granted_qos or messages[start][3] & TRANSIENT:
+                        sent += stop - start
                 start = stop
+        self.flow.messages_out += sent
+        self.flow.bytes_out += unsent - before
         if len(parts) == 1:
             self.link.write(parts[0])
         elif parts:
@@ -144,6 +156,7 @@ class Outbox:
         if may_send and (backlog is None or backlog.empty):
             count = min(self.window.room(), stop - start)
             if count > 0:
+                self.flow.messages_out += count
                 encoded = encode_qos1(self.clients.topic_field(placement), messages, start, start + count,
                                       self.window.take(count))
         if count < stop - start:

@@ -79,4 +79,7 @@ class RetainedFeed:
 
     def _send(self, value: Retained, acknowledged: bool) -> None:
         packet_id = PACKET_ID_BYTES[self._outbox.window.take(1)] if acknowledged else b""
-        self._outbox.link.write(encode_retained(value.address, packet_id, value.record[3] or b""))
+        encoded = encode_retained(value.address, packet_id, value.record[3] or b"")
+        self._outbox.link.write(encoded)
+        self._outbox.flow.messages_out += 1
+        self._outbox.flow.bytes_out += len(encoded)

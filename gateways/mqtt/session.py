@@ -9,19 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gateways.admission.admission import NotAuthenticated
+from gateways.admission.credentials import Credentials
 from gateways.admission.decision import Operation
 from gateways.mqtt import mapping, packets
-from gateways.mqtt.clients import Clients
+from gateways.mqtt.clients import ClientIdRefused, Clients
 from gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, decode_publishes, packet_size
 from gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gateways.mqtt.outbox import Outbox
 from gateways.mqtt.shares import Shares
+from gateways.mqtt.transacting import Transacting
 from kernel.errors import KernelError
 from kernel.leasing.sharing import SHARE, parse_share
 from kernel.message import Message
 
 if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
+    from gateways.admission.seats import Seat
     from gateways.contract import Link, Services
     from gateways.mqtt.config import MqttConfig
     from gateways.mqtt.packets import Connect, Will
@@ -45,9 +49,13 @@ class MqttSession:
         self._packet_bytes_max = packets.CONNECT_BYTES_MAX
         self._inbox: Inbox | None = None                   # both None until CONNECT is accepted
         self._outbox: Outbox | None = None
+        self._principal: Principal | None = None           # as it logged in, whatever its client id
+        self._seat: Seat | None = None
+        self._checking = False                             # CONNECT has come, admission has not said yet
         self._tenant = ""
         self._client_id = ""
-        self._user = ""
+        self._wanted_id = ""                               # the same, unless it was given one
+        self.user = ""
         self._will: Will | None = None
         self._filters: dict[str, int] = {}                 # granted QoS by filter
         self._ended = False
@@ -72,6 +80,9 @@ class MqttSession:
                 return
             data = b"".join(self._parts)
             self._parts = []
+        if self._checking or self._is_deciding():
+            self._keep_rest(data, 0, 0)
+            return
         try:
             inbox, outbox = self._inbox, self._outbox
             if inbox is not None and outbox is not None:
@@ -100,15 +111,21 @@ class MqttSession:
                         self._pause_until(self._heard_ms)
                         return
                 if why == UNKNOWN_TOPIC:
-                    if inbox.is_delayed(data, pos):
+                    if inbox.is_carried_out(data, pos):
                         if messages or packet_ids:
                             self._submit(inbox, messages, packet_ids, pos - begin)
-                        inbox.schedule(data[pos:pos + size], self._heard_ms)
+                        inbox.carry_out(data[pos:pos + size], self._heard_ms, self._transact)
                         pos += size
                         messages, packet_ids, begin = [], [], pos
                         if self._ended:
                             return
+                        if outbox.transacting is not None and outbox.transacting.deciding:
+                            self._keep_rest(data, pos, 0)
+                            self._link.pause()
+                            return
                     elif not inbox.place(data, pos):
+                        if self._ended:
+                            return
                         inbox.skip(data, pos, packet_ids)
                         pos += size
                     continue
@@ -133,6 +150,23 @@ class MqttSession:
         finally:                       # also before a packet that breaks the protocol: what came before it stands
             if messages or packet_ids:
                 self._submit(inbox, messages, packet_ids, pos - begin)
+
+    def _transact(self) -> Transacting:
+        assert self._inbox is not None and self._outbox is not None
+        if self._outbox.transacting is None:
+            self._outbox.transacting = Transacting(self._services, self._inbox, self._outbox, self._tenant,
+                                                   f"{self.user} mqtt {self._client_id}", self._on_decided)
+        return self._outbox.transacting
+
+    def _is_deciding(self) -> bool:
+        return self._outbox is not None and self._outbox.transacting is not None and self._outbox.transacting.deciding
+
+    def _on_decided(self) -> None:
+        """Go on behind the decision; not from within the call that made it, which goes on by itself."""
+        if self._parts and not self._ended and not self._paused_until_ms:
+            self._pause_until(self._now_ms())
+        elif not self._ended and not self._paused_until_ms:
+            self._link.resume()
 
     def _keep_rest(self, data: bytes, pos: int, needed_bytes: int) -> None:
         if pos < len(data):
@@ -187,7 +221,9 @@ class MqttSession:
             return
         packet = data[:size]
         self._connect(packets.decode_connect(packet[body_at(packet, 0):]))
-        if self._inbox is not None and self._outbox is not None and size < len(data):
+        if self._checking:
+            self._keep_rest(data, size, 0)
+        elif self._inbox is not None and self._outbox is not None and size < len(data):
             self._handle_packets(data, size, self._inbox, self._outbox)
 
     def _connect(self, connect: Connect) -> None:
@@ -199,31 +235,90 @@ class MqttSession:
             return
         if connect.will is not None:
             mapping.decode_topic(connect.will.topic)
+        self._checking = True
+        self._link.pause()
+
+        def told(found: Principal | NotAuthenticated) -> None:
+            self._checking = False
+            if self._ended:
+                return
+            self._link.resume()
+            if isinstance(found, NotAuthenticated):
+                code = packets.CONNACK_NOT_AUTHORIZED if connect.user is None else packets.CONNACK_BAD_LOGIN
+                self._refuse(code, str(found))
+                return
+            self._accept(connect, found)
+            if self._parts:
+                self.handle_data(b"")                          # what came behind CONNECT
+
+        link = self._link
+        credentials = Credentials(connect.user, connect.password, certificate=link.certificate,
+                                  certificate_ends_ms=link.certificate_ends_ms)
+        self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told)
+
+    def _accept(self, connect: Connect, principal: Principal) -> None:
         services, link = self._services, self._link
-        try:
-            principal = services.admission.authenticate(DOOR_NAME, link.peer, connect.user, connect.password)
-        except NotAuthenticated as error:
-            code = packets.CONNACK_NOT_AUTHORIZED if connect.user is None else packets.CONNACK_BAD_LOGIN
-            self._refuse(code, str(error))
-            return
         clients = Clients.of(services)
-        self._tenant, self._user = principal.tenant, principal.name
-        self._client_id = connect.client_id or clients.assign_id(self._kernel.epoch)
+        try:
+            before = self._take_client_id(connect.client_id, principal)
+        except ClientIdRefused as error:
+            self._refuse(packets.CONNACK_BAD_CLIENT_ID, str(error))
+            return
+        self._principal = principal
+        self._seat = services.admission.seat(principal, DOOR_NAME, self)
         self._will = connect.will
         self._packet_bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
-        before = clients.connect(self._tenant, self._client_id, self)
         if before is not None:
             before.handle_taken_over()
-        self._inbox = Inbox(link, self._kernel, services.admission, principal, self._end)
+        self._inbox = Inbox(link, self._kernel, services.admission, self._known(principal), self._end,
+                            ends_on_denied=self._config.on_denied == "disconnect")
         self._outbox = Outbox(link, self._kernel, clients, self._config, services.admission.trace, self._end)
         self._heard_ms = self._now_ms()
         self._silence_max_ms = int(connect.keep_alive_s * 1000 * self._config.keep_alive_factor)
         self._wake()
         link.write(packets.encode_connack(packets.CONNACK_ACCEPTED))
 
+    def _take_client_id(self, wanted: str, principal: Principal) -> MqttSession | None:
+        """Be known by the id that the client wants, or by one that it is given; returns who had it. Raises
+        ClientIdRefused."""
+        clients = Clients.of(self._services)
+        if wanted and not self._services.admission.may_have_client_id(principal, wanted):
+            raise ClientIdRefused(f"{principal.name} may not have this client id")
+        self._tenant, self.user, self._wanted_id = principal.tenant, principal.name, wanted
+        self._client_id = wanted or clients.assign_id(self._kernel.epoch)
+        return clients.connect(self._tenant, self._client_id, self)
+
     def _refuse(self, code: int, reason: str) -> None:
         self._link.write(packets.encode_connack(code))         # and then the connection is closed [MQTT-3.2.2-5]
         self._end(f"connect_refused: {reason}")
+
+    def _known(self, principal: Principal) -> Principal:
+        return self._services.admission.known_by_client(principal, self._client_id)
+
+    # --- admission's `Occupant` --------------------------------------------------------------------------------------
+
+    def on_principal_ended(self, reason: str) -> None:
+        """MQTT 3.1.1 has no words for it: the connection is closed. The will of a client whose token has run out is
+        published, if it may be; that of a user who is gone is nobody's."""
+        principal = self._principal
+        if principal is None or not 0 < principal.expires_ms <= self._now_ms():
+            self._will = None
+        self._end(f"principal_ended: {reason}")
+
+    def on_rights_changed(self) -> None:
+        """Subscriptions that are no longer allowed end, and so does a client whose id is not; MQTT 3.1.1 cannot tell
+        the client."""
+        if self._inbox is None or self._principal is None or self._ended:
+            return
+        wanted = self._wanted_id
+        if wanted and not self._services.admission.may_have_client_id(self._principal, wanted):
+            self.on_principal_ended("its client id is no longer allowed")
+            return
+        self._inbox.become(self._known(self._principal))
+        for topic_filter in list(self._filters):
+            if not self._may_subscribe(self._inbox.principal, topic_filter):
+                self._unsubscribe(topic_filter)
+                self._services.admission.trace.on_event(DOOR_NAME, "subscription_ended")
 
     def handle_taken_over(self) -> None:
         """Another connection has come with the same client id [MQTT-3.1.4-2]."""
@@ -235,30 +330,42 @@ class MqttSession:
         """Subscribe to one filter; returns what SUBACK says of it. Raises ProtocolError."""
         topic_filter = mapping.decode_filter(raw)
         assert self._inbox is not None and self._outbox is not None
-        shared = topic_filter.startswith(SHARE)
-        if topic_filter.startswith(mapping.RESERVED) and not shared:
+        shared, transacts = topic_filter.startswith(SHARE), topic_filter.startswith(mapping.TXN)
+        if topic_filter.startswith(mapping.RESERVED) and not shared and not transacts:
             return self._refuse_filter("reserved")
         if topic_filter not in self._filters and len(self._filters) >= self._config.max_subscriptions:
             return self._refuse_filter("too_many")
         granted = min(qos, QOS_MAX)
         try:
-            wanted = parse_share(topic_filter)[1] if shared else topic_filter
-            if not self._services.admission.may(self._inbox.principal, Operation.CONSUME, wanted):
+            if not self._may_subscribe(self._inbox.principal, topic_filter):
                 return self._refuse_filter("denied")
             if shared:
                 self._shares(self._outbox).subscribe(topic_filter, granted)
+            elif transacts:
+                self._transact().subscribe(topic_filter, granted)
             else:
-                self._kernel.subscribe(topic_filter, self._outbox, granted)
+                self._kernel.subscribe(topic_filter, self._outbox, granted, tenant=self._tenant)
         except KernelError as error:
             return self._refuse_filter(error.code)
         self._filters[topic_filter] = granted
         return granted
 
+    def _may_subscribe(self, principal: Principal, topic_filter: str) -> bool:
+        """Raises InvalidFilter."""
+        admission = self._services.admission
+        if topic_filter.startswith(mapping.TXN):
+            return self._transact().may_subscribe(principal, topic_filter)
+        if not topic_filter.startswith(SHARE):
+            return admission.may(principal, Operation.CONSUME, topic_filter)
+        group, wanted = parse_share(topic_filter)
+        return (admission.may_group(principal, Operation.CONSUME, group)
+                and admission.may(principal, Operation.CONSUME, wanted))
+
     def _give_retained(self, filters: list[bytes], granted: list[int]) -> None:
-        """A shared subscription is given none, as in MQTT 5 (4.8.2)."""
+        """A shared subscription is given none, as in MQTT 5 (4.8.2), and there are none about transactions."""
         assert self._outbox is not None
         for raw, qos in zip(filters, granted, strict=True):
-            if qos != packets.SUBACK_REFUSED and not raw.startswith(SHARE.encode()):
+            if qos != packets.SUBACK_REFUSED and not raw.startswith(b"$"):
                 self._outbox.give_retained(mapping.decode_filter(raw), self._tenant, qos)
 
     def _shares(self, outbox: Outbox) -> Shares:
@@ -275,8 +382,10 @@ class MqttSession:
             return
         if topic_filter.startswith(SHARE):
             self._shares(self._outbox).unsubscribe(topic_filter)
+        elif topic_filter.startswith(mapping.TXN):
+            self._transact().unsubscribe(topic_filter)
         else:
-            self._kernel.unsubscribe(topic_filter, self._outbox)
+            self._kernel.unsubscribe(topic_filter, self._outbox, tenant=self._tenant)
             self._outbox.forget_filter(topic_filter)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
@@ -312,7 +421,7 @@ class MqttSession:
 
     def _is_not_read(self) -> bool:
         """Whether it may be our doing that nothing was heard."""
-        return bool(self._paused_until_ms or self._kernel.congested or self._link.unsent_bytes)
+        return bool(self._paused_until_ms or self._kernel.congested or self._link.unsent_bytes or self._is_deciding())
 
     def handle_drained(self) -> None:
         if self._outbox is not None:
@@ -342,6 +451,8 @@ class MqttSession:
         """Take nothing more and owe nothing more; idempotent."""
         self._ended = True
         self._parts = []
+        if self._seat is not None:
+            self._seat.leave()
         outbox = self._outbox
         if outbox is None:
             return
@@ -351,7 +462,7 @@ class MqttSession:
         Clients.of(self._services).leave(self._tenant, self._client_id, self)
 
     def describe(self) -> dict[str, Any]:
-        described: dict[str, Any] = {"client_id": self._client_id, "user": self._user,
+        described: dict[str, Any] = {"client_id": self._client_id, "user": self.user,
                                      "subscriptions": len(self._filters),
                                      "filters": sorted(self._filters)[:DESCRIBED_FILTERS_MAX]}
         if self._outbox is not None:

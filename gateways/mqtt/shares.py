@@ -60,13 +60,18 @@ class Share:
             if self._qos and not transient:
                 first = self._outbox.window.take(len(sent))
                 self._shares.note(self, first, [one[:3] for one in together])
-                self._outbox.link.write(encode_qos1(topic, sent, 0, len(sent), first))
+                self._write(len(sent), encode_qos1(topic, sent, 0, len(sent), first))
                 continue
-            self._outbox.link.write(encode_qos0(topic, sent, 0, len(sent)))
+            self._write(len(sent), encode_qos0(topic, sent, 0, len(sent)))
             if self._qos:
                 self.settle([one[:3] for one in together])
             else:
                 self.place.add_credit(len(together))
+
+    def _write(self, count: int, packets: bytes) -> None:
+        self._outbox.link.write(packets)
+        self._outbox.flow.messages_out += count
+        self._outbox.flow.bytes_out += len(packets)
 
     def settle(self, handles: list[Handle]) -> None:
         """These are done."""

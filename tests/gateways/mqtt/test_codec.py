@@ -7,7 +7,7 @@ from gateways.kit import FakeHub
 from gateways.mqtt import codec
 from gateways.mqtt.errors import MalformedPacket, PacketTooLarge
 from kernel.message import RETAIN, TRANSIENT, Message, Placement
-from kernel.record import NO_HEADERS
+from kernel.records.record import NO_HEADERS
 
 LIMIT = 1 << 20
 
