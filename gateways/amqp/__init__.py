@@ -7,6 +7,7 @@ from gateways.amqp.config import AmqpConfig
 from gateways.amqp.queues import KernelQueues
 from gateways.amqp.session import AmqpSession
 from gateways.contract import GatewaySpec, Services
+from gateways.websocket.upgrade import websocket_route
 
 
 def open_door(services: Services) -> None:
@@ -15,4 +16,4 @@ def open_door(services: Services) -> None:
 
 
 GATEWAY = GatewaySpec(name="amqp", door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),
-                      session=AmqpSession, opened=open_door)
+                      session=AmqpSession, opened=open_door, http_routes=websocket_route("/amqp", DOOR_NAME, "amqp"))

@@ -160,10 +160,19 @@ class Broker:
             queue.consumers, queue.light = [], None
             self.store(vhost, vhost.delete_queue(queue), None, None)
 
+    def unbind_queue(self, queue: AmqpQueue, bindings: Iterable[Binding]) -> None:
+        """These do not lead to the queue any more."""
+        for binding in bindings:
+            queue.vhost.forget_binding(binding)
+            self.store(queue.vhost, [binding], None, None)
+
+    def queues_of(self, vhost: VirtualHost, connection: object) -> list[AmqpQueue]:
+        """Queues that are exclusive to a connection."""
+        return [queue for queue in vhost.queues.values() if queue.owner is connection]
+
     def drop_exclusive(self, vhost: VirtualHost, connection: object) -> None:
         """The connection has ended: what was its alone goes with it."""
-        mine = [queue for queue in vhost.queues.values() if queue.owner is connection]
-        for queue in mine:
+        for queue in self.queues_of(vhost, connection):
             self.store(vhost, self.drop_queue(queue), None, None)
 
     def _bury(self, tenant: str, name: str, target: str, leased: Leased, reason: str) -> list[Message]:

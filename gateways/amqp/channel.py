@@ -10,14 +10,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from gateways.admission.decision import Operation
 from gateways.amqp import codec
-from gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Source, encode_get_ok
+from gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Source, encode_get_ok
 from gateways.amqp.definitions import Definitions
 from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
 from gateways.amqp.methods import Arguments, encode_method
 from gateways.amqp.publishing import Publishing
+from gateways.amqp.rights import READ
+from gateways.amqp.transacting import TXN, Listener
 from gateways.amqp.unacked import Unacked
+from gateways.amqp.vhost import RESERVED
 from kernel.leasing.members import Budget
+from kernel.leasing.sharing import SHARE
 
 if TYPE_CHECKING:
     from gateways.amqp.session import AmqpSession
@@ -37,14 +42,15 @@ class Channel:
         self.connection = connection
         self.publishing = Publishing(self)
         self.consumers: dict[str, Consumer] = {}
-        self.unacked: Unacked[Source] = Unacked()
+        self.listeners: dict[str, Listener] = {}           # consumers of what is told about transactions
+        self.unacked: Unacked[Origin] = Unacked()
         self.budget = Budget(UNACKNOWLEDGED_MAX)           # what its consumers may be given together
         self.closing = False                   # refused; only channel.close and channel.close-ok are listened to
         self._limit = 0                        # of the whole channel; 0: none
         self._consumer_limit = 0               # of consumers to come
         self._last_queue = ""
         self._replies: deque[list[Any]] = deque()      # [bytes, whether it may leave], the first of which may not
-        self._settling: dict[tuple[str, Source], list[Handle]] = {}
+        self._settling: dict[tuple[str, Origin], list[Handle]] = {}
         self._definitions = Definitions(self)
         self._methods: dict[str, Callable[[Arguments], None]] = {
             "channel.flow": self._flow, "basic.qos": self._qos, "basic.consume": self._consume,
@@ -130,27 +136,23 @@ class Channel:
         """Append what was published and settle what was acknowledged since the last call. Raises AmqpError."""
         if self._settling:
             settling, self._settling = self._settling, {}
-            queues = self.connection.broker.queues
             for (how, source), handles in settling.items():
-                if how == "ack":
-                    queues.ack(source.queue, handles)
-                elif how == "release":
-                    queues.release(source.queue, handles)
-                else:
-                    queues.reject(source.queue, handles)
+                source.settle(how, handles)
             self.wake()
         self.publishing.submit()
 
     def _give_back(self) -> None:
         for source, handles in self.unacked.take_all():
             source.out -= len(handles)
-            self.connection.broker.queues.release(source.queue, handles)
+            source.settle("release", handles)
 
     def wake(self) -> None:
         """Its consumers may have room again."""
         self.budget.left = (self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count
         for consumer in self.consumers.values():
             self.connection.broker.queues.top_up(consumer)
+        for listener in self.listeners.values():
+            listener.pump()
 
     # ---- consuming
 
@@ -173,15 +175,19 @@ class Channel:
         self.reply(encode_method("basic.qos-ok"))
 
     def _consume(self, arguments: Arguments) -> None:
-        queue = self.source(arguments["queue"])
+        listens = arguments["queue"].startswith(TXN)
+        queue = None if listens else self.source(arguments["queue"])
         tag = arguments["consumer_tag"] or self.connection.broker.new_name("amq.ctag-")
-        if tag in self.consumers:
+        if tag in self.consumers or tag in self.listeners:
             raise ConnectionFault(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+        if len(self.consumers) + len(self.listeners) >= CONSUMERS_MAX:
+            raise ConnectionFault(NOT_ALLOWED, f"more than {CONSUMERS_MAX} consumers on a channel")
+        if queue is None:
+            self._listen(arguments, tag)
+            return
         others = queue.consumers
         if others and (arguments["exclusive"] or others[0].exclusive):
             raise refused(f"{queue.where} in exclusive use")
-        if len(self.consumers) >= CONSUMERS_MAX:
-            raise ConnectionFault(NOT_ALLOWED, f"more than {CONSUMERS_MAX} consumers on a channel")
         consumer = Consumer(self, queue, tag, no_ack=arguments["no_ack"], exclusive=arguments["exclusive"],
                             limit=self._consumer_limit)
         self.consumers[tag] = consumer
@@ -189,9 +195,19 @@ class Channel:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
         self.connection.broker.add_consumer(consumer)
 
+    def _listen(self, arguments: Arguments, tag: str) -> None:
+        listener = Listener(self, arguments["queue"], tag, no_ack=arguments["no_ack"], limit=self._consumer_limit)
+        self.listeners[tag] = listener
+        if not arguments["no_wait"]:
+            self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
+        listener.join()
+
     def _cancel(self, arguments: Arguments) -> None:
         tag = arguments["consumer_tag"]
         consumer = self.consumers.pop(tag, None)
+        listener = self.listeners.pop(tag, None)
+        if listener is not None:
+            listener.leave()
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.cancel-ok", consumer_tag=tag))
         if consumer is not None:
@@ -227,6 +243,8 @@ class Channel:
                     source.out += 1
                     self.wake()
                 waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
+                self.connection.flow.messages_out += 1
+                self.connection.flow.bytes_out += len(waiting[0])
             self.release_replies(waiting)
 
         queues.take_one(queue, look)
@@ -252,17 +270,26 @@ class Channel:
     def source(self, name: str) -> AmqpQueue:
         """What to consume from: a queue, or the leased group `$share/GROUP/FILTER` of all doors. Raises
         ChannelFault."""
+        if name.startswith(SHARE):
+            self.connection.rights.require_share(name)
         queue = self.connection.broker.queues.share(self.connection.vhost, name) or self.queue(name)
-        self.connection.require_consume(queue.name)
+        self.connection.rights.require_source(queue)
         return queue
 
-    def queue(self, name: str) -> AmqpQueue:
-        """The queue of that name, or the last one declared here. Raises ChannelFault."""
+    def queue(self, name: str, operation: Operation = Operation.CONSUME, access: str = READ) -> AmqpQueue:
+        """The queue of that name, or the last one declared here. Raises ChannelFault: where it is not there, 403 for
+        whoever could not do this with it if it were, so that nobody learns which queues others have."""
         if not name:
             name = self._last_queue
             if not name:
                 raise ChannelFault(404, "no previously declared queue")
+        self.check_missing(name, operation, access)
         return self.connection.vhost.require_queue(name, self.connection)
+
+    def check_missing(self, name: str, operation: Operation, access: str) -> None:
+        """See `queue`. A generated name is nobody's secret to find out, and clients ask for their own that are gone."""
+        if not name.startswith(RESERVED) and self.connection.vhost.find_queue(name) is None:
+            self.connection.rights.require_queue(name, operation, access)
 
     def note_declared(self, name: str) -> None:
         self._last_queue = name
@@ -270,6 +297,16 @@ class Channel:
     @property
     def last_queue(self) -> str:
         return self._last_queue
+
+    def check_rights(self) -> None:
+        """Rights have changed: consumers that may no longer be end, and the client is told."""
+        for consumer in list(self.consumers.values()):
+            if not self.connection.rights.may_take(consumer.queue):
+                self.connection.broker.remove_consumer(consumer)
+                consumer.on_gone()
+        for listener in list(self.listeners.values()):
+            if not listener.allowed():
+                listener.on_gone()
 
     # ---- the end
 
@@ -284,11 +321,14 @@ class Channel:
         """Nothing more goes in or out; what was not acknowledged is given back. Idempotent."""
         self.closing = True
         self.publishing.drop_content()
+        for listener in self.listeners.values():
+            listener.leave()
+        self.listeners.clear()
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             self.connection.broker.remove_consumer(consumer)
         self._give_back()
 
     def describe(self) -> dict[str, Any]:
-        return {"channel": self.number, "consumers": len(self.consumers), "unacknowledged": self.unacked.count,
-                "confirms": self.publishing.confirms}
+        return {"channel": self.number, "consumers": len(self.consumers) + len(self.listeners),
+                "unacknowledged": self.unacked.count, "confirms": self.publishing.confirms}

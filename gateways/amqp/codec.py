@@ -20,7 +20,7 @@ from typing import Final
 
 from gateways.amqp.errors import ConnectionFault
 from kernel.message import DOOR_MASK, TRANSIENT, Leased, Message, Placement
-from kernel.record import varint
+from kernel.records.record import varint
 
 DOOR: Final = 3                        # this door's number in each record's attributes
 

@@ -5,6 +5,7 @@ delivery that needs an acknowledgement stays with the channel until it is settle
 """
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from gateways.amqp import codec
@@ -13,7 +14,7 @@ from gateways.amqp.methods import encode_method
 if TYPE_CHECKING:
     from gateways.amqp.channel import Channel
     from gateways.amqp.vhost import AmqpQueue
-    from kernel.message import Leased
+    from kernel.message import Handle, Leased
 
 UNACKNOWLEDGED_MAX: Final = 1 << 16
 """Deliveries of one channel that may await acknowledgement where the client set no prefetch: more wait in the queue."""
@@ -22,13 +23,33 @@ ROUND_MIN: Final = 16                  # deliveries of the first flush to a cons
 ROUND_MAX: Final = 8192                # and of any later one
 
 
-class Source:
-    """Where deliveries of a channel came from: what settling them needs."""
+class Origin(ABC):
+    """Where deliveries of a channel came from."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.out = 0                           # deliveries that await their acknowledgement
+
+    @abstractmethod
+    def settle(self, how: str, handles: list[Handle]) -> None:
+        """What became of these: `ack`, `release` or `reject`."""
+
+
+class Source(Origin):
+    """A queue: what settling its deliveries needs."""
 
     def __init__(self, channel: Channel, queue: AmqpQueue) -> None:
-        self.channel = channel
+        super().__init__(channel)
         self.queue = queue
-        self.out = 0                           # deliveries that await their acknowledgement
+
+    def settle(self, how: str, handles: list[Handle]) -> None:
+        queues = self.channel.connection.broker.queues
+        if how == "ack":
+            queues.ack(self.queue, handles)
+        elif how == "release":
+            queues.release(self.queue, handles)
+        else:
+            queues.reject(self.queue, handles)
 
     def side_of(self, leased: Leased) -> bytes:
         """Exchange, routing key and properties that the client sees, as bytes."""
@@ -68,11 +89,13 @@ class Consumer(Source):
             self.out += len(messages)
         frames = codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, messages, self.side_of)
         connection.write(frames)
+        connection.flow.messages_out += len(messages)
+        connection.flow.bytes_out += len(frames)
         self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
         connection.broker.queues.top_up(self)
 
     def on_gone(self) -> None:
-        """Its queue is no more (RabbitMQ's extension consumer_cancel_notify)."""
+        """Its queue is no more, or the right to it (RabbitMQ's extension consumer_cancel_notify)."""
         channel = self.channel
         self.membership = None
         channel.consumers.pop(self.tag, None)

@@ -1,20 +1,34 @@
 """What a channel defines: exchanges, queues, bindings. Requests are checked by `vhost`, made durable by the broker."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.amqp.errors import ConnectionFault, in_use
+from gateways.admission.decision import Operation
+from gateways.amqp.errors import AmqpError, ConnectionFault, in_use
 from gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gateways.amqp.methods import Arguments, encode_method
+from gateways.amqp.rights import CONFIGURE, READ, WRITE
+from gateways.amqp.transacting import TXN, check_listened
+from gateways.amqp.vhost import RESERVED
 
 if TYPE_CHECKING:
     from gateways.amqp.channel import Channel
-    from gateways.amqp.vhost import Change
+    from gateways.amqp.rights import Rights
+    from gateways.amqp.vhost import AmqpQueue, Change
     from kernel.message import Stored
 
 GENERATED: Final = "amq.gen-"
 RESOURCE_ERROR: Final = 506
+ACTIONS: Final = {"exchange.declare": "exchange.declared", "exchange.delete": "exchange.deleted",
+                  "exchange.bind": "exchange.bound", "exchange.unbind": "exchange.unbound",
+                  "queue.declare": "queue.declared", "queue.delete": "queue.deleted", "queue.purge": "queue.purged",
+                  "queue.bind": "queue.bound", "queue.unbind": "queue.unbound"}
+"""What the audit topic calls them."""
+
+Audited = Mapping[str, object]
+"""What it is told."""
+
 
 
 class Definitions:
@@ -28,6 +42,10 @@ class Definitions:
             "queue.declare": self._declare_queue, "queue.delete": self._delete_queue, "queue.purge": self._purge,
             "queue.bind": self._bind_queue, "queue.unbind": self._unbind_queue}
 
+    @property
+    def _rights(self) -> Rights:
+        return self._channel.connection.rights
+
     # ---- exchanges
 
     def _declare_exchange(self, arguments: Arguments) -> None:
@@ -37,28 +55,44 @@ class Definitions:
         if arguments["passive"]:
             vhost.check_exchange(name)
         else:
+            if name and name not in vhost.exchanges:
+                self._rights.require_exchange(name, Operation.CREATE)
+            alternate = arguments["arguments"].get("alternate-exchange")
+            if alternate is not None and alternate.type == "S" and name not in vhost.exchanges:
+                self._rights.require_feeding(alternate.value.decode(errors="replace"))
             made = vhost.declare_exchange(
                 name, arguments["type"], durable=arguments["durable"], auto_delete=arguments["auto_delete"],
                 internal=arguments["internal"], arguments=arguments["arguments"])
             changes = [] if made is None else [made]
-        self._answer(changes, "exchange.declare-ok", arguments["no_wait"])
+        self._answer(changes, "exchange.declare-ok", arguments["no_wait"], audited={
+            "exchange": name, "type": arguments["type"], "durable": arguments["durable"]})
 
     def _delete_exchange(self, arguments: Arguments) -> None:
+        if arguments["exchange"]:
+            self._rights.require_exchange(arguments["exchange"], Operation.ALTER)
         gone = self._channel.connection.vhost.delete_exchange(arguments["exchange"], arguments["if_unused"])
-        self._answer(gone, "exchange.delete-ok", arguments["no_wait"])
+        self._answer(gone, "exchange.delete-ok", arguments["no_wait"], audited={"exchange": arguments["exchange"]})
 
     def _bind_exchange(self, arguments: Arguments) -> None:
         vhost = self._channel.connection.vhost
         vhost.check_exchange(arguments["destination"])
+        self._require_linking(arguments)
         made = vhost.bind(arguments["source"], Destination(EXCHANGE, arguments["destination"]),
                           arguments["routing_key"], arguments["arguments"])
-        self._answer([] if made is None else [made], "exchange.bind-ok", arguments["no_wait"])
+        self._answer([] if made is None else [made], "exchange.bind-ok", arguments["no_wait"],
+                     audited=_link(arguments, "destination"))
 
     def _unbind_exchange(self, arguments: Arguments) -> None:
         vhost = self._channel.connection.vhost
+        if arguments["destination"]:
+            self._require_linking(arguments)
         gone = vhost.unbind(arguments["source"], Destination(EXCHANGE, arguments["destination"]),
                             arguments["routing_key"], arguments["arguments"])
-        self._answer(gone, "exchange.unbind-ok", arguments["no_wait"])
+        self._answer(gone, "exchange.unbind-ok", arguments["no_wait"], audited=_link(arguments, "destination"))
+
+    def _require_linking(self, arguments: Arguments) -> None:
+        self._rights.require_feeding(arguments["destination"])
+        self._rights.require_hearing(arguments["source"], arguments["routing_key"])
 
     # ---- queues
 
@@ -67,69 +101,109 @@ class Definitions:
         connection = channel.connection
         broker, vhost = connection.broker, connection.vhost
         name = _one_line(arguments["queue"])
+        if name.startswith(TXN):
+            check_listened(name)
+            channel.note_declared(name)
+            self._answer([], "queue.declare-ok", arguments["no_wait"], queue=name, message_count=0, consumer_count=0)
+            return
         if arguments["passive"]:
-            queue = vhost.require_queue(name or channel.last_queue, connection)
+            name = name or channel.last_queue
+            self._see(name, READ)
+            queue = vhost.require_queue(name, connection)
             is_new = False
         else:
             exclusive = arguments["exclusive"]
+            if name and vhost.find_queue(name) is None:
+                self._rights.require_queue(name, Operation.CREATE, CONFIGURE)
+            elif name:
+                self._see(name, CONFIGURE)
             queue, is_new = vhost.declare_queue(
                 name or broker.new_name(GENERATED), durable=arguments["durable"] and not exclusive,
                 auto_delete=arguments["auto_delete"], owner=connection if exclusive else None, asker=connection,
                 arguments=arguments["arguments"], generated=not name)
-        if is_new:
-            broker.open_queue(queue)
+            if is_new:
+                self._open(queue, generated=not name)
         channel.note_declared(queue.name)
         self._answer([queue] if is_new else [], "queue.declare-ok", arguments["no_wait"], queue=queue.name,
-                     message_count=broker.queues.ready(queue), consumer_count=len(queue.consumers))
+                     message_count=broker.queues.ready(queue), consumer_count=len(queue.consumers),
+                     audited=_lasting(queue, durable=queue.durable))
+
+    def _see(self, name: str, access: str) -> None:
+        """Of a queue that is exclusive to a connection others are told that it is."""
+        queue = self._channel.connection.vhost.find_queue(name)
+        if queue is None and not name.startswith(RESERVED) or queue is not None and queue.owner is None:
+            self._rights.require_sight(name, access)
+
+    def _open(self, queue: AmqpQueue, *, generated: bool) -> None:
+        connection = self._channel.connection
+        try:
+            self._rights.require_new_queue(queue, generated)
+        except AmqpError:
+            connection.vhost.delete_queue(queue)
+            raise
+        connection.broker.open_queue(queue)
 
     def _delete_queue(self, arguments: Arguments) -> None:
         connection = self._channel.connection
         broker, vhost = connection.broker, connection.vhost
         name = arguments["queue"] or self._channel.last_queue
         if name and vhost.find_queue(name) is None:
+            self._channel.check_missing(name, Operation.ALTER, CONFIGURE)
             self._answer([], "queue.delete-ok", arguments["no_wait"])
             return
         queue = self._channel.queue(name)
+        self._rights.require_change(queue, Operation.ALTER, CONFIGURE)
         if arguments["if_unused"] and queue.consumers:
             raise in_use("queue", queue.name, vhost.name, "in use")
         count = broker.queues.ready(queue)
         if arguments["if_empty"] and count:
             raise in_use("queue", queue.name, vhost.name, "not empty")
         gone = broker.drop_queue(queue)
-        self._answer(gone, "queue.delete-ok", arguments["no_wait"], message_count=count)
+        self._answer(gone, "queue.delete-ok", arguments["no_wait"], message_count=count,
+                     audited=_lasting(queue, messages=count))
 
     def _purge(self, arguments: Arguments) -> None:
         queue = self._channel.queue(arguments["queue"])
+        self._rights.require_change(queue, Operation.CONSUME, READ)
         count = self._channel.connection.broker.queues.purge(queue)
+        self._audit("queue.purge", _lasting(queue, messages=count))
         if not arguments["no_wait"]:
             self._channel.reply(encode_method("queue.purge-ok", message_count=count))
 
     def _bind_queue(self, arguments: Arguments) -> None:
-        queue = self._channel.queue(arguments["queue"])
+        queue = self._channel.queue(arguments["queue"], Operation.PUBLISH, WRITE)
         key = arguments["routing_key"]
         if not arguments["queue"] and not key:
             key = queue.name                   # 0-9-1, queue.bind: "the default routing key is the queue's name"
+        self._rights.require_change(queue, Operation.PUBLISH, WRITE)
+        self._rights.require_hearing(arguments["exchange"], key)
         made = self._channel.connection.vhost.bind(arguments["exchange"], Destination(QUEUE, queue.name), key,
                                                    arguments["arguments"])
-        self._answer([] if made is None else [made], "queue.bind-ok", arguments["no_wait"])
+        self._answer([] if made is None else [made], "queue.bind-ok", arguments["no_wait"],
+                     audited=_lasting(queue, exchange=arguments["exchange"], routing_key=key))
 
     def _unbind_queue(self, arguments: Arguments) -> None:
         channel = self._channel
         name = arguments["queue"] or channel.last_queue
+        audited: Audited | None = None
         if not name or name in channel.connection.vhost.queues:
-            name = channel.queue(name).name
+            queue = channel.queue(name)
+            name = queue.name
+            audited = _lasting(queue, exchange=arguments["exchange"], routing_key=arguments["routing_key"])
+            self._rights.require_change(queue, Operation.PUBLISH, WRITE)
         gone = channel.connection.vhost.unbind(arguments["exchange"], Destination(QUEUE, name),
                                                      arguments["routing_key"], arguments["arguments"])
-        self._answer(gone, "queue.unbind-ok", False)
+        self._answer(gone, "queue.unbind-ok", False, audited=audited)
 
     # ---- answers
 
-    def _answer(self, changes: Collection[Change], method: str, no_wait: bool, **reply: object) -> None:
-        """At once where nothing has changed, else when it is on the disk."""
+    def _answer(self, changes: Collection[Change], method: str, no_wait: bool, audited: Audited | None = None,
+                **reply: object) -> None:
+        """At once where nothing has changed, else when it is on the disk; the audit topic is told then, too."""
         channel = self._channel
         payload = b"" if no_wait else encode_method(method, **reply)
         if changes:
-            token = (channel.reply_when_stored(payload), changes)
+            token = (channel.reply_when_stored(payload), changes, method.removesuffix("-ok"), audited)
             channel.connection.broker.store(channel.connection.vhost, changes, self, token)
         elif payload:
             channel.reply(payload)
@@ -138,11 +212,26 @@ class Definitions:
         connection = self._channel.connection
         for answer in stored:
             token: Any = answer.token
-            waiting, changes = token
+            waiting, changes, method, audited = token
             if answer.error is not None:
                 connection.broker.undo(connection.vhost, changes)
                 connection.fail(ConnectionFault(RESOURCE_ERROR, str(answer.error)))
+            else:
+                self._audit(method, audited)
             self._channel.release_replies(waiting)
+
+    def _audit(self, method: str, audited: Audited | None) -> None:
+        if audited is not None:
+            self._rights.audit(ACTIONS[method], audited)
+
+
+def _lasting(queue: AmqpQueue, **more: object) -> Audited | None:
+    """What the audit topic is told of a queue; nothing of one that goes with its connection or its consumers."""
+    return None if queue.owner is not None or queue.auto_delete else {"queue": queue.name, **more}
+
+
+def _link(arguments: Arguments, to: str) -> Audited:
+    return {name: arguments[name] for name in ("source", to, "routing_key")}
 
 
 def _one_line(name: str) -> str:

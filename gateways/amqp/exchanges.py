@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from gateways.amqp.errors import precondition
 from gateways.amqp.tables import TYPE_NAMES, Field, Table, encode_table, plain
-from kernel.filters import MANY, ONE, FilterTrie
+from kernel.addresses.filters import MANY, ONE, FilterTrie
 
 QUEUE: Final = "queue"
 EXCHANGE: Final = "exchange"

@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from gateways.admission.credentials import Credentials
 from gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
 from gateways.amqp.errors import ConnectionFault, SyntaxFault
 from gateways.amqp.methods import Arguments, encode_method
 from gateways.amqp.tables import Field, Table, decode_table, plain, text
 
+if TYPE_CHECKING:
+    from gateways.contract import Link
+
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
-MECHANISMS: Final = b"PLAIN AMQPLAIN"
+PASSWORDS: Final = "PLAIN AMQPLAIN"
+EXTERNAL: Final = "EXTERNAL"           # the client's certificate, offered where it showed one
 CAPABILITIES: Final = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
                        "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos")
 NOT_ALLOWED: Final = 530
@@ -30,11 +35,12 @@ def _version() -> str:
         return "0"
 
 
-def encode_start(hub_name: str) -> bytes:
+def encode_start(hub_name: str, certificate: str | None) -> bytes:
+    mechanisms = PASSWORDS if certificate is None else f"{PASSWORDS} {EXTERNAL}"
     capabilities = {name: Field("t", True) for name in CAPABILITIES}
     properties: Table = {"capabilities": Field("F", capabilities), "cluster_name": text(hub_name),
                          "product": text("Gatehouse"), "version": text(_version()), "platform": text("Python")}
-    return encode_method("connection.start", minor=9, server_properties=properties, mechanisms=MECHANISMS,
+    return encode_method("connection.start", minor=9, server_properties=properties, mechanisms=mechanisms.encode(),
                          locales=b"en_US")
 
 
@@ -49,19 +55,21 @@ def client_capabilities(properties: Table) -> frozenset[str]:
         name for name, value in field.value.items() if value == Field("t", True))
 
 
-def read_login(mechanism: str, response: bytes) -> tuple[str, str]:
-    """(user, password). Raises ConnectionFault, SyntaxFault."""
+def read_login(mechanism: str, response: bytes, link: Link) -> Credentials:
+    """What the client showed. Raises ConnectionFault, SyntaxFault."""
     if mechanism == "PLAIN":               # RFC 4616: authorization identity, NUL, user, NUL, password
         parts = response.split(b"\0")
         if len(parts) != 3:
             raise SyntaxFault("a PLAIN response that is no user and password")
-        return parts[1].decode(errors="replace"), parts[2].decode(errors="replace")
+        return Credentials(user=parts[1].decode(errors="replace"), password=parts[2].decode(errors="replace"))
     if mechanism == "AMQPLAIN":            # a table without its size
         table, _ = decode_table(len(response).to_bytes(4, "big") + response, 0)
         user, password = table.get("LOGIN"), table.get("PASSWORD")
         if user is None or password is None:
             raise SyntaxFault("an AMQPLAIN response without LOGIN and PASSWORD")
-        return str(plain(user)), str(plain(password))
+        return Credentials(user=str(plain(user)), password=str(plain(password)))
+    if mechanism == EXTERNAL and link.certificate is not None:
+        return Credentials(certificate=link.certificate, certificate_ends_ms=link.certificate_ends_ms)
     raise ConnectionFault(NOT_ALLOWED, f"{mechanism} is none of the mechanisms that were offered")
 
 

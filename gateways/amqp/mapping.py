@@ -1,27 +1,33 @@
 """Messages between AMQP's words and the record that is stored. Pure.
 
 What came by this door keeps its names and properties as bytes in the record header `amqp`, which comes first (see
-`codec`). Where a message leads to a topic, the fields that other doors read stand behind it (`gateways.envelope`). What
-came by another door is dressed in AMQP's words when it is delivered.
+`codec`). Where a message leads to a topic, the fields that other doors read stand behind it
+(`gateways.properties.envelope`). What came by another door is dressed in AMQP's words when it is delivered.
 """
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gateways.addresses import AmqpName
 from gateways.amqp import codec, properties
+from gateways.amqp.errors import precondition
 from gateways.amqp.properties import Traits
 from gateways.amqp.tables import Table, plain, text, typed
-from gateways.dressing import Dressed, Envelope, dress
-from gateways.undressing import undress
-from kernel.address import ADDRESS_HEADER
+from gateways.checks import InvalidHalfName, read_half_name
+from gateways.properties.dressing import Dressed, Envelope, dress
+from gateways.properties.undressing import undress
+from kernel.addresses.address import ADDRESS_HEADER
 from kernel.message import RETAIN, TRANSIENT
-from kernel.record import encode_headers, read_headers, read_varint
+from kernel.records.record import encode_headers, read_headers, read_varint
 
-EXPIRES_AT: Final = b"expires-at"      # `gateways.envelope`
+EXPIRES_AT: Final = b"expires-at"      # `gateways.properties.envelope`
 ADDRESS: Final = "x-address"           # `gateways.addresses`
-CARBON_COPIES: Final = ("CC", "BCC")
+HALF: Final = "x-half"
+HALF_ID: Final = "x-half-id"
+HALF_CHECK: Final = "x-half-check"
+BCC: Final = "BCC"
+CARBON_COPIES: Final = ("CC", BCC)
 
 Pairs = list[tuple[bytes, "bytes | None"]]
 
@@ -38,11 +44,45 @@ def keys_of(routing_key: str, headers: Table) -> list[str]:
     return keys
 
 
-def without_blind_copies(raw: bytes, headers: Table) -> bytes:
-    """BCC is taken out before anybody sees it."""
-    if "BCC" not in headers:
+def without_own_headers(raw: bytes, headers: Table) -> bytes:
+    """BCC is taken out before anybody sees it, and what says that this is a half message: it is one no longer then."""
+    taken_out = (BCC, HALF, HALF_ID, HALF_CHECK) if HALF in headers else (BCC,)
+    if headers.keys().isdisjoint(taken_out):
         return raw
-    return properties.replaced(raw, {name: field for name, field in headers.items() if name != "BCC"})
+    return properties.replaced(raw, {name: field for name, field in headers.items() if name not in taken_out})
+
+
+class HalfHeaders(NamedTuple):
+    """What the headers of a half message say."""
+
+    group: str                   # that is asked what became of it
+    name: str | None             # that makes it repeatable
+    check: bytes | None          # when it is asked about, as JSON
+
+
+def half_headers(headers: Table) -> HalfHeaders | None:
+    """None: it is an ordinary message. Raises ChannelFault 406 for what cannot be taken."""
+    if HALF not in headers:
+        return None
+    try:
+        group = _text(headers, HALF).decode()
+    except UnicodeDecodeError:
+        raise precondition(f"the header {HALF} is UTF-8 text, the name of a group") from None
+    check = _text(headers, HALF_CHECK) if HALF_CHECK in headers else None
+    if HALF_ID not in headers:
+        return HalfHeaders(group, None, check)
+    try:
+        return HalfHeaders(group, read_half_name(_text(headers, HALF_ID)), check)
+    except InvalidHalfName as error:
+        raise precondition(str(error)) from None
+
+
+def _text(headers: Table, name: str) -> bytes:
+    field = headers[name]
+    if field.type != "S":
+        raise precondition(f"the header {name} of a half message is a text")
+    value: bytes = field.value
+    return value
 
 
 def attributes_of(traits: Traits) -> int:

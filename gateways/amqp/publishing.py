@@ -5,16 +5,19 @@ channel that one flush made durable. What goes nowhere is acknowledged at once, 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from gateways.amqp import codec
 from gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, precondition
 from gateways.amqp.methods import IDS, Arguments, encode_method
+from gateways.amqp.transacting import DECIDE, Held, decide, hold
 from kernel.errors import KernelError, MessageTooLarge, QueueFull
 from kernel.message import Message, Stored
 
 if TYPE_CHECKING:
     from gateways.amqp.channel import Channel
+    from gateways.amqp.mapping import HalfHeaders
+    from gateways.amqp.sending import Sent
 
 NO_ROUTE: Final = 312
 UNEXPECTED_FRAME: Final = 505
@@ -111,10 +114,18 @@ class Publishing:
         self.drop_content()
         channel = self._channel
         body = content.parts[0] if len(content.parts) == 1 else b"".join(content.parts)
+        if not content.arguments["exchange"] and content.arguments["routing_key"] == DECIDE:
+            self.submit()
+            self._tag += 1
+            decide(channel, self._tag, body)
+            return
         try:
             sent = channel.connection.sender.send(content.payload, content.arguments, content.raw, body)
         except AmqpError as error:
             raise _of_publish(error) from None
+        if sent.half is not None:
+            self._hold(content, sent, sent.half, body)
+            return
         if sent.message is not None:
             self.pending.append(sent.message)
         if sent.routed and sent.message is not None:
@@ -124,8 +135,31 @@ class Publishing:
             self._return(content, body)
         if sent.message is None:
             self._tag += 1
-            if self.confirms:
-                channel.connection.write(codec.encode_confirm(channel.raw, self._tag, False))
+            self.confirm(self._tag)
+
+    def _hold(self, content: Content, sent: Sent, half: HalfHeaders, body: bytes) -> None:
+        """A half message. One that goes nowhere is returned and confirmed like any other."""
+        self.submit()
+        self._tag += 1
+        if content.arguments["mandatory"] and not sent.routed:
+            self._return(content, body)
+        if sent.message is None:
+            self.confirm(self._tag)
+            return
+        try:
+            held = hold(self._channel, half, sent.message, self._tag)
+        except AmqpError as error:
+            raise _of_publish(error) from None
+        if not held:
+            self._refuse([self._tag])
+            return
+        self._submitted = self._tag
+        self.settled = False
+
+    def confirm(self, tag: int, *, nack: bool = False) -> None:
+        """This one alone, where the publisher wants to know."""
+        if self.confirms:
+            self._channel.connection.write(codec.encode_confirm(self._channel.raw, tag, False, nack=nack))
 
     def _return(self, content: Content, body: bytes) -> None:
         channel = self._channel
@@ -183,8 +217,7 @@ class Publishing:
         out = []
         good = bad = 0
         for answer in stored:
-            tag = answer.token
-            assert isinstance(tag, int)
+            tag = answer.token if isinstance(answer.token, int) else cast(Held, answer.token).told(answer)
             if answer.error is None:
                 if bad:
                     out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))
@@ -198,7 +231,7 @@ class Publishing:
             out.append(codec.encode_confirm(self._channel.raw, good, True))
         if bad:
             out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))
-        self._channel.on_confirmed(b"".join(out))
+        self._channel.on_confirmed(b"".join(out) if self.confirms else b"")
 
 
 def _of_publish(error: AmqpError) -> AmqpError:

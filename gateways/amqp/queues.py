@@ -16,15 +16,16 @@ from gateways.amqp.errors import ChannelFault, refused
 from gateways.amqp.exchanges import Binding
 from gateways.amqp.tables import Table, decode_table, encode_table
 from gateways.amqp.vhost import AmqpQueue, VirtualHost
-from kernel.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
+from kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
+from kernel.addresses.filters import MANY
+from kernel.addresses.stated import stated_in
 from kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
-from kernel.filters import MANY
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
 from kernel.leasing.sharing import SHARE
 from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
-from kernel.record import named_headers
+from kernel.records.record import named_headers
 
 if TYPE_CHECKING:
     from gateways.amqp.arguments import QueueArguments
@@ -148,9 +149,9 @@ class KernelQueues:
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         if isinstance(queue.light, LeasedGroup):
             return self._kernel.address_of_leased(leased)
-        for _, value in named_headers(leased[7], (ADDRESS_HEADER,)):
-            if value is not None:
-                return value.decode(errors="replace")
+        said = stated_in(named_headers(leased[7], (ADDRESS_HEADER,)))
+        if said is not None:
+            return said.decode(errors="replace")
         return f"{QUEUE_LEVEL}/{escape(queue.name, LEVEL_ESCAPES)}"          # put into the queue itself
 
     # ---- consuming

@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateways.addresses import address_of_amqp
-from gateways.admission.admission import Denied
 from gateways.admission.decision import Operation
 from gateways.amqp import mapping, properties
 from gateways.amqp.errors import precondition, refused
@@ -19,8 +18,8 @@ from kernel.errors import KernelError
 from kernel.message import Message, Placement
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
     from gateways.amqp.broker import Broker
+    from gateways.amqp.rights import Rights
     from gateways.amqp.vhost import AmqpQueue, VirtualHost
     from gateways.contract import Services
 
@@ -48,6 +47,7 @@ def _milliseconds(expiration: str) -> int:
 class Sent(NamedTuple):
     message: Message | None    # None: it goes nowhere
     routed: bool               # whether it enters a queue
+    half: mapping.HalfHeaders | None = None
 
 
 class Target(NamedTuple):
@@ -57,7 +57,7 @@ class Target(NamedTuple):
 
 
 class Sender:
-    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, principal: Principal) -> None:
+    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: Rights) -> None:
         self.routes: dict[bytes, Placement] = {}
         """Payloads of publish methods that lead to the same place whatever the message; read by the codec."""
 
@@ -65,7 +65,8 @@ class Sender:
         self._admission = services.admission
         self._now_ms = services.now_ms
         self._vhost = vhost
-        self._principal = principal
+        self._rights = rights
+        self._principal = rights.principal
         self._version = vhost.version
         self._targets: dict[tuple[str, str, int, tuple[str, ...]], Target] = {}
         self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
@@ -74,9 +75,13 @@ class Sender:
         """Forget what a change of the virtual host may have made untrue."""
         if self._version != self._vhost.version:
             self._version = self._vhost.version
-            self.routes.clear()
-            self._targets.clear()
-            self._by_headers.clear()
+            self.forget()
+
+    def forget(self) -> None:
+        """Look everything up anew: rights have changed."""
+        self.routes.clear()
+        self._targets.clear()
+        self._by_headers.clear()
 
     def send(self, payload: bytes, arguments: Arguments, raw: bytes, body: bytes) -> Sent:
         """`payload`: of the method frame; `raw`: flags and properties. Raises AmqpError."""
@@ -93,7 +98,7 @@ class Sender:
                 self.routes.clear()
             self.routes[payload] = placement
         now_ms = self._now_ms()
-        raw = mapping.without_blind_copies(raw, traits.headers)
+        raw = mapping.without_own_headers(raw, traits.headers)
         names, timestamp_ms = payload[6:-1], 0
         if placement.light is not None:
             headers = mapping.headers_for_queues(names, raw, now_ms + ttl_ms if ttl_ms is not None else 0)
@@ -101,7 +106,8 @@ class Sender:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, now_ms)
             if target.timed:
                 timestamp_ms = 0
-        return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed)
+        return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
+                    mapping.half_headers(traits.headers))
 
     def _check(self, name: str, traits: Traits) -> int | None:
         """The message's time to live in ms, or None. Raises ChannelFault."""
@@ -126,6 +132,8 @@ class Sender:
     def _target(self, name: str, routing_key: str, traits: Traits) -> Target:
         headers = traits.headers
         keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
+        if len(keys) > 1:
+            self._rights.require_publish(name, keys[1:])
         queues = self._vhost.route(name, keys, headers)
         known = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
         target = self._targets.get(known)
@@ -137,10 +145,7 @@ class Sender:
 
     def _place(self, name: str, routing_key: str, queues: list[AmqpQueue], priority: int) -> Target:
         address = address_of_amqp(name, routing_key)
-        try:
-            self._admission.require(self._principal, Operation.PUBLISH, address)
-        except Denied as error:
-            raise refused(str(error)) from None
+        self._rights.require_publish(name, [routing_key])
         if not name and not queues:
             return Target(None, False, False)
         may_create = self._admission.may(self._principal, Operation.CREATE, address)

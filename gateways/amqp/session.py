@@ -9,21 +9,23 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.addresses import address_of_amqp
-from gateways.admission.admission import NotAuthenticated
-from gateways.admission.decision import Operation
+from gateways.admission.admission import Denied, NotAuthenticated
 from gateways.amqp import codec, login
 from gateways.amqp.broker import Broker
 from gateways.amqp.channels import Channels
-from gateways.amqp.errors import AmqpError, ConnectionFault, refused
+from gateways.amqp.errors import AmqpError, ConnectionFault
 from gateways.amqp.methods import IDS, Arguments, decode_method, encode_method, start_of
+from gateways.amqp.rights import Rights
 from gateways.amqp.sending import Sender
 
 if TYPE_CHECKING:
+    from gateways.admission.principal import Principal
+    from gateways.admission.seats import Seat
     from gateways.amqp.config import AmqpConfig
     from gateways.amqp.vhost import VirtualHost
     from gateways.contract import Link, Services
     from kernel.message import Message, Owner
+    from transactions.coordinator import Transactions
 
 DOOR_NAME: Final = "amqp"
 SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may
@@ -43,6 +45,7 @@ CLOSE_OK: Final = start_of("connection.close-ok")
 class State(Enum):
     HEADER = "waits for the protocol header"
     START = "waits for StartOk"
+    CHECKING = "is being logged in"
     TUNE = "waits for TuneOk"
     OPENING = "waits for Open"
     OPEN = "open"
@@ -59,6 +62,8 @@ class AmqpSession:
 
     vhost: VirtualHost
     sender: Sender
+    rights: Rights
+    _principal: Principal
 
     def __init__(self, link: Link, services: Services, config: AmqpConfig) -> None:
         self.broker = Broker.of(services)
@@ -75,7 +80,9 @@ class AmqpSession:
         self._heartbeat_ms = 0
         self._capabilities: frozenset[str] = frozenset()
         self._user = ""
+        self._seat: Seat | None = None
         self.channels = Channels(self)
+        self.flow = services.admission.trace.flow(DOOR_NAME)
         self._parts: list[bytes] = []                      # of the frame that is not all there yet
         self._parts_bytes = 0
         self._needed_bytes = 0
@@ -84,6 +91,7 @@ class AmqpSession:
         self._opened_by_ms = now_ms + config.handshake_timeout_ms
         self._beat_ms = 0                                  # when the next heartbeat leaves
         self._paused_until_ms = 0
+        self._holds = 0                                    # decisions under way: nothing behind one is confirmed before
         self._congested_ms = 0                             # since when publishes are not read
         self._blocked = False
         self._stopping = False
@@ -120,7 +128,7 @@ class AmqpSession:
             pos = self._start()
         slow_steps = 0
         channels = self.channels
-        while self._state is not State.ENDED:
+        while self._state not in (State.ENDED, State.CHECKING) and not self._holds:
             channel = channels.open.get(data[pos + 1:pos + 3])
             if channel is not None and channel.publishing.content is None:
                 self.sender.refresh()
@@ -156,7 +164,7 @@ class AmqpSession:
 
     def _start(self) -> int:
         self._state = State.START
-        self._write_method(0, login.encode_start(self._services.hub_name))
+        self._write_method(0, login.encode_start(self._services.hub_name, self._link.certificate))
         return len(login.PROTOCOL_HEADER)
 
     def _keep_rest(self, data: bytes, pos: int, needed_bytes: int) -> None:
@@ -220,24 +228,44 @@ class AmqpSession:
         self._capabilities = login.client_capabilities(arguments["client_properties"])
         self.wants_cancels = login.WANTS_CANCELS in self._capabilities
         mechanism = arguments["mechanism"]
-        user, password = login.read_login(mechanism, arguments["response"])
-        try:
-            self._principal = self._services.admission.authenticate(DOOR_NAME, self._link.peer, user, password)
-        except NotAuthenticated:
-            if login.CLOSES_ON_REFUSAL not in self._capabilities:
-                self._end("connect_refused: unknown user or wrong password")
-                return
-            raise ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. For "
-                                                  "details see the broker logfile.") from None
-        self._user = self._principal.name
+        credentials = login.read_login(mechanism, arguments["response"], self._link)
+        self._state = State.CHECKING
+        self._link.pause()
+
+        def told(found: Principal | NotAuthenticated) -> None:
+            if self._state is State.CHECKING:
+                self._link.resume()
+                self._logged_in(found, mechanism)
+                if self._parts:
+                    self.handle_data(b"")
+
+        self._services.admission.authenticate(DOOR_NAME, self._link.peer, credentials, told)
+
+    def _logged_in(self, found: Principal | NotAuthenticated, mechanism: str) -> None:
         self._state = State.TUNE
-        self._write_method(0, login.encode_tune(self._config))
+        if not isinstance(found, NotAuthenticated):
+            self._principal, self._user = found, found.name
+            self._seat = self._services.admission.seat(found, DOOR_NAME, self)
+            self._write_method(0, login.encode_tune(self._config))
+        elif login.CLOSES_ON_REFUSAL not in self._capabilities:
+            self._end("connect_refused: unknown user or wrong password")
+        else:
+            fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
+                                                    "For details see the broker logfile.")
+            fault.method = IDS["connection.start-ok"]
+            self.fail(fault)
 
     def _open(self, virtual_host: str) -> None:
-        if virtual_host != self._principal.tenant:
-            raise ConnectionFault(NOT_ALLOWED, f"vhost {virtual_host} not found")
+        admission = self._services.admission
+        try:
+            principal = admission.in_tenant(self._principal, virtual_host)
+        except Denied:
+            raise ConnectionFault(NOT_ALLOWED, f"access to vhost '{virtual_host}' refused for user "
+                                               f"'{self._user}'") from None
+        self._principal = principal
         self.vhost = self.broker.vhost(virtual_host)
-        self.sender = Sender(self.broker, self._services, self.vhost, self._principal)
+        self.rights = Rights(admission, principal, self.vhost, self, self._link.peer)
+        self.sender = Sender(self.broker, self._services, self.vhost, self.rights)
         self._state = State.OPEN
         if self._heartbeat_ms:
             self._beat_ms = self._now_ms() + self._heartbeat_ms // 2
@@ -261,8 +289,12 @@ class AmqpSession:
     def append(self, messages: list[Message], owner: Owner | None, token: object) -> None:
         """Raises KernelError."""
         self._kernel.append(messages, owner, token)
+        self.charge(messages)
+
+    def charge(self, messages: list[Message]) -> None:
+        """They were taken: count them, and slow their sender where there is cause."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
-        wait_ms = self._services.admission.charge(self._principal, len(messages), size_bytes)
+        wait_ms = self._services.admission.charge(DOOR_NAME, self._principal, len(messages), size_bytes)
         if wait_ms:
             self._pause_until(self._heard_ms + wait_ms)
         if self._kernel.congested and not self._congested_ms:
@@ -271,15 +303,22 @@ class AmqpSession:
             self._wake()
 
     @property
+    def transactions(self) -> Transactions:
+        return self._services.transactions
+
+    @property
+    def door_names(self) -> dict[int, str]:
+        return {spec.door: spec.name for spec in self._services.specs}
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self._user} amqp {self._link.peer}"
+
+    @property
     def unsent_max(self) -> int:
         """Bytes that may wait for the client to take them."""
         return self._config.max_unsent_bytes
-
-    def require_consume(self, queue: str) -> None:
-        """Raises ChannelFault 403 where the client may not take from this queue."""
-        if not self._services.admission.may(self._principal, Operation.CONSUME, address_of_amqp("", queue)):
-            raise refused(f"read access to queue '{queue}' in vhost '{self.vhost.name}' refused for user "
-                          f"'{self._user}'")
 
     def may_deliver(self) -> bool:
         return self._state is State.OPEN and self._link.unsent_bytes < self._config.max_unsent_bytes
@@ -288,6 +327,23 @@ class AmqpSession:
         """A confirm has left: the end may have waited for it."""
         if self._stopping and self._is_settled():
             self._finish_stopping()
+
+    # --- admission's `Occupant` --------------------------------------------------------------------------------------
+
+    def on_principal_ended(self, reason: str) -> None:
+        """As RabbitMQ closes the connections of a user that is deleted."""
+        self.fail(ConnectionFault(CONNECTION_FORCED, f"user '{self._user}': {reason}"))
+
+    def on_rights_changed(self) -> None:
+        """What is no longer allowed ends: consumers, and what the connection's own queues are bound to."""
+        if self._state is not State.OPEN:
+            return
+        self.sender.forget()
+        for queue in self.broker.queues_of(self.vhost, self):
+            bindings = self.vhost.bindings_to(queue)
+            self.broker.unbind_queue(queue, [one for one in bindings if not self.rights.may_keep(one)])
+        for channel in self.channels:
+            channel.check_rights()
 
     # --- back-pressure -----------------------------------------------------------------------------------------------
 
@@ -308,6 +364,18 @@ class AmqpSession:
         self._link.pause()
         self._wake()
 
+    def hold(self) -> None:
+        """Take nothing more of what has come until `go_on`, which is called as often."""
+        self._holds += 1
+        self._link.pause()
+
+    def go_on(self) -> None:
+        """Later in this turn or in another: whoever held may be in the middle of a frame."""
+        self._holds -= 1
+        if not self._holds and self._state is not State.ENDED:
+            self._pause_until(self._now_ms())
+            self.on_settled()
+
     def handle_drained(self) -> None:
         for channel in self.channels:
             channel.wake()
@@ -318,7 +386,7 @@ class AmqpSession:
         if self._state is State.ENDED:
             return
         wishes = [self._paused_until_ms, self._beat_ms]
-        if self._state is State.CLOSING or self._state in EXPECTED or self._state is State.HEADER:
+        if self._state is not State.OPEN:
             wishes.append(self._opened_by_ms)
         if self._congested_ms and not self._blocked:
             wishes.append(self._congested_ms + self._config.blocked_after_ms)
@@ -329,7 +397,8 @@ class AmqpSession:
             return
         if self._paused_until_ms and now_ms >= self._paused_until_ms:
             self._paused_until_ms = 0
-            self._link.resume()
+            if not self._holds:
+                self._link.resume()
             self.handle_data(b"")                          # what was left of the last turn
         if self._state not in (State.OPEN, State.ENDED) and now_ms >= self._opened_by_ms:
             self._end("handshake_timeout" if self._state is not State.CLOSING else "close_timeout")
@@ -350,7 +419,7 @@ class AmqpSession:
 
     def _is_not_read(self) -> bool:
         """Whether it may be our doing that nothing was heard."""
-        return bool(self._paused_until_ms or self._kernel.congested or self._link.unsent_bytes)
+        return bool(self._paused_until_ms or self._holds or self._kernel.congested or self._link.unsent_bytes)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -399,7 +468,7 @@ class AmqpSession:
             self._link.pause()
 
     def _is_settled(self) -> bool:
-        return all(channel.publishing.settled for channel in self.channels)
+        return not self._holds and all(channel.publishing.settled for channel in self.channels)
 
     def _finish_stopping(self) -> None:
         self._stopping = False
@@ -419,10 +488,13 @@ class AmqpSession:
 
     def _release(self) -> None:
         """Channels end, exclusive queues go. Idempotent."""
+        if self._seat is not None:
+            self._seat.leave()
         self.channels.end()
         if self._state is State.OPEN:
             self.broker.drop_exclusive(self.vhost, self)
 
     def describe(self) -> dict[str, Any]:
         return {"user": self._user, "state": self._state.value,
+                "subscriptions": sum([len(channel.consumers) for channel in self.channels]),
                 "channels": [channel.describe() for channel in self.channels]}

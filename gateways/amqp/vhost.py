@@ -246,6 +246,10 @@ class VirtualHost:
         """Whether a queue is bound to this exchange."""
         return any(binding.source == source for binding in self._bound.get(Destination(QUEUE, queue.name), ()))
 
+    def bindings_to(self, queue: AmqpQueue) -> list[Binding]:
+        """What leads to a queue."""
+        return list(self._bound.get(Destination(QUEUE, queue.name), ()))
+
     def is_bound(self, binding: Binding) -> bool:
         source = self.exchanges.get(binding.source)
         return source is not None and binding in source.bindings

@@ -93,7 +93,7 @@ def test_a_virtual_host_that_is_not_there(hub: Hub) -> None:
     client.ask("connection.start-ok", 0, mechanism="PLAIN", response=b"\0guest\0guest")
     client.ask("connection.tune-ok", 0)
     got = client.ask("connection.open", 0, virtual_host="other")
-    assert got[-1][2]["text"] == "NOT_ALLOWED - vhost other not found"
+    assert got[-1][2]["text"] == "NOT_ALLOWED - access to vhost 'other' refused for user 'anonymous'"
 
 
 def test_a_connection_that_never_opens_is_closed(hub: Hub) -> None:

@@ -1,0 +1,182 @@
+"""What one connection may do, asked of admission and refused in RabbitMQ's words (403 ACCESS_REFUSED).
+
+    RabbitMQ's right                          asked here
+    configure a queue or exchange             create (declare), alter (delete) its address: `$queue/NAME`, `EXCHANGE`
+    write to an exchange                      publish at the address of exchange and routing key, and of every copy's
+    write to a queue (bind), read (consume)   publish, consume at `$queue/NAME`
+    read from an exchange (bind)              consume the filter that the binding is
+    write to an exchange that is fed          alter it: exchanges bound to it, alternates and dead letters of any key
+
+A queue that is exclusive to the connection is its own: what got into it was allowed there. One with a generated name
+may be made by everybody.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding, queue_address
+from gateways.admission.audit import Author
+from gateways.admission.decision import Operation
+from gateways.amqp.broker import DOOR_NAME
+from gateways.amqp.errors import ChannelFault, refused
+from gateways.checks import require_seen
+from kernel.addresses.address import LEVEL_ESCAPES, escape
+from kernel.addresses.filters import MANY, parse_filter
+from kernel.errors import InvalidAddress, InvalidFilter, KernelError
+from kernel.leasing.sharing import SHARE, parse_share
+
+if TYPE_CHECKING:
+    from gateways.admission.admission import Admission
+    from gateways.admission.principal import Principal
+    from gateways.amqp.exchanges import Binding
+    from gateways.amqp.vhost import AmqpQueue, VirtualHost
+    from transactions.deciding import Guarded
+
+CONFIGURE: Final = "configure"
+WRITE: Final = "write"
+READ: Final = "read"
+
+
+class Rights:
+    """One connection's, which is also what owns its exclusive queues."""
+
+    def __init__(self, admission: Admission, principal: Principal, vhost: VirtualHost, owner: object, peer: str
+                 ) -> None:
+        self.principal = principal
+        self._author = Author(principal.name, DOOR_NAME, peer)
+        self._admission = admission
+        self._vhost = vhost
+        self._owner = owner
+
+    def audit(self, action: str, details: Mapping[str, object]) -> None:
+        """Say on the audit topic what this connection has changed."""
+        self._admission.audit(self._author, action, {**details, "vhost": self._vhost.name})
+
+    # ---- queues; each raises ChannelFault 403
+
+    def require_queue(self, name: str, operation: Operation, access: str) -> None:
+        if not self._may_queue(name, operation):
+            raise self._refused(access, f"queue '{name}'")
+
+    def require_sight(self, name: str, access: str) -> None:
+        """A queue's counts, and whether it is there, are for whoever may do anything with it."""
+        if not any(self._may_queue(name, one) for one in (Operation.CONSUME, Operation.PUBLISH, Operation.CREATE)):
+            raise self._refused(access, f"queue '{name}'")
+
+    def require_source(self, queue: AmqpQueue) -> None:
+        """To take messages from a queue, or as a member of `$share/GROUP/FILTER`."""
+        if not self.may_take(queue):
+            raise self._refused(READ, f"queue '{queue.name}'")
+
+    def may_take(self, queue: AmqpQueue) -> bool:
+        if queue.name.startswith(SHARE):
+            return self._may_share(queue.name)
+        return self._owns(queue) or self._may_queue(queue.name, Operation.CONSUME)
+
+    def require_share(self, name: str) -> None:
+        """The same before a group is made; a name that is none is let through, to be refused as that."""
+        try:
+            allowed = self._may_share(name)
+        except InvalidFilter:
+            return
+        if not allowed:
+            raise self._refused(READ, f"queue '{name}'")
+
+    def _may_share(self, name: str) -> bool:
+        group, filter_text = parse_share(name)
+        return (self._admission.may_group(self.principal, Operation.CONSUME, group)
+                and self._admission.may(self.principal, Operation.CONSUME, filter_text))
+
+    def require_change(self, queue: AmqpQueue, operation: Operation, access: str) -> None:
+        """The same as `require_queue` for a queue that may be the connection's own."""
+        if not self._owns(queue):
+            self.require_queue(queue.name, operation, access)
+
+    def require_new_queue(self, queue: AmqpQueue, generated: bool) -> None:
+        """A queue that is declared, and where its dead letters would go."""
+        if not (generated and self._owns(queue)):
+            self.require_queue(queue.name, Operation.CREATE, CONFIGURE)
+        exchange, key = queue.settings.dead_letter_exchange, queue.settings.dead_letter_key
+        if exchange is not None and key is not None:
+            self.require_publish(exchange, [key])
+        elif exchange is not None:
+            self.require_feeding(exchange)
+
+    def _owns(self, queue: AmqpQueue) -> bool:
+        return queue.owner is self._owner
+
+    def _may_queue(self, name: str, operation: Operation) -> bool:
+        return self._may(operation, queue_address(name))
+
+    # ---- transactions
+
+    def may_transact(self, group: str) -> bool:
+        """To send half messages of a group, decide about them, and be asked."""
+        return self._admission.may_group(self.principal, Operation.TRANSACT, group)
+
+    def require_seen(self, transaction: Guarded) -> None:
+        """Before it is decided about. Raises UnknownTransaction."""
+        require_seen(self._admission, self.principal, transaction)
+
+    def require_transact(self, group: str) -> None:
+        if not self.may_transact(group):
+            raise refused(f"access to the transactions of group '{group}' in vhost '{self._vhost.name}' refused for "
+                          f"user '{self.principal.name}'")
+
+    # ---- exchanges and bindings
+
+    def require_exchange(self, name: str, operation: Operation) -> None:
+        """To declare or delete it."""
+        if not self._may(operation, escape(name, LEVEL_ESCAPES)):
+            raise self._refused(CONFIGURE, f"exchange '{name}'")
+
+    def require_feeding(self, name: str) -> None:
+        """To send it messages of any key from elsewhere. The default exchange writes to every queue."""
+        if not self._may(Operation.ALTER, escape(name, LEVEL_ESCAPES) if name else QUEUE_LEVEL):
+            raise self._refused(WRITE, f"exchange '{name}'")
+
+    def require_publish(self, exchange: str, keys: list[str]) -> None:
+        for key in keys:
+            address = address_of_amqp(exchange, key) if exchange else queue_address(key)
+            if not self._may(Operation.PUBLISH, address):
+                raise self._refused(WRITE, f"topic '{key}' in exchange '{exchange}'" if exchange else f"queue '{key}'")
+
+    def require_hearing(self, exchange: str, key: str) -> None:
+        """To bind something to an exchange."""
+        if not self.may_hear(exchange, key):
+            raise self._refused(READ, f"topic '{key}' in exchange '{exchange}'")
+
+    def may_hear(self, exchange: str, key: str) -> bool:
+        found = self._vhost.exchanges.get(exchange)
+        return found is None or self._may(Operation.CONSUME, heard_by(exchange, found.type, key))
+
+    def may_keep(self, binding: Binding) -> bool:
+        """Whether a binding of the connection's own queue is still allowed."""
+        return self.may_hear(binding.source, binding.routing_key)
+
+    # ---- inside
+
+    def _may(self, operation: Operation, address: str) -> bool:
+        try:
+            if operation is Operation.CONSUME:
+                parse_filter(address)
+            return self._admission.may(self.principal, operation, address)
+        except (InvalidAddress, InvalidFilter):
+            return True                        # nothing can be there: whoever goes on is told so
+
+    def _refused(self, access: str, what: str) -> ChannelFault:
+        return refused(f"{access} access to {what} in vhost '{self._vhost.name}' refused for user "
+                       f"'{self.principal.name}'")
+
+
+def heard_by(exchange: str, exchange_type: str, key: str) -> str:
+    """The filter of all addresses that a binding can bring."""
+    if exchange_type == "topic":
+        return "/".join(filter_of_binding(exchange, key))
+    if exchange_type == "direct":
+        try:
+            return address_of_amqp(exchange, key)
+        except KernelError:
+            return key
+    return f"{escape(exchange, LEVEL_ESCAPES)}/{MANY}"
