@@ -21,6 +21,7 @@ import struct
 from typing import Final
 
 PRODUCE_FLEXIBLE: Final = 9
+SMALLEST_REQUEST: Final = 8          # a header without its client id
 SMALL_PART_BYTES: Final = 8192       # parts of an unfinished frame are merged up to this, so their number is bounded
 
 _SIZE: Final = struct.Struct(">i")
@@ -159,6 +160,7 @@ class FrameReader:
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
+        self.min_frame_bytes = SMALLEST_REQUEST
         self.buffer = b""
         self.at = 0                        # the next frame begins here
         self.parts: list[bytes] = []       # what came after `buffer`
@@ -185,7 +187,7 @@ class FrameReader:
             self._join()
             here = len(self.buffer)
         size: int = _SIZE.unpack_from(self.buffer, self.at)[0]
-        if size < 8 or size > self.max_frame_bytes:
+        if size < self.min_frame_bytes or size > self.max_frame_bytes:
             raise Malformed(f"a request of {size} bytes; at most {self.max_frame_bytes} are taken")
         if here < size + 4:
             if here + self.parts_bytes < size + 4:

@@ -3,13 +3,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateways.kafka.sasl import MECHANISMS
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaConfig:
     """Every setting has a default; bounds are checked when the configuration is read."""
 
     advertise: str = field(default="127.0.0.1:9092", metadata={
-        "help": "HOST:PORT that clients are sent to: they connect to this name, whatever they connected to first."})
+        "help": "HOST:PORT that clients are sent to: they connect to this name, whatever they connected to first. A "
+                "listener may say another for those who came by it."})
+    sasl_mechanisms: tuple[str, ...] = field(default=MECHANISMS, metadata={
+        "choices": MECHANISMS, "help": "SASL mechanisms that clients may log in with. PLAIN and OAUTHBEARER show their "
+                                       "secret to whoever reads the network: leave them out where there is no TLS."})
+    login_timeout_ms: int = field(default=10_000, metadata={
+        "min": 100, "max": 600_000,
+        "help": "A connection that has not logged in after this time, in ms, is closed; so is a login that takes "
+                "longer."})
+    max_session_ms: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 53,
+        "help": "Longest time, in ms, after which a client that logged in by SASL must log in again (KIP-368); 0: as "
+                "long as its credentials are good."})
     max_request_bytes: int = field(default=32 << 20, metadata={
         "min": 65_536, "max": 1 << 30,
         "help": "Largest request, in bytes; a larger one closes its connection. A produce request holds many batches."})

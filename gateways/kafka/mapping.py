@@ -1,7 +1,8 @@
 """Between Kafka's words and the kernel's: error numbers, what a produced batch may be, topic settings. Pure.
 
-A record needs no conversion: what the kernel stores is Kafka's record batch, and `kernel.batch.as_batch` gives what
-other doors published as one. Key, headers and timestamp are the record's own; the envelope travels as record headers.
+A record needs no conversion: what the kernel stores is Kafka's record batch, and `kernel.records.batch.as_batch`
+gives what other doors published as one. Key, headers and timestamp are the record's own; the envelope travels as record
+headers.
 """
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any, Final
 from gateways.admission.admission import Denied
 from gateways.kafka import error_codes
 from kernel import errors
-from kernel.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_COVERS_FROM, TRANSACTIONAL
-from kernel.topics import TopicSettings
+from kernel.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_COVERS_FROM, TRANSACTIONAL
+from kernel.state.topics import TopicSettings
 
 ZSTD: Final = 4                          # codec number in a batch's attributes
 PRODUCE_ZSTD: Final = 7                  # the first Produce version that may carry it (KIP-110)
@@ -34,6 +35,11 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.DuplicateSequence: error_codes.DUPLICATE_SEQUENCE_NUMBER,
     errors.FencedProducer: error_codes.INVALID_PRODUCER_EPOCH,
     errors.UnknownProducer: error_codes.UNKNOWN_PRODUCER_ID,
+    errors.IdempotencyConflict: error_codes.INVALID_RECORD,
+    errors.InvalidCheckBack: error_codes.INVALID_RECORD,
+    errors.InvalidGroup: error_codes.INVALID_RECORD,                     # of half messages
+    errors.TransactionTooLarge: error_codes.INVALID_RECORD,              # "too large" makes clients cut a batch in two
+    errors.TooManyTransactions: error_codes.KAFKA_STORAGE_ERROR,
     errors.OffsetOutOfRange: error_codes.OFFSET_OUT_OF_RANGE,
     errors.StorageFull: error_codes.KAFKA_STORAGE_ERROR,
     errors.KeptFull: error_codes.KAFKA_STORAGE_ERROR,          # clients repeat: that is the back-pressure

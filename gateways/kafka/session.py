@@ -10,28 +10,39 @@ The rules it keeps:
   so that a peer that sends many large requests at once holds up nobody else.
 - A request that is no Kafka (unknown API or version, lengths that lie, too large) ends the connection, as in Kafka;
   ApiVersions of an unknown version is answered, so that the client can fall back.
+- Before a login, or where a client may come without one, nothing but ApiVersions and SASL is answered; while admission
+  makes up its mind, nothing is dispatched. A client that is no longer who it was is closed at once.
 - Kafka's throttling: an answer says for how long, and the connection is not read for that time.
 """
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from gateways.admission.admission import NotAuthenticated
+from gateways.admission.audit import Author
+from gateways.admission.credentials import Credentials
 from gateways.admission.principal import Principal
 from gateways.contract import Link, Services
 from gateways.kafka.api import APIS
 from gateways.kafka.api.api_versions import API_VERSIONS, answer_unknown_version
-from gateways.kafka.codec import Frame, FrameReader, Malformed, decode_header, skip_tags
+from gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from gateways.kafka.codec import SMALLEST_REQUEST, Frame, FrameReader, Malformed, decode_header, skip_tags
 from gateways.kafka.config import KafkaConfig
+from gateways.kafka.login import Login
 from gateways.kafka.request import Api, Request
+from gateways.kafka.sasl import MAX_TOKEN_BYTES
 from kernel.message import Stored
+
+if TYPE_CHECKING:
+    from gateways.admission.seats import Seat
 
 DOOR: Final = "kafka"
 TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some tens of milliseconds of the slowest ones
 UNSENT_BYTES: Final = 1 << 20         # not taken by the peer: beyond it one answer, of up to fetch_max_bytes, is held
 MAX_SHOWN: Final = 200                # characters of a client's name for itself that people are shown
+BEFORE_LOGIN: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
 
 class Token(Protocol):
@@ -43,6 +54,8 @@ class Token(Protocol):
 class KafkaSession:
     """The state of one connection. The door keeps nothing for a client between connections."""
 
+    door = DOOR
+
     def __init__(self, link: Link, services: Services, config: KafkaConfig, apis: Mapping[int, Api] = APIS) -> None:
         self.link = link
         self.services = services
@@ -52,18 +65,29 @@ class KafkaSession:
         self.apis = apis
         self.client_id = ""
         self.client_software = ""
+        self.login = Login(self, self._become)
         self._principal: Principal | None = None
+        self._seat: Seat | None = None
+        self._asking = False                         # admission has not said yet who this is
         self._reader = FrameReader(config.max_request_bytes)
         self._waiting: deque[Request] = deque()      # dispatched and not sent, oldest first
         self._busy = False                           # inside `_turn`
         self._paused = False
         self._closed = False
+        self._last_reason = ""                       # why to close once every answer has left
+        self._held_until_ms = 0                      # when to call what is held
+        self._held: Callable[[], None] | None = None
+        self._login_by_ms = 0                        # when a login must be done, 0: none is under way
+        self._session_ends_ms = 0                    # when this client must have logged in again, 0: never
         self._stopping = False
         self._spent_bytes = 0                        # of this turn
         self._throttled_until_ms = 0
         self._next_turn_ms = 0                       # when to go on, if this turn ended before everything was handled
         self._wake_ms = 0                            # when the oldest request wants `on_timer`
         self._on_timer: Callable[[], None] | None = None
+        if not self.admission.allow_anonymous:
+            self._reader.max_frame_bytes = min(config.max_request_bytes, MAX_TOKEN_BYTES)
+            self.login_began()
 
     # ---- what the connection calls
 
@@ -81,6 +105,14 @@ class KafkaSession:
             self._throttled_until_ms = 0
         if self._next_turn_ms <= now_ms:
             self._next_turn_ms = 0
+        if self._login_by_ms and self._login_by_ms <= now_ms:
+            self.close("login_timeout: the login was not done in time")
+            return
+        if self._session_ends_ms and self._session_ends_ms <= now_ms:
+            self.close("session_expired: the client did not log in again in time")
+            return
+        if self._held_until_ms and self._held_until_ms <= now_ms:
+            self._release()
         if self._wake_ms and self._wake_ms <= now_ms:
             self._ring()
         self._arm()
@@ -88,6 +120,8 @@ class KafkaSession:
 
     def handle_closed(self) -> None:
         self._closed = True
+        if self._seat is not None:
+            self._seat.leave()
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             if request.on_end is not None:
@@ -111,6 +145,15 @@ class KafkaSession:
         return self._stopping
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anybody has logged in, or was let in without."""
+        return self._principal is not None
+
+    @property
     def principal(self) -> Principal:
         """Set before the first request other than ApiVersions is dispatched."""
         assert self._principal is not None
@@ -122,9 +165,8 @@ class KafkaSession:
             self._turn()
 
     def on_stored(self, stored: list[Stored]) -> None:
-        """The kernel's answers to what requests of this connection appended; the tokens know which."""
-        if self._closed:
-            return
+        """The kernel's answers to what requests of this connection appended; the tokens know which. Where the client
+        has gone nobody is answered; decisions that it sent are carried out all the same."""
         was_busy, self._busy = self._busy, True        # what all of these complete is sent in one go
         for one in stored:
             cast(Token, one.token).on_stored(one)
@@ -140,6 +182,43 @@ class KafkaSession:
         """Dispatch nothing for that long."""
         self._throttled_until_ms = max(self._throttled_until_ms, self.services.now_ms() + delay_ms)
         self._arm()
+
+    def close_when_sent(self, reason: str) -> None:
+        """Dispatch nothing more, and close once what was dispatched has its answers."""
+        self._last_reason = reason
+        self.admission.trace.on_event(DOOR, "not_authenticated")
+
+    def login_began(self) -> None:
+        """It must be done in time."""
+        self._login_by_ms = self.services.now_ms() + self.config.login_timeout_ms
+        self._arm()
+
+    def after(self, delay_ms: int, then: Callable[[], None]) -> None:
+        """Call once, then; one at a time, since a login has one message at a time. Never where the client has gone."""
+        if not delay_ms:
+            then()
+            return
+        self._held_until_ms, self._held = self.services.now_ms() + delay_ms, then
+        self._arm()
+
+    def lifetime_ms(self) -> int:
+        """How long the login is good (KIP-368); 0: no end is known."""
+        return max(0, self._session_ends_ms - self.services.now_ms()) if self._session_ends_ms else 0
+
+    def audit(self, action: str, details: Mapping[str, object]) -> None:
+        """Say on the audit topic what this client has changed."""
+        principal = self.principal
+        self.admission.audit(Author(principal.name, DOOR, self.link.peer), action,
+                             {**details, "tenant": principal.tenant})
+
+    # ---- admission's `Occupant`
+
+    def on_principal_ended(self, reason: str) -> None:
+        self.close(f"principal_ended: {reason}")
+
+    def on_rights_changed(self) -> None:
+        """Every request asks anew: a fetch that waits looks again."""
+        self._ring()
 
     def close(self, reason: str) -> None:
         if not self._closed:
@@ -158,6 +237,7 @@ class KafkaSession:
         try:
             self._send_done()
             while not self._is_full():
+                self._reader.min_frame_bytes = 0 if self.login.raw else SMALLEST_REQUEST
                 frame = self._reader.next_frame()
                 if frame is None:
                     break
@@ -173,8 +253,8 @@ class KafkaSession:
             if self._spent_bytes >= TURN_BYTES and not self._next_turn_ms:
                 self._end_turn()
             self._set_paused(self._is_full())
-            if self._stopping and not self._waiting:
-                self.close("stopping")
+            if not self._waiting and (self._stopping or self._last_reason):
+                self.close(self._last_reason or "stopping")
 
     def _end_turn(self) -> None:
         """This turn has done enough: what is left, if anything, comes with the next."""
@@ -187,7 +267,7 @@ class KafkaSession:
     def _is_full(self) -> bool:
         """Whether nothing more may be dispatched."""
         return (len(self._waiting) >= self.config.max_in_flight or self._stopping or self._throttled_until_ms > 0
-                or not self._may_answer())
+                or self._asking or self.login.checking or self._last_reason != "" or not self._may_answer())
 
     def _may_answer(self) -> bool:
         """Whether there is room for one more answer, in this turn and with the peer."""
@@ -222,7 +302,14 @@ class KafkaSession:
     def _dispatch(self, frame: Frame) -> None:
         data, at, end = frame
         self._spent_bytes += end - at
+        if self.login.raw:
+            request = Request(self, RAW, 0, 0, data, at, end)
+            self._waiting.append(request)
+            RAW.dispatch(request)
+            return
         key, version, correlation_id, client_id, at = decode_header(data, at, end)
+        if not self.client_id and client_id:
+            self.client_id = client_id.decode(errors="replace")[:MAX_SHOWN]
         api = self.apis.get(key)
         if api is None:
             raise Malformed(f"API {key} is not offered")
@@ -235,20 +322,60 @@ class KafkaSession:
             return
         if version >= api.first_flexible:
             at = skip_tags(data, at, end)
-        if self._principal is None and api is not API_VERSIONS and not self._authenticate(client_id):
-            return
         request = Request(self, api, version, correlation_id, data, at, end)
+        if api not in BEFORE_LOGIN and self.login.under_way:
+            raise Malformed(f"{api.name} during SASL authentication")
         self._waiting.append(request)
-        api.dispatch(request)
+        if api in BEFORE_LOGIN or self._principal is not None:
+            api.dispatch(request)
+        else:
+            self._let_in(request)
 
-    def _authenticate(self, client_id: bytes | None) -> bool:
-        self.client_id = (client_id or b"").decode(errors="replace")[:MAX_SHOWN]
-        try:
-            self._principal = self.admission.authenticate(DOOR, self.link.peer, None, None)
-        except NotAuthenticated as refusal:
-            self.close(f"{refusal.code}: {refusal}")
-            return False
-        return True
+    def _let_in(self, request: Request) -> None:
+        """Somebody asks without a login: it is who its certificate says, or anonymous."""
+        self._asking = True
+
+        def told(found: Principal | NotAuthenticated) -> None:
+            self._asking = False
+            if self._closed:
+                return
+            if isinstance(found, NotAuthenticated):
+                self.close(f"{found.code}: {found}")
+                return
+            self._become(found)
+            try:
+                request.api.dispatch(request)
+            except Malformed as fault:
+                self.close(f"malformed: {fault}")
+            self._turn()
+
+        link = self.link
+        credentials = Credentials(certificate=link.certificate, certificate_ends_ms=link.certificate_ends_ms)
+        self.admission.authenticate(DOOR, link.peer, credentials, told)
+
+    def _become(self, principal: Principal) -> None:
+        """The connection is this principal's from now on."""
+        before, self._seat = self._seat, self.admission.seat(principal, DOOR, self)
+        if before is not None:
+            before.leave()
+        self._principal = principal
+        self._reader.max_frame_bytes = self.config.max_request_bytes
+        self._login_by_ms = 0
+        self._session_ends_ms = self._end_of_session(principal)
+        self._arm()
+
+    def _end_of_session(self, principal: Principal) -> int:
+        """When to have logged in again; 0: never."""
+        if not self.login.under_way:
+            return 0                                   # by certificate, or anonymous
+        most_ms = self.config.max_session_ms
+        wishes = [self.admission.ends_ms(principal), self.services.now_ms() + most_ms if most_ms else 0]
+        return min([wish for wish in wishes if wish], default=0)
+
+    def _release(self) -> None:
+        held, self._held, self._held_until_ms = self._held, None, 0
+        if held is not None:
+            held()
 
     def _ring(self) -> None:
         on_timer, self._on_timer, self._wake_ms = self._on_timer, None, 0
@@ -256,5 +383,7 @@ class KafkaSession:
             on_timer()
 
     def _arm(self) -> None:
-        due = [when_ms for when_ms in (self._wake_ms, self._throttled_until_ms, self._next_turn_ms) if when_ms]
+        wishes = (self._wake_ms, self._throttled_until_ms, self._next_turn_ms, self._login_by_ms, self._session_ends_ms,
+                  self._held_until_ms)
+        due = [when_ms for when_ms in wishes if when_ms]
         self.link.wake_at(min(due) if due else 0)

@@ -1,15 +1,24 @@
-"""Finding a topic for a request, with the right to it."""
+"""Finding a topic for a request, with the right to it.
+
+A right is looked at before it is looked whether the topic is there: who has none does not learn which topics exist.
+What lies in a produced batch is not opened, so every request needs the right to the whole topic.
+"""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from gateways.admission.admission import Denied
 from gateways.admission.decision import Operation
+from gateways.admission.errors import Denied
+from gateways.kafka.transacting import CHECK, HELD, CheckTopics
 from kernel.errors import InvalidTopic, UnknownTopic
 
 if TYPE_CHECKING:
     from gateways.kafka.session import KafkaSession
-    from kernel.topics import Topic
+    from kernel.state.topics import Topic
+
+
+OF_GROUPS: Final = (CHECK, HELD)
+"""Topics about the transactions of a group."""
 
 
 def text_of(name: bytes) -> str:
@@ -21,14 +30,34 @@ def text_of(name: bytes) -> str:
 
 
 def find_topic(session: KafkaSession, name: str, operation: Operation) -> Topic:
-    """The topic, which exists. Raises UnknownTopic or Denied; a right to the topic is a right to its whole address."""
+    """The topic, which exists. Raises Denied, UnknownTopic."""
+    _require(session, name, operation)
     topic = session.kernel.topic(name, session.principal.tenant)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")
-    require(session, topic.name, operation)
     return topic
 
 
-def require(session: KafkaSession, name: str, operation: Operation) -> None:
-    if not session.admission.may(session.principal, operation, name):
-        raise Denied(f"{session.principal.name} may not {operation.value} at {name!r}")
+def find_fetched(session: KafkaSession, uuid: bytes) -> Topic:
+    """The topic with this id, to be read. Raises Denied, UnknownTopic."""
+    topic = session.kernel.topic_by_uuid(uuid)
+    if topic is None or topic.tenant != session.principal.tenant:
+        raise UnknownTopic("there is no topic with this id")
+    _require(session, topic.name, Operation.CONSUME)
+    return topic
+
+
+def note_fetch(session: KafkaSession, topic: Topic) -> None:
+    """Whoever fetches a group's checks is there to be asked."""
+    if topic.name.startswith(CHECK):
+        CheckTopics.of(session.services).note_fetch(topic.tenant, topic.name)
+
+
+def _require(session: KafkaSession, name: str, operation: Operation) -> None:
+    try:
+        session.admission.require_topic(session.principal, operation, name)
+        if name.startswith(OF_GROUPS):
+            session.admission.require_group(session.principal, Operation.TRANSACT, name.partition(".")[2])
+    except Denied as refusal:
+        session.admission.trace.on_event(session.door, refusal.code)
+        raise

@@ -10,7 +10,9 @@ from gateways.kafka.api.init_producer_id import INIT_PRODUCER_ID
 from gateways.kafka.api.list_offsets import LIST_OFFSETS
 from gateways.kafka.api.metadata import METADATA
 from gateways.kafka.api.produce import PRODUCE
+from gateways.kafka.api.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gateways.kafka.request import Api
 
 APIS: Final[dict[int, Api]] = {api.key: api for api in (
-    PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID)}
+    PRODUCE, FETCH, LIST_OFFSETS, METADATA, SASL_HANDSHAKE, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID,
+    SASL_AUTHENTICATE)}

@@ -20,11 +20,10 @@ from gateways.kafka.error_codes import (
 )
 from gateways.kafka.mapping import Refused, code_of, settings_of
 from gateways.kafka.request import Api, Request
-from gateways.kafka.topics import require
-from kernel.address import is_topic_name
+from kernel.addresses.address import is_topic_name
 from kernel.errors import InvalidTopic, KernelError, TopicExists
 from kernel.message import Stored
-from kernel.topics import Topic
+from kernel.state.topics import Topic
 
 DEFAULT: Final = -1              # as many partitions, or replicas, as the hub gives by itself
 REPLICAS: Final = 1              # every partition lives on this one node
@@ -64,7 +63,7 @@ class Creation:
         session = self.request.session
         if not is_topic_name(asked.name):
             raise InvalidTopic(f"{asked.name[:300]!r} is no legal topic name")
-        require(session, asked.name, Operation.CREATE)
+        session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
         queues = queues_of(asked, session.config.max_partitions)
         settings = settings_of(asked.configs)
         tenant = session.principal.tenant
@@ -94,6 +93,9 @@ class NewTopic:
     def on_stored(self, stored: Stored) -> None:
         if stored.error is not None:
             self.row.error_code, self.row.error_message = code_of(stored.error), str(stored.error)
+        else:
+            session = self.creation.request.session
+            session.audit("topic.created", {"topic": self.row.name, "queues": self.row.num_partitions})
         self.creation.settle()
 
 

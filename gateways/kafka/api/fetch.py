@@ -30,14 +30,14 @@ from gateways.kafka.fetch_codec import (
 )
 from gateways.kafka.mapping import code_of
 from gateways.kafka.request import Api, Request
-from gateways.kafka.topics import find_topic, require, text_of
-from kernel.batch import as_batch
+from gateways.kafka.topics import find_fetched, find_topic, note_fetch, text_of
 from kernel.errors import KernelError, UnknownTopic
 from kernel.message import Fetched
-from kernel.topics import Topic
+from kernel.records.batch import as_batch
+from kernel.state.topics import Topic
 
 if TYPE_CHECKING:
-    from kernel.watches import Watch
+    from kernel.delivery.watches import Watch
 
 FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything
 LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look that was not enough is repeated
@@ -93,11 +93,10 @@ class Fetch:
         """By name, or by id from version 13. Raises UnknownTopic, Denied, InvalidTopic."""
         session = self.request.session
         if self.rows.version < FETCH_TOPIC_IDS:
-            return find_topic(session, text_of(name), Operation.CONSUME)
-        topic = session.kernel.topic_by_uuid(name)
-        if topic is None or topic.tenant != session.principal.tenant:
-            raise UnknownTopic("there is no topic with this id")
-        require(session, topic.name, Operation.CONSUME)
+            topic = find_topic(session, text_of(name), Operation.CONSUME)
+        else:
+            topic = find_fetched(session, name)
+        note_fetch(session, topic)
         return topic
 
     def on_read(self, fetched: list[Fetched]) -> None:
@@ -105,7 +104,7 @@ class Fetch:
         if self.ended:
             return
         rows = self.rows
-        total = 0
+        total = messages = 0
         for place, one in zip(rows.places, fetched, strict=True):
             if one.error is not None:
                 rows.errors += 1
@@ -113,16 +112,20 @@ class Fetch:
                 continue
             batches = [as_batch(piece, rows.leader_epoch) for piece in one.pieces]
             total += sum(map(len, batches))
+            messages += sum([piece.count for piece in one.pieces])
             rows.fill(place, NONE, one.high_watermark, one.log_start_offset, batches)
-        self.judge(total)
+        self.judge(total, messages)
 
-    def judge(self, total_bytes: int) -> None:
+    def judge(self, total_bytes: int, messages: int = 0) -> None:
         """Answer, or wait for more. As in Kafka, partitions that are not there do not hurry the others."""
         session = self.request.session
         rows = self.rows
         if (total_bytes >= self.min_bytes or rows.errors or session.stopping or self.looked_ms >= self.deadline_ms
                 or not rows.anything_there()):
             self.end()
+            flow = session.admission.trace.flow("kafka")
+            flow.messages_out += messages
+            flow.bytes_out += total_bytes
             self.request.done(rows.encode(self.request.correlation_id, 0))
             return
         self.watch = session.kernel.watch(rows.queue_ids(), self.on_grown)

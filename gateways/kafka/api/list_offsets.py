@@ -20,7 +20,7 @@ from gateways.kafka.mapping import code_of
 from gateways.kafka.request import Api, Request
 from gateways.kafka.topics import find_topic
 from kernel.errors import KernelError
-from kernel.topics import Topic
+from kernel.state.topics import Topic
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -1,7 +1,8 @@
 """Metadata 0 to 13: the one node, and topics with their partitions; where the client wants it, topics made by asking.
 
 Which topics exist shows only to who may publish to them or consume them. Creating by asking follows the hub's
-`auto_create_topics` and the client's own flag, and needs the right to publish.
+`auto_create_topics` and the client's own flag, and needs the right to create: without it a topic that is missing is
+refused as Kafka refuses it, with TOPIC_AUTHORIZATION_FAILED.
 """
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from gateways.kafka.cold import Row
 from gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from gateways.kafka.mapping import code_of
 from gateways.kafka.request import Api, Request
-from kernel.address import is_topic_name
+from kernel.addresses.address import is_topic_name
 from kernel.errors import KernelError, UnknownTopic
 
 if TYPE_CHECKING:
     from gateways.kafka.session import KafkaSession
-    from kernel.topics import Topic
+    from kernel.state.topics import Topic
 
 NODE_ID: Final = 1
 ALL_WHEN_EMPTY: Final = 0        # the version in which an empty list means all topics
@@ -41,7 +42,7 @@ def dispatch(request: Request) -> None:
         nameless = None if request.version >= NULL_NAMES else ""
         topics = [find_by_id(session, topic.topic_id, nameless) if topic.name is None
                   else find(session, topic.name, asked.allow_auto_topic_creation) for topic in asked.topics]
-    host, _, port = session.config.advertise.rpartition(":")
+    host, _, port = (session.link.listen.advertise or session.config.advertise).rpartition(":")
     request.answer(MetadataResponse, throttle_time_ms=0, error_code=NONE, cluster_id=session.services.hub_name,
                    controller_id=NODE_ID, topics=topics,
                    brokers=[Row(node_id=NODE_ID, host=host.strip("[]"), port=int(port), rack=None)])
@@ -72,8 +73,9 @@ def find(session: KafkaSession, name: str, may_create: bool) -> Row:
 
 def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
     """A topic by being asked for. Raises UnknownTopic, Denied, and what the kernel says to the name."""
-    if may_create:
-        session.admission.place_in(session.principal, name, None)
+    if may_create and session.kernel.settings.auto_create_topics:
+        session.admission.require_topic(session.principal, Operation.CREATE, name)
+        session.kernel.place_in(name, None, tenant=session.principal.tenant)
     topic = session.kernel.topic(name, session.principal.tenant)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")
@@ -81,7 +83,8 @@ def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
 
 
 def may_see(session: KafkaSession, name: str) -> bool:
-    may = session.admission.may
+    """As Kafka's DESCRIBE, which comes with the right to read or to write."""
+    may = session.admission.may_topic
     return may(session.principal, Operation.CONSUME, name) or may(session.principal, Operation.PUBLISH, name)
 
 

@@ -14,8 +14,10 @@ from gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE
 from gateways.kafka.mapping import Refused, check_produced, code_of
 from gateways.kafka.request import Api, Request
 from gateways.kafka.topics import find_topic, text_of
+from gateways.kafka.transacting import DECIDE, Deciding, half_batch, hold
 from kernel.errors import KernelError
 from kernel.message import Stored
+from kernel.state.topics import Topic
 
 NO_ACKS: Final = 0
 ALLOWED_ACKS: Final = (-1, 0, 1)
@@ -24,7 +26,7 @@ ALLOWED_ACKS: Final = (-1, 0, 1)
 class Produced:
     """What becomes of one partition's batch; the kernel carries it as the append's token."""
 
-    __slots__ = ("produce", "index", "error", "base_offset", "log_start", "text")
+    __slots__ = ("produce", "index", "error", "base_offset", "log_start", "text", "decisions")
 
     def __init__(self, produce: Produce, index: int) -> None:
         self.produce = produce
@@ -33,6 +35,7 @@ class Produced:
         self.base_offset = -1
         self.log_start = -1
         self.text: str | None = None
+        self.decisions = b""                # a batch of decisions about transactions, until it is stored
 
     def on_stored(self, stored: Stored) -> None:
         if stored.error is not None:
@@ -40,6 +43,10 @@ class Produced:
         else:
             queue_id, self.base_offset, _ = stored.positions[0]
             self.log_start = self.produce.request.session.kernel.bounds(queue_id)[0]
+            if self.decisions:
+                decisions, self.decisions = self.decisions, b""
+                Deciding(self, self.produce.request.session).take(decisions)
+                return
         self.produce.settle()
 
     def refuse(self, error: int, text: str) -> None:
@@ -79,29 +86,40 @@ class Produce:
             for row in rows:
                 row.refuse(code_of(refusal), str(refusal))
             return
-        for row, (index, batch) in zip(rows, partitions, strict=True):
+        for row, (_, batch) in zip(rows, partitions, strict=True):
             batch = batch or b""
             try:
                 count = check_produced(batch, self.request.version)
-                queue_id = topic.queue_id(index)
-                if self.acks == NO_ACKS:
-                    session.kernel.append_batch(queue_id, batch, None)
-                else:
-                    session.kernel.append_batch(queue_id, batch, session, row)
-                    self.pending += 1
+                self._append(topic, row, batch)
             except Refused as refusal:
                 row.refuse(refusal.code, str(refusal))
-            except KernelError as refusal:
+            except (KernelError, Denied) as refusal:
                 row.refuse(code_of(refusal), str(refusal))
             else:
                 self.records += count
                 self.record_bytes += len(batch)
 
+    def _append(self, topic: Topic, row: Produced, batch: bytes) -> None:
+        """Raises Refused, KernelError, Denied."""
+        session = self.request.session
+        queue_id = topic.queue_id(row.index)
+        halves = half_batch(topic, batch)
+        if halves is not None:
+            hold(session, row, topic, batch, *halves)
+            return
+        if self.acks == NO_ACKS and topic.name != DECIDE:
+            session.kernel.append_batch(queue_id, batch, None)
+            return
+        if topic.name == DECIDE:
+            row.decisions = batch
+        session.kernel.append_batch(queue_id, batch, session, row)
+        self.pending += 1
+
     def finish(self) -> None:
         """Everything is with the kernel."""
         session = self.request.session
         if self.records:
-            self.throttle_ms = session.admission.charge(session.principal, self.records, self.record_bytes)
+            self.throttle_ms = session.admission.charge("kafka", session.principal, self.records, self.record_bytes)
             if self.throttle_ms:
                 session.throttle(self.throttle_ms)
         if self.acks == NO_ACKS:

@@ -8,15 +8,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gateways.admission.admission import Admission
 from gateways.contract import Services
 from gateways.kafka.config import KafkaConfig
 from gateways.kafka.session import KafkaSession
-from gateways.kit import FakeLink
-from kernel.batch import check_batch, placed, records_of
+from gateways.kit import FakeLink, RecordingAdmission
 from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
-from kernel.topics import Topic, TopicSettings
+from kernel.records.batch import check_batch, placed, records_of
+from kernel.settings import KernelSettings
+from kernel.state.topics import Topic, TopicSettings
 
 EPOCH = 3
 NOW_MS = 1_700_000_000_000
@@ -62,6 +62,7 @@ class FakeKernel:
 
     def __init__(self) -> None:
         self.epoch = EPOCH
+        self.settings = KernelSettings()
         self.congested = False
         self.by_name: dict[str, Topic] = {}
         self.queues: dict[int, list[Piece]] = {}
@@ -213,12 +214,12 @@ class Peer:
     """A session with its link and kernel, and a clock that stands until it is moved."""
 
     def __init__(self, kernel: FakeKernel | None = None, *, allow_anonymous: bool = True, quotas: Any = None,
-                 decision: Any = None, **settings: Any) -> None:
+                 decision: Any = None, admission: Any = RecordingAdmission, **settings: Any) -> None:
         self.kernel = kernel or FakeKernel()
         self.link = Link()
         self.now_ms = NOW_MS
         kernel_as_any: Any = self.kernel
-        self.services = Services(hub_name="hub", kernel=kernel_as_any, now_ms=lambda: self.now_ms, admission=Admission(
+        self.services = Services(hub_name="hub", kernel=kernel_as_any, now_ms=lambda: self.now_ms, admission=admission(
             kernel_as_any, lambda: self.now_ms, allow_anonymous=allow_anonymous, quotas=quotas, decision=decision))
         self.session = KafkaSession(self.link, self.services, KafkaConfig(**settings))
 

@@ -12,10 +12,10 @@ from gateways.admission.decision import Operation
 from gateways.kafka.api import APIS
 from gateways.kafka.api.fetch import Fetch
 from gateways.kafka.request import Request
-from kernel.batch import read_header, records_of
 from kernel.errors import StorageFailed
 from kernel.message import Fetched, Piece
-from kernel.record import NO_HEADERS, encode_key, varint
+from kernel.records.batch import read_header, records_of
+from kernel.records.record import NO_HEADERS, encode_key, varint
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed

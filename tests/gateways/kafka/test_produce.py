@@ -9,7 +9,7 @@ from kafka.protocol.producer import ProduceResponse
 from gateways.admission.decision import Operation
 from gateways.kafka.api import APIS
 from kernel import errors
-from kernel.batch import placed
+from kernel.records.batch import placed
 from tests.gateways.kafka.batches import batch, changed
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import decoded, framed, produce

@@ -1,0 +1,184 @@
+"""How one connection logs in: the exchange of SASL messages, once at first and again before a session ends (KIP-368).
+
+    nothing asked  --SaslHandshake-->  mechanism chosen  --SaslAuthenticate...-->  logged in  --SaslHandshake--> ...
+
+After a handshake of version 1 messages come as SaslAuthenticate; after version 0, as frames that hold nothing but the
+message (before KIP-152). A client that asks for anything else first is who its certificate says, or anonymous.
+
+Rules kept here: one message at a time, the connection waits for admission's word; a login ends after `MAX_ROUNDS`
+messages or `login_timeout_ms`; a failure is told, where the protocol has words for it, and ends the connection; who
+logs in again stays who he is and keeps his mechanism.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateways.admission.admission import NotAuthenticated
+from gateways.kafka.error_codes import (
+    ILLEGAL_SASL_STATE,
+    NONE,
+    SASL_AUTHENTICATION_FAILED,
+    UNSUPPORTED_SASL_MECHANISM,
+)
+from gateways.kafka.sasl import (
+    MAX_TOKEN_BYTES,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM,
+    SaslFault,
+    bearer_challenge,
+    read_bearer,
+    read_plain,
+)
+
+if TYPE_CHECKING:
+    from gateways.admission.credentials import Credentials
+    from gateways.admission.principal import Principal
+    from gateways.admission.scram import ScramServer
+    from gateways.kafka.session import KafkaSession
+
+MAX_ROUNDS: Final = 4          # messages of one login: SCRAM and a failing OAUTHBEARER take two
+
+
+class Round(Protocol):
+    """One SASL message that waits for its answer."""
+
+    def answer(self, message: bytes) -> None:
+        """It is the other side's turn again, or the login is done."""
+
+    def fail(self, error: int, text: str) -> None:
+        """Tell the client."""
+
+
+class Login:
+    """One connection's. `done(principal)` is told of every login that succeeds."""
+
+    def __init__(self, session: KafkaSession, done: Callable[[Principal], None]) -> None:
+        self.mechanism = ""            # chosen by a handshake, until the login is done
+        self.raw = False               # what comes next is a message in a frame of its own
+        self.checking = False          # admission has not said yet
+        self._session = session
+        self._done = done
+        self._before: tuple[Principal, str] | None = None      # who logged in by SASL, and how
+        self._rounds = 0
+        self._scram: ScramServer | None = None
+        self._refused = ""             # why a token was not good: told after the client's answer to the challenge
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the next request must be a SASL message."""
+        return bool(self.mechanism)
+
+    # ---- requests
+
+    def choose(self, mechanism: str, version: int) -> int:
+        """A SaslHandshake; returns Kafka's error for it."""
+        session = self._session
+        if self.under_way or session.is_known and (self._before is None or version == 0):
+            return ILLEGAL_SASL_STATE
+        if mechanism not in session.config.sasl_mechanisms:
+            return UNSUPPORTED_SASL_MECHANISM
+        if self._before is not None and self._before[1] != mechanism:
+            return ILLEGAL_SASL_STATE
+        self.mechanism, self.raw = mechanism, version == 0
+        self._rounds = 0
+        session.login_began()
+        return NONE
+
+    def take(self, message: bytes, round: Round) -> None:
+        """A SASL message of the login under way."""
+        self._rounds += 1
+        if self._rounds > MAX_ROUNDS or len(message) > MAX_TOKEN_BYTES:
+            self._fail(round, "too many or too long messages")
+            return
+        try:
+            if self.mechanism in SCRAM:
+                self._take_scram(message, round)
+            elif self._refused:            # RFC 7628, 3.2.3: answered with ^A; whatever came (sarama: text) gave up
+                self._fail(round, self._refused)
+            elif self.mechanism == PLAIN:
+                self._ask(read_plain(message), "", round)
+            else:
+                self._ask(*read_bearer(message), round)
+        except SaslFault as fault:
+            self._fail(round, str(fault))
+
+    # ---- mechanisms
+
+    def _ask(self, credentials: Credentials, user: str, round: Round) -> None:
+        session = self._session
+        self.checking = True
+
+        def told(found: Principal | NotAuthenticated) -> None:
+            self.checking = False
+            if session.closed:
+                return
+            if isinstance(found, NotAuthenticated):
+                self._not_good(str(found), round)
+            elif user not in ("", found.name):
+                self._not_good("the token is another user's", round)
+            else:
+                self._succeed(found, b"", round)
+
+        session.admission.authenticate(session.door, session.link.peer, credentials, told)
+
+    def _take_scram(self, message: bytes, round: Round) -> None:
+        session = self._session
+        try:
+            if self._scram is None:
+                self._scram = session.admission.scram(session.door, session.link.peer, self.mechanism)
+                round.answer(self._scram.first(message))
+            else:
+                answer, principal = self._scram.final(message)
+                if self._scram.wait_ms:
+                    self.checking = True
+                    session.after(self._scram.wait_ms, partial(self._succeed_late, self._scram, answer, round))
+                else:
+                    self._succeed(principal, answer, round)
+        except NotAuthenticated as error:
+            self.checking = True               # refusals are slowed, so that nobody tries passwords by the thousand
+            text = str(error)
+            session.after(error.delay_ms, lambda: self._refuse_late(text, round))
+
+    def _refuse_late(self, text: str, round: Round) -> None:
+        self.checking = False
+        self._not_good(text, round)
+
+    def _succeed_late(self, scram: ScramServer, message: bytes, round: Round) -> None:
+        """It was right, and others who were not had made this user wait."""
+        self.checking = False
+        try:
+            self._succeed(scram.accepted(), message, round)
+        except NotAuthenticated as error:        # not any more
+            self._not_good(str(error), round)
+
+    # ---- outcomes
+
+    def _succeed(self, principal: Principal, message: bytes, round: Round) -> None:
+        before = self._before[0] if self._before is not None else principal
+        if (before.name, before.tenant) != (principal.name, principal.tenant):
+            self._fail(round, f"Cannot change principals during re-authentication from User.{before.name}: "
+                              f"User.{principal.name}")
+            return
+        self._before = (principal, self.mechanism)
+        self._done(principal)
+        self._forget()
+        round.answer(message)
+
+    def _not_good(self, text: str, round: Round) -> None:
+        if self.mechanism == OAUTHBEARER:
+            self._refused = text
+            round.answer(bearer_challenge())
+        else:
+            self._fail(round, f"Authentication failed: {text}")
+
+    def _fail(self, round: Round, text: str) -> None:
+        mechanism = self.mechanism
+        self._forget()
+        round.fail(SASL_AUTHENTICATION_FAILED, text)
+        self._session.close_when_sent(f"not_authenticated: {mechanism}: {text}")
+
+    def _forget(self) -> None:
+        self.mechanism, self.raw, self._scram, self._refused = "", False, None, ""

@@ -1,0 +1,313 @@
+"""Half messages over Kafka, whose records have headers and whose clients have topics, and nothing else to say it by:
+
+    a record with the header `half` = GROUP      is held, in a topic whose `interpret_headers` is set; its batch is one
+                                                 transaction, takes no offset and is answered with base offset -1
+        and the header `half-id` = NAME          the same transaction, however often it is sent: the records of a batch
+                                                 that have one name
+        and the header `half-check`              {"after", "every", "times"}: when it is asked about
+    the topic `txn-half.GROUP`                   where it exists: what was held by this door, a record for each batch
+    the topic `txn-check.GROUP`                  while somebody fetches from it: a member of the group; checks
+    a record of the topic `txn-decide`           {"id": "...", "decision": "commit" or "rollback"}; stored like any
+                                                 other, and answered once it has been carried out
+
+A batch holds half messages of one group, or none. That of an idempotent producer is known by its sequence: repeated, it
+is answered again and held once; such a producer sends a partition either half messages or others.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from gateways.admission.decision import Operation
+from gateways.checks import (
+    InvalidDecision,
+    InvalidHalfName,
+    describe_check,
+    read_check_settings,
+    read_decision,
+    read_half_name,
+    require_seen,
+)
+from gateways.kafka.error_codes import INVALID_RECORD
+from gateways.kafka.mapping import Refused, code_of
+from kernel.errors import AlreadyDecided, Busy, KernelError, UnknownTransaction
+from kernel.leasing.settings import check_name
+from kernel.message import Piece
+from kernel.records.batch import HEADER_BYTES, check_batch, records_of
+from kernel.records.record import encode_headers
+from transactions.coordinator import Half
+
+if TYPE_CHECKING:
+    from gateways.contract import Services
+    from gateways.kafka.api.produce import Produced
+    from gateways.kafka.session import KafkaSession
+    from kernel.message import Record, Stored
+    from kernel.state.topics import Topic
+    from transactions.coordinator import Check, Decision, Membership
+    from transactions.deciding import Guarded
+
+HEADER: Final = b"half"
+NAME: Final = b"half-id"
+CHECK_BACK: Final = b"half-check"
+TAKEN_OUT: Final = (HEADER, NAME, CHECK_BACK)
+HELD: Final = "txn-half."
+CHECK: Final = "txn-check."
+DECIDE: Final = "txn-decide"
+ABSENT_MS: Final = 60_000              # without a fetch, after which nobody is there to be asked
+CHECKS_AHEAD: Final = 1_000
+REFUSALS: Final = (UnknownTransaction, AlreadyDecided, Busy)
+
+
+# ---- half messages
+
+def half_batch(topic: Topic, batch: bytes) -> tuple[str, list[Record]] | None:
+    """(group, records) of a batch of half messages; None: it is an ordinary one. Raises CorruptBatch, Refused."""
+    if not topic.settings.interpret_headers:
+        return None
+    header = check_batch(batch)
+    if not header.attributes & 7 and HEADER not in batch[HEADER_BYTES:]:      # uncompressed, and nothing of the kind
+        return None
+    records = records_of(Piece(0, header.record_count, True, batch, 0, header.max_ms, 0))
+    groups = {_group_of(record) for record in records}
+    if groups == {None} or not groups:
+        return None
+    if len(groups) > 1:
+        raise Refused(INVALID_RECORD, "half messages of one group fill a batch alone: send them by a producer of their "
+                                      "own, or flush before and behind them")
+    try:
+        return (groups.pop() or b"").decode(), records
+    except UnicodeDecodeError:
+        raise Refused(INVALID_RECORD, "the header `half` is UTF-8 text, the name of a group") from None
+
+
+def _group_of(record: Record) -> bytes | None:
+    """None: it is an ordinary one. A header without a value is none: it names no group, and is refused."""
+    return next((value or b"" for name, value in record[4] if name == HEADER), None)
+
+
+def _header(record: Record, name: bytes) -> bytes | None:
+    return next((value for one, value in record[4] if one == name), None)
+
+
+class HeldBatch:
+    """A batch of half messages on its way: answered when each of its transactions is."""
+
+    def __init__(self, row: Produced, session: KafkaSession, topic: Topic, group: str) -> None:
+        self._row = row
+        self._session = session
+        self._topic = topic
+        self._group = group
+        self._waiting = 1
+
+    def hold(self, batch: bytes, records: list[Record]) -> None:
+        """One transaction for each name, and one of what has none. Raises Denied, InvalidGroup, InvalidHalfName, with
+        nothing held; what the kernel refuses afterwards is answered."""
+        check_name(self._group, "group")
+        self._session.admission.require_group(self._session.principal, Operation.TRANSACT, self._group)
+        by_name: dict[str | None, list[Record]] = {}
+        for record in records:
+            named = any(name == NAME for name, _ in record[4])
+            by_name.setdefault(read_half_name(_header(record, NAME)) if named else None, []).append(record)
+        self._row.produce.pending += 1
+        for name, mine in by_name.items():
+            self._waiting += 1
+            try:
+                self._begin(name if name is not None else self._sequence(batch), mine,
+                            HeldHere(self, name, [record[2] for record in mine]))
+            except KernelError as refused:
+                self.settle(refused)
+        self.settle(None)
+
+    def _begin(self, name: str | None, records: list[Record], token: HeldHere) -> None:
+        """Raises KernelError."""
+        transactions, principal = self._session.services.transactions, self._session.principal
+        halves = [self._half(record) for record in records]
+        asked = _header(records[0], CHECK_BACK)
+        settings = None
+        if asked is not None:
+            settings = read_check_settings(asked, transactions.checks_for(halves, self._group))
+        transactions.begin(halves, group=self._group, tenant=principal.tenant, by=principal.name, settings=settings,
+                           owner=self._session, token=token, name=name)
+
+    def _half(self, record: Record) -> Half:
+        _, timestamp_ms, key, value, headers, attributes, _ = record
+        placement = self._session.kernel.place_in(self._topic.name, key, queue=self._row.index,
+                                                  tenant=self._session.principal.tenant, may_create=False)
+        kept = encode_headers([pair for pair in headers if pair[0] not in TAKEN_OUT])
+        return Half((placement, value, kept, attributes, timestamp_ms))
+
+    def _sequence(self, batch: bytes) -> str | None:
+        """What an idempotent producer's batch is known by: no name that a header can give, since there is a NUL."""
+        header = check_batch(batch)
+        if header.producer_id < 0:
+            return None
+        return (f"\0{header.producer_id}\0{header.producer_epoch}\0{self._topic.queue_id(self._row.index)}"
+                f"\0{header.base_sequence}")
+
+    def tell(self, name: str | None, keys: list[bytes | None], stored: Stored) -> None:
+        """One of the transactions is durable."""
+        _tell(self._session.services, self._session.principal.tenant, HELD + self._group, keys[0], {
+            "id": str(stored.positions[0][2]), "group": self._group, "name": name, "topic": self._topic.name,
+            "partition": self._row.index, "messages": len(keys),
+            "keys": [None if key is None else key.decode(errors="replace") for key in keys]})
+
+    def settle(self, error: Exception | None) -> None:
+        """One thing less to wait for. The first error is what the producer is told."""
+        if error is not None and not self._row.error:
+            self._row.refuse(code_of(error), str(error))
+        self._waiting -= 1
+        if not self._waiting:
+            self._row.produce.settle()
+
+
+class HeldHere(NamedTuple):
+    """The token of one transaction of a batch."""
+
+    batch: HeldBatch
+    name: str | None
+    keys: list[bytes | None]
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is None:
+            self.batch.tell(self.name, self.keys, stored)
+        self.batch.settle(stored.error)
+
+
+def hold(session: KafkaSession, row: Produced, topic: Topic, batch: bytes, group: str, records: list[Record]) -> None:
+    """Hold a batch of half messages. Raises Denied, InvalidGroup, Refused, with nothing held."""
+    try:
+        HeldBatch(row, session, topic, group).hold(batch, records)
+    except InvalidHalfName as refused:
+        raise Refused(INVALID_RECORD, str(refused)) from None
+
+
+# ---- decisions
+
+class Deciding:
+    """The decisions of one batch, once it is stored: its answer waits for the last; the token of each."""
+
+    def __init__(self, row: Produced, session: KafkaSession) -> None:
+        self._row = row
+        self._session = session
+        self._waiting = 1
+
+    def take(self, batch: bytes) -> None:
+        """Carry out each decision, in order. The first that is refused is what the producer is told."""
+        header = check_batch(batch)
+        for record in records_of(Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)):
+            try:
+                transaction_id, decision = read_decision(record[3])
+            except InvalidDecision as error:
+                self._refuse(error)
+                continue
+            if decision is not None:
+                self._waiting += 1
+                self._decide(transaction_id, decision)
+        self._settle()
+
+    def _decide(self, transaction_id: int, decision: Decision) -> None:
+        session = self._session
+        session.services.transactions.decide(
+            transaction_id, decision, tenant=session.principal.tenant, by=session.principal.name, guard=self._guard,
+            owner=session, token=self)
+
+    def _guard(self, transaction: Guarded) -> None:
+        require_seen(self._session.admission, self._session.principal, transaction)
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            self._refuse(stored.error)
+        self._settle()
+
+    def _refuse(self, error: Exception) -> None:
+        known = isinstance(error, (*REFUSALS, InvalidDecision))
+        code = getattr(error, "code", "internal_error")
+        self._session.admission.trace.on_event("kafka", f"decision_{code}")
+        if not self._row.error:
+            self._row.refuse(INVALID_RECORD if known else code_of(error), f"{code}: {error}")
+
+    def _settle(self) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self._row.produce.settle()
+
+
+# ---- being asked
+
+class CheckTopics:
+    """The topics `txn-check.GROUP` that somebody reads. One per hub, in `Services.shared`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._members: dict[tuple[str, str], TopicMember] = {}
+
+    @classmethod
+    def of(cls, services: Services) -> CheckTopics:
+        """The hub's."""
+        found = services.shared.get(__name__)
+        if not isinstance(found, cls):
+            found = services.shared[__name__] = cls(services)
+        return found
+
+    def note_fetch(self, tenant: str, topic: str) -> None:
+        """Somebody reads this topic, and is a member of its group for a while."""
+        now_ms = self._services.now_ms()
+        member = self._members.get((tenant, topic))
+        if member is None or member.gone:
+            self._members = {name: one for name, one in self._members.items() if not one.gone}
+            member = self._members[tenant, topic] = TopicMember(self._services, tenant, topic, now_ms)
+            member.join()
+        member.fetched_ms = now_ms
+
+
+class TopicMember:
+    """A topic that checks are written to; a `transactions.Member` for as long as somebody reads it."""
+
+    def __init__(self, services: Services, tenant: str, topic: str, now_ms: int) -> None:
+        self._services = services
+        self._tenant = tenant
+        self._topic = topic
+        self._membership: Membership | None = None
+        self.gone = False
+        self.fetched_ms = now_ms
+
+    def join(self) -> None:
+        """Be asked from now on."""
+        self._membership = self._services.transactions.join(
+            self._topic.removeprefix(CHECK), self._tenant, self, name=f"kafka topic {self._topic}",
+            credit=CHECKS_AHEAD)
+
+    def on_checks(self, checks: list[Check]) -> None:
+        """Called by the coordinator. Where nobody has read for long these are asked of others in time."""
+        if self._services.now_ms() - self.fetched_ms > ABSENT_MS:
+            self.leave()
+            return
+        names = {spec.door: spec.name for spec in self._services.specs}
+        for check in checks:
+            if not _tell(self._services, self._tenant, self._topic, str(check.id).encode(),
+                         describe_check(check, names)):
+                self.leave()
+                return
+        if self._membership is not None:
+            self._membership.add_credit(len(checks))
+
+    def leave(self) -> None:
+        """Be asked no more, until somebody fetches again."""
+        self.gone = True
+        if self._membership is not None:
+            self._membership.leave()
+
+
+def _tell(services: Services, tenant: str, topic: str, key: bytes | None, document: dict[str, Any]) -> bool:
+    """Write a record to a topic, if it exists."""
+    kernel = services.kernel
+    try:
+        if kernel.topic(topic, tenant) is None:
+            return False
+        placement = kernel.place_in(topic, key, tenant=tenant, may_create=False)
+        kernel.append([(placement, orjson.dumps(document), encode_headers([]), 0, 0)], None)
+    except KernelError:
+        services.admission.trace.on_event("kafka", "notice_dropped")
+        return False
+    return True
