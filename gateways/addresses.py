@@ -23,9 +23,9 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from kernel.address import LEVEL_ESCAPES, check_address, escape, is_address, unescape
+from kernel.addresses.address import KEY_ESCAPES, LEVEL_ESCAPES, check_address, escape, is_address, unescape
+from kernel.addresses.filters import MANY, ONE
 from kernel.errors import InvalidAddress
-from kernel.filters import MANY, ONE
 
 TOPIC_EXCHANGE: Final = "amq.topic"
 DEFAULT_EXCHANGE: Final = ""
@@ -100,6 +100,11 @@ def address_of_amqp(exchange: str, routing_key: str, x_address: str | None = Non
         address = "/".join([escape(exchange, LEVEL_ESCAPES), *levels])
     check_address(address)
     return address
+
+
+def queue_address(name: str) -> str:
+    """The address of a light queue on every door: what rights to it are looked up by."""
+    return f"{QUEUE_LEVEL}/{escape(name, KEY_ESCAPES)}"
 
 
 def filter_of_binding(exchange: str, pattern: str) -> tuple[str, ...]:

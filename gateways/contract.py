@@ -10,15 +10,48 @@ time is an argument. So a test joins two machines with a list of bytes, and the 
 """
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from gateways.connections.capacity import Capacity, descriptor_capacity
+from gateways.connections.open_connections import OpenConnections
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from gateways.admission.administration import Administration
     from gateways.admission.admission import Admission
+    from gateways.connections.listener import Listener
+    from gateways.tls.tls import TlsSettings
     from kernel.kernel import Kernel
+    from kernel.log.backups import Backups
+    from transactions.coordinator import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """One address that a door listens on; port 0 takes a free one, an empty host is every address of the machine."""
+
+    host: str
+    port: int
+    tls: TlsSettings | None = None
+    advertise: str | None = None
+    """HOST:PORT that clients which came by this address are sent to, on doors that send them somewhere (Kafka)."""
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host or '*'}:{self.port}"
 
 
 class Link(Protocol):
@@ -26,6 +59,16 @@ class Link(Protocol):
 
     peer: str
     """Address of the peer, for logs and people."""
+
+    listen: Listen
+    """The address that the peer came by, as configured."""
+
+    certificate: str | None
+    """The user's name in the peer's verified certificate, as `[auth] certificate_user` reads it; None without TLS, or
+    without a certificate."""
+
+    certificate_ends_ms: int
+    """When that certificate is no longer good, in ms since 1970; 0 without one."""
 
     @property
     def unsent_bytes(self) -> int:
@@ -70,18 +113,42 @@ class Session(Protocol):
     def handle_stopping(self) -> None:
         """The hub is shutting down: say goodbye in the protocol's words, answer what is in flight, then close."""
 
+    def on_principal_ended(self, reason: str) -> None:
+        """Whoever is in charge wants this connection ended: say so in the protocol's words, and close. Admission calls
+        it too, for those who have a seat there (see `admission.seats.Occupant`)."""
+
     def describe(self) -> dict[str, Any]:
         """For people: client id, user, subscriptions; shown by `gatehouse connections`."""
 
 
 class Service(Protocol):
-    """A door that runs its own server."""
+    """A door that runs its own server. One that can change its listeners while it runs has `relisten` as well."""
 
     async def start(self) -> list[str]:
         """Open the listeners; returns the addresses it listens on."""
 
     async def stop(self) -> None:
         """Stop taking requests, answer what is in flight, close."""
+
+
+class Status(Protocol):
+    """What the hub says of itself; its documents are JSON's types."""
+
+    def summary(self) -> dict[str, Any]:
+        """What everybody may know."""
+
+    async def document(self) -> dict[str, Any]:
+        """Everything, for administrators."""
+
+    def history(self) -> dict[str, Any]:
+        """The doors' rates of the last minutes."""
+
+
+class PageFile(NamedTuple):
+    """One file of a page that the HTTP door serves as it is."""
+
+    content_type: str
+    body: bytes
 
 
 @dataclass(slots=True)
@@ -98,16 +165,40 @@ class Services:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings of each open door (an instance of its `GatewaySpec.config`) by its name."""
 
-    connections: Callable[[], list[dict[str, Any]]] = list
-    """Descriptions of every open connection of every door."""
+    connections: OpenConnections = field(default_factory=OpenConnections)
+    """Every open connection of every door."""
+
+    capacity: Capacity = field(default_factory=lambda: Capacity(descriptor_capacity()))
+    """How many connections the descriptors allow, and how many are open: one count for all doors."""
+
+    listeners: dict[str, Listener] = field(default_factory=dict)
+    """Those of the byte-stream doors that are open, by name: connections that came another way join them."""
+
+    certificate_user: str = "cn"
+    """How the name of a user is read from a client's certificate, see `certificates.py`."""
 
     render_metrics: Callable[[], bytes] = bytes
     """The Prometheus page."""
 
     ready: Callable[[], bool] = bool
 
+    backups: Backups | None = None
+    """Copies of the log that are being read; None where there are no files behind the kernel."""
+
+    status: Status | None = None
+    """None where nobody can tell, as in tests of one door."""
+
+    console: Mapping[str, PageFile] = field(default_factory=dict)
+    """The files of the console, by their names below `/ui/`; "" is the page itself."""
+
     shared: dict[str, Any] = field(default_factory=dict)
     """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
+
+    accounts: Administration | None = None
+    """Changes of users, keys and rules; None where there is no database behind them, as in tests of one door."""
+
+    transactions: Transactions = cast("Transactions", None)
+    """Half messages; every hub has them, and tests that need none do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +216,7 @@ class GatewaySpec:
 
     default_listen: tuple[str, ...]
     session: Callable[[Link, Services, Any], Session] | None = None
-    service: Callable[[Services, Any, list[str]], Service] | None = None
+    service: Callable[[Services, Any, tuple[Listen, ...]], Service] | None = None
     opened: Callable[[Services], None] | None = None
     """Called once, before the door listens: what must work even while nobody is connected."""
 

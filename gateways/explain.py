@@ -24,11 +24,11 @@ from gateways.addresses import (
     mqtt_name,
     parse_kafka_name,
 )
-from gateways.envelope import DOOR_TITLES, DOORS, FIELDS, HEADER_LIMITS, USER_HEADERS, losses
-from kernel.address import UNROUTED, is_topic_name, levels_of
+from gateways.properties.envelope import DOOR_TITLES, DOORS, FIELDS, HEADER_LIMITS, USER_HEADERS, losses
+from kernel.addresses.address import UNROUTED, is_topic_name, levels_of
+from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.routes import Routed, Routes
 from kernel.errors import InvalidAddress, InvalidTopic
-from kernel.murmur2 import queue_for
-from kernel.routes import Routed, Routes
 
 COLUMN_OF_DOOR: Final = {"mqtt": "mqtt3", "mqtt5": "mqtt5", "amqp": "amqp", "kafka": "kafka", "http": "http"}
 """The doors that `explain` knows, and the column of the property table that speaks for each."""

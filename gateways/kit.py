@@ -12,16 +12,17 @@ errors at the same places) and none of its durability; every topic has one queue
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gateways.admission.admission import Admission
+from gateways.admission.audit import By
 from gateways.admission.decision import Decide
 from gateways.admission.quota import Quota
-from gateways.contract import GatewaySpec, Services, Session
-from kernel.address import check_address, join_address, split_address
+from gateways.contract import GatewaySpec, Listen, Services, Session
+from kernel.addresses.address import check_address, join_address, split_address
+from kernel.addresses.filters import FilterTrie, matches, parse_filter
 from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownQueue
-from kernel.filters import FilterTrie, matches, parse_filter
 from kernel.message import (
     RETAIN,
     Delivery,
@@ -38,20 +39,25 @@ from kernel.message import (
     Stored,
     Subscriber,
 )
-from kernel.record import encode_key, read_headers, varint
+from kernel.records.record import encode_key, read_headers, varint
 from kernel.settings import KernelSettings
 
 if TYPE_CHECKING:
     from kernel.kernel import Kernel
 
+LISTEN: Final = Listen("127.0.0.1", 0)
 START_MS: Final = 1_700_000_000_000      # where the fake clock stands at first
 
 
 class FakeLink:
     """A `contract.Link` that keeps what was written. `stalled=True`: the peer takes nothing until `drain()`."""
 
-    def __init__(self, peer: str = "203.0.113.7:50000") -> None:
+    def __init__(self, peer: str = "203.0.113.7:50000", certificate: str | None = None,
+                 listen: Listen = LISTEN) -> None:
         self.peer = peer
+        self.certificate = certificate
+        self.certificate_ends_ms = 0
+        self.listen = listen
         self.sent = bytearray()
         self.stalled = False
         self.closed = False
@@ -148,7 +154,7 @@ class FakeKernel:
         self._queue_ids: dict[tuple[str, str], int] = {}
         self._first_level = FirstLevel()
         self._filters: FilterTrie[Subscriber] = FilterTrie()
-        self._options: dict[tuple[tuple[str, ...], Subscriber], int] = {}
+        self._options: dict[tuple[tuple[str, ...], Subscriber, str], int] = {}
         self._pending: list[tuple[list[Message], Owner | None, object, bool]] = []
         self._next_id = 1
         self._relief: list[Callable[[], None]] = []
@@ -236,10 +242,10 @@ class FakeKernel:
         if placement.version != placement.first_level.version:
             levels = tuple(placement.address.split("/"))
             best: dict[Subscriber, int] = {}
-            for (pattern, subscriber), options in self._options.items():
+            for (pattern, subscriber, tenant), options in self._options.items():
                 alone: FilterTrie[int] = FilterTrie()
                 alone.insert(pattern, 0)
-                if alone.match(levels):
+                if tenant == placement.tenant and alone.match(levels):
                     best[subscriber] = max(options, best.get(subscriber, 0))
             placement.targets = tuple(best.items())
             placement.version = placement.first_level.version
@@ -282,13 +288,13 @@ class FakeKernel:
 
     # --- live subscribers --------------------------------------------------------------------------------------------
 
-    def subscribe(self, filter: str, subscriber: Subscriber, options: int = 0) -> None:
-        self._options[parse_filter(filter), subscriber] = options
+    def subscribe(self, filter: str, subscriber: Subscriber, options: int = 0, *, tenant: str = "/") -> None:
+        self._options[parse_filter(filter), subscriber, tenant] = options
         self._first_level.version += 1
 
-    def unsubscribe(self, filter: str, subscriber: Subscriber) -> bool:
+    def unsubscribe(self, filter: str, subscriber: Subscriber, *, tenant: str = "/") -> bool:
         self._first_level.version += 1
-        return self._options.pop((parse_filter(filter), subscriber), None) is not None
+        return self._options.pop((parse_filter(filter), subscriber, tenant), None) is not None
 
     @property
     def subscriptions(self) -> int:
@@ -307,6 +313,17 @@ class FakeKernel:
             callback()
 
 
+class RecordingAdmission(Admission):
+    """Keeps what the audit topic would be told in `audited`."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.audited: list[tuple[By, str, Mapping[str, Any]]] = []
+
+    def audit(self, by: By, action: str, details: Mapping[str, Any]) -> None:
+        self.audited.append((by, action, details))
+
+
 class FakeHub:
     """What a session is given, and the sessions that were opened."""
 
@@ -315,8 +332,8 @@ class FakeHub:
         self.clock_ms = START_MS
         self.kernel = FakeKernel(self.now_ms)
         kernel = cast("Kernel", self.kernel)
-        self.admission = Admission(kernel, self.now_ms, allow_anonymous=allow_anonymous, decision=decision,
-                                   quotas=quotas)
+        self.admission: Admission = RecordingAdmission(kernel, self.now_ms, allow_anonymous=allow_anonymous,
+                                                       decision=decision, quotas=quotas)
         self.services = Services("hub", kernel, self.admission, self.now_ms)
         self._open: list[tuple[Session, FakeLink]] = []
 

@@ -17,9 +17,9 @@ from gateways.addresses import (
     parse_kafka_name,
     word_of_level,
 )
-from kernel.address import levels_of
+from kernel.addresses.address import levels_of
+from kernel.addresses.filters import matches
 from kernel.errors import InvalidAddress
-from kernel.filters import matches
 
 Spelled = tuple[str, str, "str | None"]
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from gateways.envelope import DOORS
 from gateways.explain import COLUMN_OF_DOOR, UnknownDoor, explain
+from gateways.properties.envelope import DOORS
+from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.routes import RouteEntry, Routes
 from kernel.errors import InvalidAddress, InvalidTopic
-from kernel.murmur2 import queue_for
-from kernel.routes import RouteEntry, Routes
 
 ROUTES = Routes([RouteEntry("fleet/{vehicle}/gps/#", "positions", "{address}", "{vehicle}"),
                  RouteEntry("$queue/orders", "orders", "{address}"),

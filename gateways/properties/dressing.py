@@ -1,4 +1,4 @@
-"""A stored message's properties in one door's words, as `gateways.envelope` says. Pure; what does not fit is named.
+"""A stored message's properties in one door's words, as `envelope` says. Pure; what does not fit is named.
 
 A header of a field's name whose value reads as that field is the field; of several, the first. Every other header is
 the user's and passes as it is, in order, with duplicates.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateways.addresses import MAX_SHORTSTR_BYTES
-from gateways.envelope import (
+from gateways.properties.envelope import (
     FIELD_BY_NAME,
     FIELDS,
     HTTP_USER_PREFIX,
@@ -21,8 +21,8 @@ from gateways.envelope import (
     Shape,
     Where,
 )
-from gateways.values import CHARSET, flag, normalize, show
-from kernel.address import is_address
+from gateways.properties.values import CHARSET, flag, normalize, show
+from kernel.addresses.address import is_address
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)                # RFC 9110, 5.6.2
 CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -52,7 +52,7 @@ class Dressed:
     """A message's properties as one door has them."""
 
     properties: dict[str, Any] = field(default_factory=dict)
-    """By the protocol's own names (`gateways.envelope`)."""
+    """By the protocol's own names (`gateways.properties.envelope`)."""
 
     headers: list[tuple[str, Any]] = field(default_factory=list)
     """User properties, header table, request headers or record headers, in order, with duplicates."""

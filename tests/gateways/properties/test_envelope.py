@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateways.dressing import Dressed, Envelope, dress
-from gateways.envelope import (
+from gateways.properties.dressing import Dressed, Envelope, dress
+from gateways.properties.envelope import (
     DOOR_TITLES,
     DOORS,
     FIELD_BY_NAME,
@@ -17,7 +17,7 @@ from gateways.envelope import (
     carries,
     losses,
 )
-from gateways.undressing import undress
+from gateways.properties.undressing import undress
 
 NOW = 1_700_000_000_000
 LATER = b"1700000060000"

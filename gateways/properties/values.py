@@ -1,7 +1,7 @@
 """Values of properties in the shapes that doors give them, and back. Pure.
 
     normalize   what stands in a record header, checked and in its one form
-    show, read  a normal value in a cell's shape (`gateways.envelope.Shape`), and a cell's value as it would be normal
+    show, read  a normal value in a cell's shape (`envelope.Shape`), and a cell's value as it would be normal
     plain       any typed value of a user's header
 """
 from __future__ import annotations
@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from gateways.addresses import DEFAULT_EXCHANGE, address_of_amqp, amqp_by_exchange
-from gateways.envelope import Kind, Shape
-from kernel.address import is_address
+from gateways.properties.envelope import Kind, Shape
+from kernel.addresses.address import is_address
 from kernel.errors import InvalidAddress
 
 MAX_TIME_MS: Final = 253_402_300_799_999      # the last millisecond of the year 9999, where RFC 3339 ends

@@ -3,7 +3,7 @@
 One row per field. A field's name is its record header: what a Kafka client reads and writes. A cell says where a door
 keeps the field and in which shape; a door without a cell for a field cannot carry it, and `losses` lists that.
 Several cells of one door are tried in order: a later one is for what an earlier one cannot hold exactly.
-`gateways.dressing` and `gateways.undressing` do what this table says; `explain` shows it; every cell has a test.
+`dressing` and `undressing` do what this table says; `explain` shows it; every cell has a test.
 
 A message keeps its own protocol's properties as they came and gives them back unchanged there; this table is for the
 crossing.

@@ -1,12 +1,12 @@
-"""A door's properties and headers as a message is stored: the way back of `gateways.dressing`. Pure."""
+"""A door's properties and headers as a message is stored: the way back of `gateways.properties.dressing`. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from gateways.dressing import DUPLICATES, Dressed, Envelope
-from gateways.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Shape, Where
-from gateways.values import normalize, plain, read
+from gateways.properties.dressing import DUPLICATES, Dressed, Envelope
+from gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Shape, Where
+from gateways.properties.values import normalize, plain, read
 
 
 def undress(door: str, dressed: Dressed, now_ms: int) -> tuple[Envelope, list[str]]:

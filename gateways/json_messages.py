@@ -1,0 +1,98 @@
+"""Stored messages as JSON: what the doors show wherever JSON is what they speak. Pure.
+
+A message as JSON, here read from the queue 3 of `plant`:
+
+    {"id": "281474976710657", "topic": "plant", "queue": 3, "offset": 17, "key": "line1/temp", "value": "21.5",
+     "headers": [["unit", "C"]], "address": "plant/line1/temp", "timestamp": 1700000000000, "door": "mqtt",
+     "content_type": "text/plain"}
+
+    id             text: a 64-bit number, more than JavaScript's numbers hold exactly
+    key, value     null, or text; `key_base64`, `value_base64` in their place where the bytes are not UTF-8
+    headers        [name, value] in order with duplicates; a value is text, null, or {"base64": ...} if not UTF-8
+    timestamp      milliseconds since 1970, as `expires_at` and `deliver_at`
+"""
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, Final
+
+from gateways.properties.envelope import FIELDS, OWN_HEADERS, Kind
+from gateways.properties.values import normalize
+from kernel.addresses.address import ADDRESS_HEADER
+from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Record
+
+OF_THE_RECORD: Final = frozenset(("key", "timestamp", "durability"))
+"""Fields that are no record header: a JSON message has them in a form of its own, or cannot say them."""
+
+_BY_RECORD_HEADER: Final = {field.name.encode(): field for field in FIELDS if field.name not in OF_THE_RECORD}
+
+
+def json_name(field: str) -> str:
+    """The name of an envelope field in a JSON message; `id` is the hub's own number of the message."""
+    return "message_id" if field == "id" else field.replace("-", "_")
+
+
+def record_to_json(record: Record, topic: str, queue: int, address: str, door: str) -> dict[str, Any]:
+    """One stored record as JSON's types, in the order in which the fields are written."""
+    offset, timestamp_ms, key, value, headers, attributes, message_id = record
+    message: dict[str, Any] = {"id": str(message_id), "topic": topic, "queue": queue, "offset": offset}
+    _put_bytes(message, "key", key)
+    _put_bytes(message, "value", value)
+    user_headers: list[list[Any]] = []
+    message["headers"] = user_headers
+    message["address"] = address
+    message["timestamp"] = timestamp_ms
+    message["door"] = door
+    if attributes & TRANSIENT:
+        message["transient"] = True
+    if attributes & RETAIN:
+        message["retain"] = True
+    for name, header_value in headers:
+        if name not in OWN_HEADERS and not _put_property(message, name, header_value) and not (
+                name == ADDRESS_HEADER and header_value == address.encode()):
+            user_headers.append([name.decode("utf-8", "replace"), _header_to_json(header_value)])
+    return message
+
+
+def door_of(attributes: int) -> int:
+    """The number of the door that a record came in by."""
+    return attributes & DOOR_MASK
+
+
+def _put_property(message: dict[str, Any], name: bytes, value: bytes | None) -> bool:
+    """Put an envelope field among the message's; False where it is none, is a duplicate, or does not read as one."""
+    field = _BY_RECORD_HEADER.get(name)
+    if field is None or value is None:
+        return False
+    shown = json_name(field.name)
+    if shown in message or shown + "_base64" in message:
+        return False
+    normal = normalize(field.kind, value)
+    if normal is None:
+        return False
+    if field.kind in (Kind.PRIORITY, Kind.TIME):
+        message[shown] = int(normal)
+    elif field.kind is Kind.FLAG:
+        message[shown] = normal == b"true"
+    else:
+        _put_bytes(message, shown, normal)
+    return True
+
+
+def _put_bytes(message: dict[str, Any], name: str, data: bytes | None) -> None:
+    if data is None:
+        message[name] = None
+        return
+    try:
+        message[name] = data.decode()
+    except UnicodeDecodeError:
+        message[name + "_base64"] = b64encode(data).decode()
+
+
+def _header_to_json(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}

@@ -1,0 +1,125 @@
+"""A door's session inside a WebSocket: to the connection it is the session, to the door's session it is the link.
+
+    connection ⇄ WebSocketSession (frames) ⇄ _FramedLink ⇄ the door's session (packets)
+
+What is written is one binary frame per write. Back-pressure, timers and limits are the connection's own.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gateways.websocket.codec import (
+    BINARY,
+    CLOSE,
+    GOING_AWAY,
+    NORMAL,
+    PING,
+    POLICY,
+    PONG,
+    Broken,
+    Control,
+    FrameReader,
+    encode_close,
+    encode_head,
+    read_close,
+)
+
+if TYPE_CHECKING:
+    from gateways.contract import Link, Listen, Session
+
+
+class WebSocketSession:
+    """See `contract.Session`. `make` makes the door's session on the link that it is given."""
+
+    def __init__(self, link: Link, make: Callable[[Link], Session]) -> None:
+        self._link = link
+        self._reader = FrameReader()
+        self._framed = _FramedLink(link)
+        self._inner = make(self._framed)
+
+    def handle_data(self, data: bytes) -> None:
+        try:
+            found = self._reader.feed(data)
+        except Broken as fault:
+            self._framed.end(fault.code, f"websocket: {fault}")
+            return
+        payload: list[bytes] = []            # of frames that followed each other: the session sees them as one read
+        for one in found:
+            if isinstance(one, bytes):
+                payload.append(one)
+                continue
+            self._hand_over(payload)
+            payload = []
+            if not self._framed.closed:
+                self._handle_control(one)
+        self._hand_over(payload)
+
+    def _hand_over(self, payload: list[bytes]) -> None:
+        if payload and not self._framed.closed:
+            self._inner.handle_data(payload[0] if len(payload) == 1 else b"".join(payload))
+
+    def _handle_control(self, frame: Control) -> None:
+        if frame.opcode == PING:
+            self._link.write(encode_head(PONG, len(frame.payload)) + frame.payload)
+        elif frame.opcode == CLOSE:
+            try:
+                self._framed.end(read_close(frame.payload), "")      # the same code back (5.5.1)
+            except Broken as fault:
+                self._framed.end(fault.code, f"websocket: {fault}")
+
+    def handle_drained(self) -> None:
+        self._inner.handle_drained()
+
+    def handle_timer(self, now_ms: int) -> None:
+        self._inner.handle_timer(now_ms)
+
+    def handle_closed(self) -> None:
+        self._inner.handle_closed()
+
+    def handle_stopping(self) -> None:
+        self._framed.closing_code = GOING_AWAY
+        self._inner.handle_stopping()
+
+    def on_principal_ended(self, reason: str) -> None:
+        self._inner.on_principal_ended(reason)
+
+    def describe(self) -> dict[str, Any]:
+        return {**self._inner.describe(), "transport": "websocket"}
+
+
+class _FramedLink:
+    """A `contract.Link` whose writes are binary frames."""
+
+    def __init__(self, link: Link) -> None:
+        self.peer = link.peer
+        self.listen: Listen = link.listen
+        self.certificate = link.certificate
+        self.certificate_ends_ms = link.certificate_ends_ms
+        self.closed = False
+        self.closing_code = NORMAL
+        self._link = link
+        self.pause = link.pause
+        self.resume = link.resume
+        self.wake_at = link.wake_at
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._link.unsent_bytes
+
+    def write(self, data: bytes) -> None:
+        self._link.write_many([encode_head(BINARY, len(data)), data])
+
+    def write_many(self, parts: list[bytes]) -> None:
+        self._link.write_many([encode_head(BINARY, sum([len(part) for part in parts])), *parts])
+
+    def close(self, reason: str = "") -> None:
+        """The door's session ends: a close frame says whether all is well, then the connection is closed."""
+        self.end(self.closing_code if not reason or self.closing_code == GOING_AWAY else POLICY, reason)
+
+    def end(self, code: int, reason: str) -> None:
+        """Say goodbye with this code, and close."""
+        if not self.closed:
+            self.closed = True
+            self._link.write(encode_close(code, reason.partition(":")[0]))
+            self._link.close(reason)

@@ -1,0 +1,56 @@
+"""Admission for tests of doors: a few users whose answers come when the test says so, and a rule that it can change."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateways.admission.admission import OnAuthenticated
+from gateways.admission.credentials import Credentials
+from gateways.admission.errors import NotAuthenticated
+from gateways.admission.principal import Principal
+from gateways.admission.seats import Occupant, Seat
+from gateways.kit import RecordingAdmission
+
+
+class KnownUsers(RecordingAdmission):
+    """Users by password, token and certificate. `late`: answers wait for `tell`."""
+
+    def __init__(self, kernel: Any, now_ms: Callable[[], int], *, allow_anonymous: bool = False,
+                 quotas: Any = None, decision: Any = None, passwords: Mapping[str, str] | None = None,
+                 tokens: Mapping[str, str] | None = None, expires_ms: int = 0) -> None:
+        super().__init__(kernel, now_ms, allow_anonymous=allow_anonymous, quotas=quotas, decision=decision)
+        self.passwords = dict(passwords or {"ada": "lovelace", "bob": "builder"})
+        self.tokens = dict(tokens or {"header.ada.signature": "ada", "header.bob.signature": "bob"})
+        self.certificates = {"ada"}
+        self.expires_ms = expires_ms
+        self.late = False
+        self.asked: list[Credentials] = []
+        self.seated: list[tuple[Principal, Occupant]] = []
+        self._answers: list[Callable[[], None]] = []
+
+    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated) -> None:
+        self.asked.append(credentials)
+        answer = self._answer(credentials)
+        if self.late:
+            self._answers.append(lambda: on_done(answer))
+        else:
+            on_done(answer)
+
+    def _answer(self, shown: Credentials) -> Principal | NotAuthenticated:
+        if shown.empty:
+            return self.anonymous if self.allow_anonymous else NotAuthenticated("credentials are needed")
+        name = shown.user if shown.user is not None and self.passwords.get(shown.user) == shown.password else None
+        name = name or self.tokens.get(shown.token or "") or (shown.certificate if shown.user is None
+                                                              and shown.certificate in self.certificates else None)
+        return NotAuthenticated("Invalid username or password") if name is None \
+            else Principal(name, expires_ms=self.expires_ms or shown.certificate_ends_ms)
+
+    def tell(self) -> None:
+        """Give every answer that waits."""
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            answer()
+
+    def seat(self, principal: Principal, door: str, occupant: Occupant) -> Seat:
+        self.seated.append((principal, occupant))
+        return super().seat(principal, door, occupant)
