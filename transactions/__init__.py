@@ -1,1 +1,1 @@
-"""Half messages, check-back and atomic appends. Not built yet; see README.md."""
+"""Half messages, check-back and atomic appends; see README.md."""

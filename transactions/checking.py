@@ -1,0 +1,379 @@
+"""Asking the senders of silent transactions, and giving up those nobody answers for.
+
+    due, or asked for ─► taken ─► read, on the reading thread ─► who is asked ─► into the frame being gathered
+    ─► durable ─► members are told
+
+In rounds of so many transactions, a few of them under way at a time, and one step of one round in a turn of the loop:
+however many are due, nobody else waits for longer than that. While publishers are held up, or checkpoints fall behind,
+no round begins: checks are late then, and nobody else is.
+"""
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from kernel.appending.gathering import Gathering
+from kernel.errors import KernelError, Stopping
+from kernel.halves.records import half_key
+from kernel.log.frame import StateRecord
+from kernel.message import Owner
+from kernel.ports import Timer
+from kernel.state.reading import StateWalk
+from kernel.state.state import Kind
+from transactions.access import Access
+from transactions.answering import refuse
+from transactions.book import RETRY_MS, Book
+from transactions.members import Check, Members, Membership
+from transactions.plan import Plan
+from transactions.records import Transaction, decode, open_key
+from transactions.silent import Silent
+from transactions.states import Event, step
+from transactions.undecided import Name
+
+if TYPE_CHECKING:
+    from kernel.halves.halves import Halves
+    from kernel.kernel import Kernel
+
+ROUND_BYTES: Final = 4 << 20          # half messages that are read for one round
+BURY: Final = 4                       # one that is over costs as much as so many that are asked
+ROUNDS: Final = 4                     # under way at a time
+BUSY_MS: Final = 100                  # somebody decides about it just now: looked at again after this
+MAX_TOLD: Final = 20                  # checks that each dead letter tells of, the last ones
+
+UNANSWERED: Final = "unanswered"
+"""Reason of the dead letters of a transaction that nobody decided about."""
+
+Asking = tuple["Owner | None", object]
+"""Who wants a transaction to be checked now."""
+
+Read = tuple["Silent | None", list[bytes]]
+"""A transaction, None where it has been decided, and pages of its half messages: all, where it is over."""
+
+
+class Round:
+    """Some transactions that nobody else can touch before their checks are durable."""
+
+    def __init__(self, now_ms: int, ids: list[int], asked: dict[int, list[Asking]] | None = None,
+                 anew: Name | None = None) -> None:
+        self.now_ms = now_ms
+        self.ids = ids
+        self.asked = asked or {}                 # by somebody, whatever their time; or
+        self.anew = anew                         # of this group, what reached nobody: that does not count; or due
+        self.checked: list[Silent] = []
+        self.told: list[tuple[Membership, Check]] = []
+
+    @property
+    def is_due(self) -> bool:
+        """Their time has come, as far as timers know."""
+        return not self.asked and self.anew is None
+
+    def step(self, one: Silent) -> Event | None:
+        """What is to become of one; None: nothing yet."""
+        if not self.is_due:
+            return Event.CHECK
+        return one.event if one.next_ms <= self.now_ms else None
+
+
+class Checking:
+    def __init__(self, kernel: Kernel, halves: Halves, book: Book, access: Access, members: Members, slice_: int
+                 ) -> None:
+        self._kernel = kernel
+        self._loop = kernel.parts.loop
+        self._halves = halves
+        self._book = book
+        self._undecided = book.undecided
+        self._access = access
+        self._slice = slice_                             # transactions of one round
+        self._members = members
+        self._asked: dict[int, list[Asking]] = {}        # by id, at once and whatever their time
+        self._joined: dict[Name, None] = {}              # groups in which somebody can be asked what reached nobody
+        self._anew: Counter[Name] = Counter()            # of these, how many are being read
+        self._rounds = 0
+        self._steps: deque[Callable[[], None]] = deque()
+        self._will_turn = False
+        self._stopped = False
+        self._alarm: tuple[int, Timer] | None = None
+        self._not_before_ms = 0
+        self.made = self.reached_nobody = 0
+        book.listeners.append(self._plan_ended)
+        members.on_room = self._on_room
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._disarm()
+
+    def ask_now(self, transaction_id: int, owner: Owner | None, token: object) -> None:
+        """Check this one in the next round."""
+        self._asked.setdefault(transaction_id, []).append((owner, token))
+        self.look()
+
+    def come_to(self, unasked: Iterable[Name]) -> None:
+        """There is more that may be due, and in these groups some that reached nobody."""
+        for name in unasked:
+            if self._members.room(*name) > 0:
+                self._on_room(*name)
+        self.look()
+
+    def _on_room(self, tenant: str, group: str) -> None:
+        if (tenant, group) in self._undecided.unasked:
+            self._joined[tenant, group] = None
+            self.look()
+
+    def _step(self, step: Callable[[], None]) -> None:
+        """In a turn of the loop of its own."""
+        self._steps.append(step)
+        if len(self._steps) == 1:
+            self._loop.call_soon(self._run_step)
+
+    def _run_step(self) -> None:
+        step = self._steps.popleft()
+        if self._steps:
+            self._loop.call_soon(self._run_step)
+        step()
+
+    # ---- a round begins
+
+    def look(self) -> None:
+        """Something may be due."""
+        if not self._will_turn:
+            self._will_turn = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Begin a round if something is due, or be woken when it is."""
+        self._will_turn = False
+        if self._stopped or self._rounds >= ROUNDS:
+            return
+        now_ms = self._loop.now_ms()
+        if now_ms >= self._not_before_ms and self._kernel.keeps_pace:
+            round_ = self._take_asked(now_ms) or self._take_unasked(now_ms) or self._take_due(now_ms)
+            if round_ is not None:
+                self._rounds += 1
+                self._read(round_)
+                self.look()
+                return
+        self._arm()
+
+    def _take_asked(self, now_ms: int) -> Round | None:
+        asked: dict[int, list[Asking]] = {}
+        for one in [*islice(self._asked, self._slice)]:
+            if self._access.take(one):
+                asked[one] = self._asked.pop(one)
+        return Round(now_ms, [*asked], asked) if asked else None
+
+    def _take_unasked(self, now_ms: int) -> Round | None:
+        """What reached nobody, of a group in which there is somebody now, as far as there is room."""
+        for name in [*self._joined]:
+            room = self._members.room(*name) - self._anew[name]
+            taken = self._undecided.take_unasked(name, max(0, min(room, self._slice)))
+            if not taken:
+                del self._joined[name]
+            mine: list[int] = []
+            for one in taken:
+                if self._access.take(one):
+                    mine.append(one)
+                else:
+                    self._undecided.put_unasked(name, one)
+            if mine:
+                self._anew[name] += len(mine)
+                return Round(now_ms, mine, None, name)
+        return None
+
+    def _take_due(self, now_ms: int) -> Round | None:
+        mine: list[int] = []
+        for one in self._undecided.timers.take(now_ms, self._slice):
+            if self._access.take(one):
+                mine.append(one)
+            else:
+                self._undecided.timers.add(now_ms + BUSY_MS, one)
+        return Round(now_ms, mine) if mine else None
+
+    # ---- into the frame
+
+    def _read(self, round_: Round) -> None:
+        parts = self._kernel.parts
+        records, pages = StateWalk(parts.state, Kind.TRANSACTION), StateWalk(parts.state, Kind.HALF)
+        read = partial(_read, round_, records, pages, self._slice, self._members.count > 0)
+        parts.reader_worker.submit(read, partial(self._was_read, round_))
+
+    def _was_read(self, round_: Round, found: list[Read] | None, error: BaseException | None) -> None:
+        if found is None:
+            self._kernel.parts.fatal(f"the index cannot be read: {error}")
+        else:
+            self._step(partial(self._apply, round_, found))
+
+    def _apply(self, round_: Round, found: list[Read]) -> None:
+        try:
+            gathering = self._halves.gather()
+        except Stopping:                              # all of it is due at the next start
+            self.stop()
+            for one in round_.ids:
+                self._access.free_again(one)
+            return
+        if round_.anew is not None:                   # from here on their members' credit says it
+            self._anew[round_.anew] -= len(round_.ids)
+        plan = self._book.plan_of(gathering)
+        for transaction_id, (silent, pages) in zip(round_.ids, found, strict=False):
+            if silent is not None:
+                self._carry_out(round_, gathering, plan, silent, pages)
+                continue
+            for owner, token in round_.asked.get(transaction_id, ()):
+                self._answer(owner, token, plan.now_ms)
+            self._access.free_again(transaction_id)
+        for transaction_id in round_.ids[len(found):]:
+            self._postpone(round_, transaction_id)
+        plan.told.append(partial(self._round_ended, round_))
+
+    def _carry_out(self, round_: Round, gathering: Gathering, plan: Plan, one: Silent, pages: list[bytes]) -> None:
+        event = round_.step(one)
+        if event is None:
+            self._undecided.timers.add(one.next_ms, one.id, one.wait_ms)
+            self._access.free_again(one.id)
+        elif event is Event.SILENCE:
+            self._expire(gathering, plan, decode(one.id, one.value), pages)
+        else:
+            member = self._members.pick(*one.name) if pages else None
+            if round_.anew is not None and member is None:
+                self._postpone(round_, one.id)
+                return
+            self._check(round_, gathering, plan, one, member, pages)
+            for owner, token in round_.asked.get(one.id, ()):
+                self._answer(owner, token, plan.now_ms)
+
+    def _postpone(self, round_: Round, transaction_id: int) -> None:
+        """It is not come to in this round."""
+        if transaction_id in round_.asked:
+            self._asked.setdefault(transaction_id, []).extend(round_.asked[transaction_id])
+        elif round_.anew is not None:
+            self._undecided.put_unasked(round_.anew, transaction_id)
+            self._on_room(*round_.anew)
+        else:
+            self._undecided.timers.put_back(round_.now_ms, transaction_id)
+        self._access.free_again(transaction_id)
+
+    def _check(self, round_: Round, gathering: Gathering, plan: Plan, one: Silent, member: Membership | None,
+               pages: list[bytes]) -> None:
+        if not self._undecided.knows(one.id):
+            self._book.meet(decode(one.id, one.value))
+        one.check(plan.now_ms, member.name if member is not None else "", round_.anew is None)
+        gathering.state.append(StateRecord(Kind.TRANSACTION, open_key(one.id), one.value))
+        round_.checked.append(one)
+        self.made += 1
+        if member is None:
+            self.reached_nobody += 1
+        else:
+            round_.told.append((member, one.question(plan.now_ms, pages[0])))
+
+    def _expire(self, gathering: Gathering, plan: Plan, one: Transaction, pages: list[bytes]) -> None:
+        if pages:
+            death = {"reason": UNANSWERED, "attempts": one.attempts, "at_ms": plan.now_ms, "transaction": _history(one)}
+            self._halves.bury(gathering, pages, one.group, one.tenant, death)
+        else:
+            gathering.frees = True
+        gathering.state += self._halves.deletions(one.id, one.pages)
+        state = step(one.state, Event.SILENCE).state
+        assert state is not None, "a transaction that is known stays so"
+        self._book.change(plan, one, one.ended(state, plan.now_ms, ""))
+        self._access.free_again(one.id)
+
+    # ---- afterwards
+
+    def _round_ended(self, round_: Round, stored: bool) -> None:
+        self._rounds -= 1
+        if stored:
+            for one in round_.checked:
+                self._undecided.checked(one, was_taken=round_.is_due)
+            self._step(partial(self._tell, round_.told))
+        else:
+            self._not_before_ms = self._loop.now_ms() + RETRY_MS
+            for one in round_.checked:
+                self._undecided.not_checked(one, self._not_before_ms)
+            for membership, _ in round_.told:
+                self._members.put_back(membership)
+        for one in round_.checked:
+            self._access.free_again(one.id)
+        names = {one.name for one in round_.checked if one.unasked or not stored}
+        self.come_to(names if round_.anew is None else {*names, round_.anew})      # somebody may have room for them
+
+    def _tell(self, told: list[tuple[Membership, Check]]) -> None:
+        by_member: dict[Membership, list[Check]] = {}
+        for membership, check in told:
+            other = membership if not membership.left else self._members.pick(check.tenant, check.group)
+            if other is not None:                     # else it is asked again in time
+                by_member.setdefault(other, []).append(check)
+        for membership, checks in by_member.items():
+            try:
+                membership.member.on_checks(checks)
+            except Exception as fault:                # one member's bug must not cost the others their checks
+                self._kernel.parts.on_error(fault)
+
+    def _plan_ended(self, plan: Plan, stored: bool) -> None:
+        if plan.moved:                                # some may be due by now
+            self.look()
+        elif plan.begun or plan.changes:
+            self._arm()
+
+    def _answer(self, owner: Owner | None, token: object, stamp_ms: int) -> None:
+        try:
+            self._halves.answer(owner, token, stamp_ms)
+        except KernelError as error:
+            refuse(owner, token, error)
+
+    # ---- waking up
+
+    def _arm(self) -> None:
+        if self._stopped or self._rounds >= ROUNDS:
+            return
+        now_ms = self._loop.now_ms()
+        when_ms = self._undecided.timers.next_ms()
+        if self._asked or self._joined:               # somebody decides about these just now
+            when_ms = now_ms
+        if when_ms is None:
+            return
+        when_ms = max(when_ms, self._not_before_ms)
+        if when_ms <= now_ms:
+            when_ms = now_ms + BUSY_MS
+        if self._alarm is None or when_ms < self._alarm[0]:
+            self._disarm()
+            self._alarm = when_ms, self._loop.call_at(when_ms, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._turn()
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+            self._alarm = None
+
+
+def _read(round_: Round, records: StateWalk, halves: StateWalk, limit: int, is_heard: bool) -> list[Read]:
+    """On the reading thread: as many as one turn should see to. Where nobody can be asked no page is read."""
+    found: list[Read] = []
+    size_bytes = cost = 0
+    for transaction_id in round_.ids:
+        value = records.get(open_key(transaction_id))
+        if value is None:
+            found.append((None, []))
+            continue
+        one = Silent(transaction_id, value)
+        event = round_.step(one)
+        wanted = int(is_heard) if event is Event.CHECK else one.pages if event is not None and one.name[1] else 0
+        read = [halves.get(half_key(transaction_id, page)) for page in range(wanted)]
+        pages = [page for page in read if page is not None]
+        assert len(pages) == wanted, "an open transaction has its half messages"
+        found.append((one, pages))
+        size_bytes += sum(map(len, pages))
+        cost += BURY * one.messages if event is Event.SILENCE else 1
+        if size_bytes > ROUND_BYTES or cost >= limit:
+            break
+    return found
+
+
+def _history(one: Transaction) -> dict[str, Any]:
+    """What its dead letters tell of it when nobody else remembers it any more."""
+    checks = [{"at_ms": at_ms, "to": to} for at_ms, to in one.checks[-MAX_TOLD:]]
+    return {"id": str(one.id), "by": one.by, "begun_ms": one.begun_ms, "checks": checks}

@@ -1,0 +1,172 @@
+"""Commit and rollback: by the sender, by an operator, in one frame with everything that belongs to it. Hot."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kernel.appending.gathering import Gathering, Submission
+from kernel.errors import Busy, KernelError
+from kernel.halves.records import Held
+from kernel.message import Owner
+from transactions.access import Access
+from transactions.answering import refusal, refuse, refuse_settled
+from transactions.book import Book
+from transactions.fresh import Begun
+from transactions.plan import Plan
+from transactions.records import Transaction
+from transactions.settings import MAX_BY
+from transactions.states import Answer, Effect, Event, State, step
+
+if TYPE_CHECKING:
+    from kernel.halves.halves import Acks, Halves, Offsets
+
+
+class Decision(Enum):
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+    @property
+    def event(self) -> Event:
+        return Event.COMMIT if self is Decision.COMMIT else Event.ROLLBACK
+
+
+COMMITS: Final = step(State.OPEN, Event.COMMIT)
+ROLLS_BACK: Final = step(State.OPEN, Event.ROLLBACK)
+
+
+class Guarded(Protocol):
+    """What a guard goes by: a transaction in whatever form it is at hand, as none is made for it."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def by(self) -> str: ...
+
+    @property
+    def state(self) -> State: ...
+
+
+Guard = Callable[[Guarded], None]
+"""Raises what a caller who may not touch this transaction is answered."""
+
+
+class Deciding:
+    """What was asked."""
+
+    __slots__ = ("id", "decision", "tenant", "by", "acks", "offsets", "guard", "owner", "token")
+
+    def __init__(self, transaction_id: int, decision: Decision, tenant: str, by: str, acks: Acks, offsets: Offsets,
+                 guard: Guard | None, owner: Owner | None, token: object) -> None:
+        self.id = transaction_id
+        self.decision = decision
+        self.tenant = tenant
+        self.by = by[:MAX_BY]
+        self.acks = acks
+        self.offsets = offsets
+        self.guard = guard
+        self.owner = owner
+        self.token = token
+
+
+class Decisions:
+    def __init__(self, halves: Halves, book: Book, access: Access) -> None:
+        self._halves = halves
+        self._book = book
+        self._access = access
+
+    def decide(self, asked: Deciding) -> None:
+        """See `Transactions.decide`."""
+        one = self._book.fresh.get(asked.id)
+        if one is not None and one.origin.tenant == asked.tenant:
+            self._decide_fresh(asked, one)
+        elif not self._access.find(asked.id, partial(self._decide, asked)):
+            refuse(asked.owner, asked.token, Busy(f"too many requests wait for transaction {asked.id}"))
+
+    def _decide_fresh(self, asked: Deciding, one: Begun) -> None:
+        """All of it is at hand."""
+        if asked.guard is not None and not self._may(asked, one):
+            return
+        state, effect, _ = COMMITS if asked.decision is Decision.COMMIT else ROLLS_BACK
+        gathering = self._begin(asked, effect)
+        if gathering is None or state is None:
+            return
+        if effect is Effect.APPEND and (one.messages is None or not self._halves.release_unchanged(
+                gathering, one.messages, one.id)):
+            self._halves.release(gathering, one.held())
+        plan = self._book.plan_of(gathering)
+        self._book.decide(plan, one, state, asked.by)
+        self._end(gathering, asked, effect, plan)
+
+    def _decide(self, asked: Deciding, found: Transaction | None) -> None:
+        """This is the transaction as it is."""
+        if self._book.fresh.get(asked.id) is not None and found is not None and found.tenant == asked.tenant:
+            self.decide(asked)                       # a start has come to it, or its move was refused
+            return
+        one = found if found is not None and found.tenant == asked.tenant else None
+        if one is not None and asked.guard is not None and not self._may(asked, one):
+            return
+        state, effect, answer = step(one.state if one is not None else None, asked.decision.event)
+        if one is None or state is None or answer in (Answer.REFUSED, Answer.UNKNOWN):
+            error = refusal(answer, asked.id, one)
+            refuse_settled(self._book, asked.id, asked.owner, asked.token, error)
+        elif answer is Answer.AGAIN:
+            self._answer(asked, one.decided_ms)
+        elif effect is Effect.APPEND:
+            self._access.half_messages(one, partial(self._decide_own, asked, one, state, effect))
+        else:
+            self._decide_own(asked, one, state, effect, [])
+
+    def _decide_own(self, asked: Deciding, one: Transaction, state: State, effect: Effect, held: list[Held]) -> None:
+        """It has records of its own; `held` is what was read of them."""
+        gathering = self._begin(asked, effect)
+        if gathering is None:
+            return
+        if effect is Effect.APPEND:
+            self._halves.release(gathering, held)
+        gathering.state += self._halves.deletions(one.id, one.pages)
+        plan = self._book.plan_of(gathering)
+        self._book.change(plan, one, one.ended(state, plan.now_ms, asked.by))
+        self._end(gathering, asked, effect, plan)
+
+    # ---- what both have in common
+
+    def _may(self, asked: Deciding, one: Guarded) -> bool:
+        """Whether whoever asks may; else it is answered."""
+        assert asked.guard is not None
+        try:
+            asked.guard(one)
+        except Exception as denied:                  # the caller's own
+            refuse(asked.owner, asked.token, denied)
+            return False
+        return True
+
+    def _begin(self, asked: Deciding, effect: Effect) -> Gathering | None:
+        """The frame that it will be part of, once all that can be refused has been checked; None: it was refused."""
+        try:
+            if effect is Effect.APPEND and (asked.acks or asked.offsets):
+                self._halves.check_commit(asked.acks, asked.offsets)
+            return self._halves.gather()
+        except KernelError as error:
+            refuse(asked.owner, asked.token, error)
+            return None
+
+    def _end(self, gathering: Gathering, asked: Deciding, effect: Effect, plan: Plan) -> None:
+        if effect is Effect.APPEND and (asked.acks or asked.offsets):
+            self._halves.settle(asked.acks, asked.offsets)
+        elif effect is Effect.DROP:
+            gathering.frees = True
+        if asked.owner is not None:
+            gathering.submissions.append(Submission(asked.owner, asked.token, None, (plan.now_ms, [])))
+
+    def _answer(self, asked: Deciding, decided_ms: int) -> None:
+        """With the next frame: the decision may be in one that is on its way."""
+        try:
+            self._halves.answer(asked.owner, asked.token, decided_ms)
+        except KernelError as error:
+            refuse(asked.owner, asked.token, error)

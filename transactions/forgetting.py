@@ -1,0 +1,68 @@
+"""Decisions are forgotten after a time, and sooner where there are too many.
+
+A clock decides, so the deletions are appended as state first and take effect then.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kernel.errors import Stopping
+from kernel.ports import Loop
+from transactions.book import Book
+from transactions.plan import Plan
+from transactions.settings import TransactionSettings
+
+if TYPE_CHECKING:
+    from kernel.halves.halves import Halves
+
+LOOK_MS: Final = 10_000
+
+
+class Forgetter:
+    def __init__(self, loop: Loop, halves: Halves, book: Book, settings: TransactionSettings) -> None:
+        self._loop = loop
+        self._halves = halves
+        self._book = book
+        self.settings = settings
+        self._stopped = False
+        self._busy = False
+
+    def start(self) -> None:
+        self._loop.call_at(self._loop.now_ms() + LOOK_MS, self._on_time)
+        self._book.listeners.append(self._ended)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _on_time(self) -> None:
+        if not self._stopped:
+            self._loop.call_at(self._loop.now_ms() + LOOK_MS, self._on_time)
+            self.look()
+
+    def _ended(self, plan: Plan, stored: bool) -> None:
+        if plan.forgotten:
+            self._busy = False
+        if stored and (plan.forgotten or self._book.remembered.count > self.settings.max_remembered):
+            self._loop.call_soon(self.look)
+
+    def look(self) -> None:
+        """Forget what is over, as much as one frame takes."""
+        if self._stopped or self._busy or self._book.remembered.is_loading:
+            return
+        too_many = self._book.remembered.count - self.settings.max_remembered
+        until_ms = self._loop.now_ms() - self.settings.remembered_ms
+        plan: Plan | None = None
+        count = 0
+        for known in self._book.remembered:
+            if count >= self.settings.slice or known.decided_ms > until_ms and count >= too_many:
+                break
+            if known.ids[-1] >= self._book.fresh.oldest:         # by it a start knows that it is decided
+                break
+            if plan is None:
+                try:
+                    plan = self._book.plan_of(self._halves.gather())
+                except Stopping:
+                    return
+                self._busy = True
+            plan.forgotten.append(known)
+            count += len(known.ids)

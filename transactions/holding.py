@@ -1,0 +1,153 @@
+"""Half messages come in: a transaction begins, or gets more of them. Hot."""
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kernel.appending.burst import Run
+from kernel.appending.gathering import Gathering, Places, Submission
+from kernel.errors import KernelError, TooManyTransactions, TransactionTooLarge
+from kernel.halves.records import PAGE_BYTES, Half, cut_pages
+from kernel.leasing.settings import check_name
+from kernel.message import Message, Owner
+from transactions.access import Access
+from transactions.answering import refusal, refuse, refuse_settled
+from transactions.book import Book
+from transactions.fresh import Begun, Origin
+from transactions.plan import Hold
+from transactions.records import Transaction
+from transactions.settings import CheckSettings, TransactionSettings
+from transactions.states import Answer, Event, step
+
+if TYPE_CHECKING:
+    from kernel.halves.halves import Halves
+
+ORIGINS: Final = 10_000            # that are remembered
+
+
+class Holding:
+    def __init__(self, halves: Halves, book: Book, access: Access, settings: TransactionSettings) -> None:
+        self._halves = halves
+        self._book = book
+        self._access = access
+        self._origins: dict[tuple[str, str, str, CheckSettings], Origin] = {}
+        self.settings = settings
+
+    def origin(self, tenant: str, group: str, by: str, checks: CheckSettings) -> Origin:
+        """Whose transaction it is. Raises InvalidGroup, InvalidCheckBack."""
+        name = tenant, group, by, checks
+        origin = self._origins.get(name)
+        if origin is None:
+            if group:
+                check_name(group, "group")
+            checks.check()
+            if len(self._origins) >= ORIGINS:
+                self._origins.clear()
+            origin = self._origins[name] = Origin(tenant, group, by, checks)
+        return origin
+
+    def begin(self, origin: Origin, halves: list[Half], owner: Owner | None, token: object, name: str | None) -> None:
+        """See `Transactions.begin`."""
+        if name is not None:                   # what is known already needs no room
+            self._halves.append_once(halves, owner, token, origin.key_of(name),
+                                     partial(self._check_and_begin, origin, halves))
+            return
+        size_bytes = self._check_new(halves)
+        gathering = self._halves.gather()
+        places: Places = []
+        self._begin(origin, halves, size_bytes, gathering, places)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, places, None))
+
+    def _check_new(self, halves: list[Half]) -> int:
+        """Bytes of their values and headers."""
+        if not halves:
+            raise TransactionTooLarge("a transaction begins with a half message")
+        size_bytes = _size(halves)
+        self._check_size(len(halves), size_bytes)
+        if self._book.open_count >= self.settings.max_open:
+            raise TooManyTransactions(f"{self._book.open_count} transactions are undecided already")
+        self._halves.check(halves)
+        return size_bytes
+
+    def _check_size(self, messages: int, size_bytes: int) -> None:
+        settings = self.settings
+        if messages > settings.max_messages or size_bytes > settings.max_bytes:
+            raise TransactionTooLarge(f"a transaction has {settings.max_messages} messages and {settings.max_bytes} "
+                                      "bytes of them at most")
+        if self._book.open_bytes + size_bytes > settings.max_open_bytes:
+            raise TooManyTransactions(f"undecided half messages have {self._book.open_bytes} bytes already")
+
+    def _check_and_begin(self, origin: Origin, halves: list[Half], gathering: Gathering, _: list[Message],
+                         places: Places) -> None:
+        self._begin(origin, halves, self._check_new(halves), gathering, places)
+
+    def _begin(self, origin: Origin, halves: list[Half], size_bytes: int, gathering: Gathering, places: Places
+               ) -> None:
+        rows = self._halves.rows(halves)
+        messages: list[Message] | None = []
+        for message, when, delay_ms in halves:
+            places.append((Run(0, 0), 0))
+            if when is not None or delay_ms:
+                messages = None
+            elif messages is not None:
+                messages.append(message)
+        one = Begun(origin, gathering.burst.now_ms, rows, size_bytes, messages, places)
+        plan = self._book.plan_of(gathering)
+        if size_bytes <= PAGE_BYTES:
+            plan.begin(one)
+        else:
+            pages = cut_pages(rows)
+            plan.hold(Hold([run for run, _ in places], pages, 0, one.transaction()._replace(pages=len(pages))),
+                      size_bytes)
+        self._book.open_count += 1
+        self._note(gathering, size_bytes)
+
+    def _note(self, gathering: Gathering, size_bytes: int) -> None:
+        self._book.open_bytes += size_bytes
+        self._halves.note_bytes(gathering, size_bytes)
+
+    # ---- more
+
+    def add(self, transaction_id: int, halves: list[Half], tenant: str, owner: Owner | None, token: object,
+            found: Transaction | None) -> None:
+        """See `Transactions.add`; this is the transaction as it is."""
+        one = found if found is not None and found.tenant == tenant else None
+        answer = step(one.state if one is not None else None, Event.ADD).answer
+        if one is None or answer is not Answer.STORED:
+            refuse_settled(self._book, transaction_id, owner, token, refusal(answer, transaction_id, one))
+            return
+        size_bytes = _size(halves)
+        try:
+            self._check_size(one.messages + len(halves), one.size_bytes + size_bytes)
+            self._halves.check(halves)
+            gathering = self._halves.gather()
+        except KernelError as refused:
+            refuse(owner, token, refused)
+            return
+        self._add(one, halves, size_bytes, gathering, owner, token)
+
+    def _add(self, one: Transaction, halves: list[Half], size_bytes: int, gathering: Gathering, owner: Owner | None,
+             token: object) -> None:
+        """Nobody decides about the transaction before these are durable."""
+        pages = cut_pages(self._halves.rows(halves))
+        plan = self._book.plan_of(gathering)
+        next_ms = one.next_ms
+        if one.group and not one.attempts:           # a sign of life
+            next_ms = plan.now_ms + one.settings.first_ms
+        after = one._replace(messages=one.messages + len(halves), pages=one.pages + len(pages),
+                             size_bytes=one.size_bytes + size_bytes, next_ms=next_ms)
+        runs = [Run(0, 0) for _ in halves]
+        plan.hold(Hold(runs, pages, one.pages, after), size_bytes)
+        self._note(gathering, size_bytes)
+        self._book.change(plan, one, after)
+        self._access.hold(one.id)
+        plan.told.append(lambda _: self._access.free_again(one.id))
+        self._halves.answer(owner, token, 0, [(run, 0) for run in runs])
+
+
+def _size(halves: list[Half]) -> int:
+    size_bytes = 0
+    for (_, value, headers, _, _), _, _ in halves:
+        size_bytes += len(headers) + (0 if value is None else len(value))
+    return size_bytes

@@ -1,0 +1,163 @@
+"""A start reads what is undecided, and what is remembered, in slices while the doors are open already.
+
+    a page of records, on the reading thread ─► into the book, on the loop ─► the next page
+
+What is undecided comes first, then what has been decided; what of those that began together is neither is fresh still.
+What is asked about one transaction, by its id, is answered from its record meanwhile, and everything can happen to it:
+the book meets it then, and the page that brings it later passes it over. Nobody is asked about one before it has been
+read here. Lists wait for what they show, and limits count what is known.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kernel.errors import Busy
+from kernel.state.reading import StatePages
+from kernel.state.state import Kind
+from transactions.book import Book
+from transactions.fresh import Batch, Begun, decode_batch
+from transactions.records import BEGUN, ENDED, OPEN, Brief, decode_brief
+from transactions.together import Ended, decode_ended
+from transactions.undecided import ALL_IDS, Name
+
+if TYPE_CHECKING:
+    from kernel.kernel import Kernel
+
+GRACE_MS: Final = 6_000                # after a start, for members to come back before anything is asked of nobody
+MAX_WAITING: Final = 1_000             # lists that wait for the end of it
+
+
+class Loading:
+    def __init__(self, kernel: Kernel, book: Book, slice_: int) -> None:
+        self._worker = kernel.parts.reader_worker
+        self._fatal = kernel.parts.fatal
+        self._book = book
+        self._slice = slice_
+        state = kernel.parts.state
+        self._open = StatePages(state, Kind.TRANSACTION, OPEN)
+        self._ended = StatePages(state, Kind.TRANSACTION, ENDED)
+        self._begun = StatePages(state, Kind.TRANSACTION, BEGUN)
+        self._new_from = kernel.parts.first_id
+        self._earliest_ms = kernel.parts.loop.now_ms() + GRACE_MS
+        self._names: dict[tuple[bytes, int], Name] = {}
+        self._waiting: list[Callable[[], None]] = []
+        self._count = 0                                  # of what has been read
+        self._tell_at = 1                                # who waits is told when it is twice what it was
+        self._stopped = False
+        self.done = False
+        self.on_loaded: Callable[[set[Name]], None] = lambda unasked: None
+        """After each page, with the groups in which it found what reached nobody."""
+
+        self.on_done: Callable[[], None] = lambda: None
+
+        book.undecided.begin_loading(self._new_from)
+        book.remembered.begin_loading()
+
+    def start(self) -> None:
+        self._worker.submit(self._read_open, self._open_read)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def wait(self, callback: Callable[[], None]) -> None:
+        """Call when more is known, at last when everything is. Raises Busy."""
+        if len(self._waiting) >= MAX_WAITING:
+            raise Busy("transactions are being read, and too many requests wait for that")
+        self._waiting.append(callback)
+
+    # ---- what is undecided
+
+    def _read_open(self) -> tuple[list[tuple[int, Brief]], bool]:
+        """On the reading thread."""
+        records, more = self._open.page(self._slice)
+        return [(int.from_bytes(key[len(OPEN):], "big"), decode_brief(value)) for key, value in records], more
+
+    def _open_read(self, found: tuple[list[tuple[int, Brief]], bool] | None, error: BaseException | None) -> None:
+        if found is None or self._stopped:
+            self._end_early(error)
+            return
+        rows, more = found
+        book, unasked = self._book, set[Name]()
+        for transaction_id, brief in rows:
+            if not book.undecided.knows(transaction_id):
+                name = self._name_of(brief)
+                book.load(transaction_id, name, brief, self._earliest_ms)
+                if brief.unasked:
+                    unasked.add(name)
+        if rows:
+            book.undecided.loaded(rows[-1][0] + 1)
+        if not more:
+            book.undecided.loaded(ALL_IDS)
+        self.on_loaded(unasked)
+        self._count += len(rows)
+        if self._count >= self._tell_at:
+            self._tell_at = 2 * self._count
+            self._tell()
+        if more:
+            self._worker.submit(self._read_open, self._open_read)
+        else:
+            self._worker.submit(self._read_ended, self._ended_read)
+
+    def _name_of(self, one: Brief) -> Name:
+        """The same object for all of a group."""
+        known = one.name, one.tenant_length
+        found = self._names.get(known)
+        if found is None:
+            name, length = known
+            found = self._names[known] = name[:length].decode(), name[length:].decode()
+        return found
+
+    # ---- what is remembered
+
+    def _read_ended(self) -> tuple[list[Ended], bool]:
+        """On the reading thread."""
+        records, more = self._ended.page(self._slice)
+        return [decode_ended(key, value) for key, value in records], more
+
+    def _ended_read(self, found: tuple[list[Ended], bool] | None, error: BaseException | None) -> None:
+        if found is None or self._stopped:
+            self._end_early(error)
+            return
+        rows, more = found
+        for one in rows:
+            self._book.remembered.load(one)
+        if more:
+            self._worker.submit(self._read_ended, self._ended_read)
+            return
+        self._book.remembered.loaded()
+        self._names.clear()
+        self._worker.submit(self._read_begun, self._begun_read)
+
+    # ---- what is neither, of those that began together
+
+    def _read_begun(self) -> tuple[list[Begun], bool]:
+        """On the reading thread: one record."""
+        records, more = self._begun.page(1)
+        return [one for _, value in records for one in decode_batch(value)], more
+
+    def _begun_read(self, found: tuple[list[Begun], bool] | None, error: BaseException | None) -> None:
+        if found is None or self._stopped:
+            self._end_early(error)
+            return
+        rows, more = found
+        book = self._book
+        ones = [one for one in rows if one.id < self._new_from and book.remembered.find(one.id) is None
+                and not book.undecided.has(one.origin.tenant, one.id)]
+        if ones:
+            book.load_batch(Batch(rows[0].id, ones, self._earliest_ms))
+        if more:
+            self._worker.submit(self._read_begun, self._begun_read)
+            return
+        self.done = True
+        self.on_done()
+        self._tell()
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    def _end_early(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._fatal(f"the index cannot be read: {error}")

@@ -1,0 +1,120 @@
+"""Fresh transactions that stay undecided move into records of their own: after a time, or when there are too many.
+
+Whoever has to change one that stays undecided, by more half messages or a check, has it moved first.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kernel.errors import Busy, KernelError, StorageFull
+from kernel.ports import Loop, Timer
+from transactions.access import Access, Step
+from transactions.book import Book
+from transactions.fresh import Begun
+from transactions.plan import Plan
+from transactions.records import Transaction
+
+if TYPE_CHECKING:
+    from kernel.halves.halves import Halves
+
+RETRY_MS: Final = 1_000           # after the disk refused some
+BUSY_MS: Final = 100
+
+
+class Moving:
+    def __init__(self, loop: Loop, halves: Halves, book: Book, access: Access, slice_: int) -> None:
+        self._loop = loop
+        self._halves = halves
+        self._book = book
+        self._access = access
+        self._slice = slice_                      # that move with one frame, about
+        self._alarm: tuple[int, Timer] | None = None
+        self._not_before_ms = 0
+        self._round = False                       # some are on their way
+        self._stopped = False
+
+    def start(self) -> None:
+        self._book.listeners.append(self._plan_ended)
+        self.turn()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._disarm()
+
+    def find(self, transaction_id: int, tenant: str, step: Step, refused: Callable[[KernelError], None]) -> None:
+        """As `Access.find`, for who changes one of the tenant that stays undecided: it is fresh no more."""
+        def found(one: Transaction | None) -> None:
+            fresh = self._book.fresh.get(transaction_id)
+            if fresh is None or fresh.origin.tenant != tenant:
+                step(one)
+                return
+            try:
+                self._move([fresh], lambda _: None)
+            except KernelError as error:
+                refused(error)
+            else:
+                self._access.find(transaction_id, moved)
+
+        def moved(one: Transaction | None) -> None:
+            if self._book.fresh.get(transaction_id) is None:
+                step(one)
+            else:
+                refused(StorageFull("the disk is full: nothing has become of it"))
+        if not self._access.find(transaction_id, found):
+            refused(Busy(f"too many requests wait for transaction {transaction_id}"))
+
+    def _move(self, ones: list[Begun], tell: Callable[[bool], None]) -> None:
+        plan = self._book.plan_of(self._halves.gather())
+        for one in ones:
+            self._book.move(plan, one)
+            self._access.hold(one.id)
+
+        def ended(stored: bool) -> None:
+            for one in ones:
+                self._access.free_again(one.id)
+            tell(stored)
+        plan.told.append(ended)
+
+    # ---- in time
+
+    def _plan_ended(self, plan: Plan, _: bool) -> None:
+        if plan.batches or plan.emptied:
+            self.turn()
+
+    def turn(self) -> None:
+        """Move what should, or be woken when it should."""
+        when_ms = self._book.fresh.next_ms()
+        if self._stopped or self._round or when_ms is None:
+            return
+        now_ms = self._loop.now_ms()
+        when_ms = max(when_ms, self._not_before_ms)
+        ones = self._book.fresh.to_move(now_ms, self._slice) if when_ms <= now_ms else []
+        if not ones:                              # those that should may be decided in a frame that is on its way
+            self._wake(when_ms if when_ms > now_ms else now_ms + BUSY_MS)
+            return
+        try:
+            self._move(ones, self._ended)
+            self._round = True
+        except KernelError:                       # the hub stops: they are there at the next start
+            self._stopped = True
+
+    def _ended(self, stored: bool) -> None:
+        self._round = False
+        if not stored:
+            self._not_before_ms = self._loop.now_ms() + RETRY_MS
+        self._loop.call_soon(self.turn)
+
+    def _wake(self, when_ms: int) -> None:
+        if self._alarm is None or when_ms < self._alarm[0]:
+            self._disarm()
+            self._alarm = when_ms, self._loop.call_at(when_ms, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.turn()
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+            self._alarm = None

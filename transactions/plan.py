@@ -1,0 +1,194 @@
+"""What one frame does to transactions: state records at seal, and what takes effect when it is durable. Pure. Hot."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kernel.appending.burst import Run
+from kernel.halves.records import PAGE_BYTES, Row, cut_pages, encode_page, half_key
+from kernel.log.frame import StateRecord
+from kernel.state.state import Kind
+from transactions.fresh import Batch, Begun, Origin
+from transactions.records import Transaction, encode, open_key
+from transactions.states import State
+from transactions.together import Ended, Ending, begun_key, encode_begun, encode_ended, ending_of
+
+NEW: Final = 0                    # id of a transaction that has none yet
+
+
+class Hold(NamedTuple):
+    """Half messages that came together, of a transaction with records of its own."""
+
+    runs: list[Run]                          # one each, that is told its id
+    pages: list[list[Row]]
+    first_page: int
+    transaction: Transaction                 # as it is with them
+
+
+class Change(NamedTuple):
+    """What a frame makes of a transaction that had records of its own."""
+
+    before: Transaction
+    after: Transaction
+
+
+class Plan:
+    """`kernel.appending.gathering.Reserved`."""
+
+    def __init__(self, now_ms: int, most: int, on_end: Callable[[Plan, bool], None]) -> None:
+        self.now_ms = now_ms
+        self._most = most                                # transactions that share a record
+        self._on_end = on_end
+        self._begins: list[Begun] = []
+        self._holds: list[Hold] = []
+        self._left: list[Begun] = []                     # their batches, once sealed
+        self.begun: list[Transaction] = []               # with records of their own; known once sealed
+        self.batches: list[Batch] = []                   # of the others; known once sealed
+        self.emptied: list[Batch] = []                   # whose records are deleted; known once sealed
+        self.decided: dict[int, Begun] = {}
+        self.moved: list[tuple[Begun, Transaction]] = []
+        self.changes: dict[int, Change] = {}
+        self.told: list[Callable[[bool], None]] = []     # called at the end with whether it is durable
+        self.ended: list[Ended] = []                     # known once sealed
+        self.forgotten: list[Ended] = []
+        self.count = 0
+        self.new_count = 0                               # transactions that begin with this frame,
+        self.new_bytes = 0                               # and half messages of any
+
+    # ---- filling
+
+    def begin(self, one: Begun) -> None:
+        """It shares a record with others."""
+        self._begins.append(one)
+        self.count += len(one.rows)
+        self.new_bytes += one.size_bytes
+        self.new_count += 1
+
+    def hold(self, hold: Hold, size_bytes: int) -> None:
+        self._holds.append(hold)
+        self.count += len(hold.runs)
+        self.new_bytes += size_bytes
+        self.new_count += hold.transaction.id == NEW
+
+    def change(self, before: Transaction, after: Transaction) -> None:
+        known = self.changes.get(after.id)
+        self.changes[after.id] = Change(before if known is None else known.before, after)
+
+    def move(self, one: Begun) -> Transaction:
+        """It gets records of its own."""
+        after = one.transaction()._replace(pages=len(cut_pages(one.rows)))
+        self.moved.append((one, after))
+        return after
+
+    # ---- from gathering to frame
+
+    def records(self, first_id: int) -> list[StateRecord]:
+        """See `Reserved.records`."""
+        found: list[StateRecord] = []
+        for ones in self._together():
+            found.append(self._record_of_batch(ones, first_id))
+            for one in ones:
+                first_id += len(one.rows)
+        for hold in self._holds:
+            found += self._records_of_hold(hold, first_id)
+            first_id += len(hold.runs)
+        for begun, after in self.moved:
+            found.append(StateRecord(Kind.TRANSACTION, open_key(after.id), encode(after)))
+            found += _pages(after.id, 0, after.id, cut_pages(begun.rows))
+        self._leave([begun for begun, _ in self.moved] + list(self.decided.values()))
+        found += [StateRecord(Kind.TRANSACTION, begun_key(batch.id), None) for batch in self.emptied]
+        for transaction_id, change in self.changes.items():
+            value = encode(change.after) if change.after.state is State.OPEN else None
+            found.append(StateRecord(Kind.TRANSACTION, open_key(transaction_id), value))
+        found += self._records_of_ends()
+        found += [StateRecord(Kind.TRANSACTION, ended.key, None) for ended in self.forgotten]
+        return found
+
+    def _together(self) -> list[list[Begun]]:
+        """What begins, as batches. Ordered by queue: messages that are committed together and follow each other there
+        have ids that do, and are one run."""
+        found: list[list[Begun]] = []
+        size_bytes = 0
+        for one in sorted(self._begins, key=_queue_id):
+            if not found or size_bytes >= PAGE_BYTES or len(found[-1]) >= self._most:
+                found.append([])
+                size_bytes = 0
+            found[-1].append(one)
+            size_bytes += one.size_bytes
+        return found
+
+    def _record_of_batch(self, ones: list[Begun], first_id: int) -> StateRecord:
+        self.batches.append(Batch(first_id, ones))
+        rows: list[Row] = []
+        for one in ones:
+            one.id = first_id + len(rows)
+            for number, (run, _) in enumerate(one.places, one.id):
+                run.first_id = number
+            one.places = []
+            rows += one.rows
+        value = encode_begun(self.now_ms, [(one.origin.sort, len(one.rows)) for one in ones],
+                             encode_page(first_id, rows))
+        return StateRecord(Kind.TRANSACTION, begun_key(first_id), value)
+
+    def _records_of_hold(self, hold: Hold, first_id: int) -> list[StateRecord]:
+        one = hold.transaction
+        if one.id == NEW:
+            one = one._replace(id=first_id)
+            self.begun.append(one)
+        for number, run in enumerate(hold.runs, first_id):
+            run.first_id = number
+        found = _pages(one.id, hold.first_page, first_id, hold.pages)
+        if hold.transaction.id == NEW:
+            found.append(StateRecord(Kind.TRANSACTION, open_key(one.id), encode(one)))
+        return found
+
+    def _leave(self, ones: list[Begun]) -> None:
+        """They need their batches no more."""
+        self._left = ones
+        for one in ones:
+            batch = one.batch
+            assert batch is not None, "it has been stored"
+            batch.left -= 1
+            if not batch.left:
+                self.emptied.append(batch)
+
+    def _records_of_ends(self) -> list[StateRecord]:
+        by_tenant: dict[str, list[Ending]] = {}
+        for change in self.changes.values():
+            if change.after.state is not State.OPEN:
+                by_tenant.setdefault(change.after.tenant, []).append(ending_of(change.after))
+        sorts: dict[tuple[Origin, State, str], bytes] = {}
+        for one in self.decided.values():
+            name = one.origin, one.state, one.decided_by
+            sort = sorts.get(name)
+            if sort is None:
+                sort = sorts[name] = one.origin.encode(one.state, one.decided_ms, one.decided_by)
+            by_tenant.setdefault(one.origin.tenant, []).append(
+                (one.id, one.begun_ms, len(one.rows), one.size_bytes, one.address, sort))
+        found: list[StateRecord] = []
+        for tenant, endings in by_tenant.items():
+            ended, record = encode_ended(self.now_ms, tenant, endings)
+            self.ended.append(ended)
+            found.append(record)
+        return found
+
+    def applied(self) -> None:
+        self._on_end(self, True)
+
+    def failed(self) -> None:
+        for one in self._left:
+            if one.batch is not None:
+                one.batch.left += 1
+        self._on_end(self, False)
+
+
+def _queue_id(one: Begun) -> int:
+    return one.messages[0][0].queue_id if one.messages is not None else 0
+
+
+def _pages(transaction_id: int, first_page: int, first_id: int, pages: list[list[Row]]) -> list[StateRecord]:
+    found: list[StateRecord] = []
+    for page, rows in enumerate(pages, first_page):
+        found.append(StateRecord(Kind.HALF, half_key(transaction_id, page), encode_page(first_id, rows)))
+        first_id += len(rows)
+    return found

@@ -1,0 +1,131 @@
+"""Looking at transactions: one with every check and decision, or page by page."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kernel.ports import Loop
+from kernel.state.state import Kind
+from transactions.access import Access
+from transactions.book import Book
+from transactions.loading import Loading
+from transactions.records import Transaction, decode, open_key
+from transactions.remembered import BEFORE_ALL
+from transactions.states import State
+from transactions.together import Ended, decode_ending
+
+if TYPE_CHECKING:
+    from kernel.halves.halves import Halves
+
+PAGE: Final = 1_000               # transactions of a page at most, and as many are looked at for it
+
+
+class Query(NamedTuple):
+    tenant: str
+    state: State = State.OPEN
+    group: str | None = None              # None: any
+    older_than_ms: int = 0                # begun so long ago at least
+    after: str = ""                       # where the page before ended
+    limit: int = 100
+
+
+Page = tuple[list[Transaction], "str | None"]
+"""Transactions, and where to go on; None: there are no more. A page may be short of its limit."""
+
+
+class Registry:
+    def __init__(self, loop: Loop, halves: Halves, book: Book, access: Access, loading: Loading) -> None:
+        self._now_ms = loop.now_ms
+        self._halves = halves
+        self._book = book
+        self._access = access
+        self._loading = loading
+
+    def show(self, transaction_id: int, tenant: str, on_done: Callable[[Transaction | None], None]) -> bool:
+        """See `Transactions.show`."""
+        def found(one: Transaction | None) -> None:
+            if self._book.is_settling(transaction_id):           # nobody is shown what could still vanish
+                self._book.when_settled(transaction_id, lambda _: again())
+            else:
+                on_done(one if one is not None and one.tenant == tenant else None)
+
+        def again() -> None:
+            self._access.find(transaction_id, found)
+        return self._access.find(transaction_id, found)
+
+    def page(self, query: Query, on_done: Callable[[Page], None]) -> None:
+        """See `Transactions.page`. Raises ValueError for an `after` that no page gave, Busy."""
+        query = query._replace(limit=max(1, min(query.limit, PAGE)))
+        if query.state is State.OPEN:
+            self._page_of_open(query, on_done)
+        else:
+            self._page_of_ended(query, on_done)
+
+    def _page_of_open(self, query: Query, on_done: Callable[[Page], None]) -> None:
+        fresh = self._book.fresh_of(query.tenant, query.group, int(query.after or 0))
+        ids = list(islice(merge(self._moved(query), fresh), query.limit + 1))
+        if not self._loading.done and (len(ids) <= query.limit or ids[-1] >= self._book.undecided.known_below):
+            self._loading.wait(partial(self.page, query, on_done))
+            return
+        own = [one for one in ids if one not in fresh]
+
+        def read(values: Sequence[bytes | None]) -> None:
+            of_own = {one: decode(one, value) for one, value in zip(own, values, strict=True) if value is not None}
+            ones = [fresh[one].as_begun() if one in fresh else of_own.get(one) for one in ids]
+            self._finish(query, ones, list(map(str, ids)), on_done)
+        self._read([(Kind.TRANSACTION, open_key(one)) for one in own], read)
+
+    def _page_of_ended(self, query: Query, on_done: Callable[[Page], None]) -> None:
+        if not self._loading.done:
+            self._loading.wait(partial(self.page, query, on_done))
+            return
+        found = list(islice(self._ended(query), PAGE + 1))
+        keys = list(dict.fromkeys([ended.key for ended, _ in found]))
+
+        def read(values: Sequence[bytes | None]) -> None:
+            records = dict(zip(keys, values, strict=True))
+            ones = [decode_ending(record, one) if (record := records[ended.key]) is not None else None
+                    for ended, one in found]
+            self._finish(query, ones, [f"{ended.decided_ms}.{one}" for ended, one in found], on_done)
+        self._read([(Kind.TRANSACTION, key) for key in keys], read)
+
+    def _read(self, names: list[tuple[int, bytes]], then: Callable[[Sequence[bytes | None]], None]) -> None:
+        values = self._halves.recent(names)
+        if values is not None:
+            then(values)
+        else:
+            self._halves.read(names, then)
+
+    def _moved(self, query: Query) -> Iterator[int]:
+        """Undecided ones with records of their own, oldest first."""
+        undecided = self._book.undecided
+        if query.group is not None:
+            ids = undecided.of_group.get((query.tenant, query.group))
+        else:
+            ids = undecided.of_tenant.get(query.tenant)
+        return ids.after(int(query.after or 0)) if ids is not None else iter(())
+
+    def _ended(self, query: Query) -> Iterator[tuple[Ended, int]]:
+        """Newest decision first."""
+        before_ms, dot, before_id = query.after.partition(".")
+        before = (int(before_ms), int(before_id)) if dot else BEFORE_ALL
+        return self._book.remembered.newest(query.tenant, before)
+
+    def _finish(self, query: Query, ones: list[Transaction | None], cursors: list[str],
+                on_done: Callable[[Page], None]) -> None:
+        until_ms = self._now_ms() - query.older_than_ms
+        found: list[Transaction] = []
+        for number, one in enumerate(ones):
+            if len(found) == query.limit or number == PAGE:
+                on_done((found, cursors[number - 1]))
+                return
+            if one is None or one.state is not query.state or query.group not in (None, one.group):
+                continue                                     # decided, or forgotten, meanwhile
+            if one.begun_ms <= until_ms:
+                found.append(one)
+            elif query.state is State.OPEN:                  # and younger ones follow
+                break
+        on_done((found, None))

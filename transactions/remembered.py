@@ -1,0 +1,155 @@
+"""Decisions that are remembered, in columns: some thirty bytes for one with a frame of its own. Pure.
+
+    old    what a start has read, of each tenant
+    new    what was decided since: its times rise, and are later than those of `old` unless the clock was set back
+
+An id is looked for among the entries that hold one of the same thousand. What one frame decides has nearly always begun
+together, so those are few.
+"""
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from transactions.together import Ended
+
+SPARE: Final = 4_096                   # taken from the front, and their room kept
+THOUSAND: Final = 10                   # bits
+BEFORE_ALL: Final = (1 << 62, 0)       # where a list of the newest begins
+
+_decided_ms = attrgetter("decided_ms")
+
+
+class Row:
+    """What one tenant's transactions were decided by, in the order of time; what a frame decided is one entry."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+        self._decided_ms = array("q")
+        self._ends = array("Q")        # of each entry, where its ids end
+        self._ids = array("Q")
+        self._first = 0
+        self._gone = 0                         # entries whose room has been given back
+        self._by_thousand: dict[int, array[int]] = {}        # numbers of entries, those of `_gone` counted
+
+    def add(self, one: Ended) -> None:
+        number = self._gone + len(self._ends)
+        for thousand in {transaction_id >> THOUSAND for transaction_id in one.ids}:
+            entries = self._by_thousand.get(thousand)
+            if entries is None:
+                entries = self._by_thousand[thousand] = array("Q")
+            entries.append(number)
+        self._decided_ms.append(one.decided_ms)
+        self._ids.extend(one.ids)
+        self._ends.append(len(self._ids))
+
+    def find(self, transaction_id: int) -> Ended | None:
+        for number in self._by_thousand.get(transaction_id >> THOUSAND, ()):
+            at = number - self._gone
+            if at >= self._first:
+                start = self._ends[at - 1] if at else 0
+                found = bisect_left(self._ids, transaction_id, start, self._ends[at])
+                if found < self._ends[at] and self._ids[found] == transaction_id:
+                    return self._entry(at)
+        return None
+
+    def __iter__(self) -> Iterator[Ended]:
+        for at in range(self._first, len(self._ends)):
+            yield self._entry(at)
+
+    def drop_first(self) -> None:
+        for thousand in {one >> THOUSAND for one in self._entry(self._first).ids}:
+            entries = self._by_thousand[thousand]
+            entries.remove(self._gone + self._first)
+            if not entries:
+                del self._by_thousand[thousand]
+        self._first += 1
+        if self._first > SPARE and self._first > len(self._ends) // 2:
+            first, ids = self._first, self._ends[self._first - 1]
+            del self._decided_ms[:first], self._ids[:ids]
+            self._ends = array("Q", [end - ids for end in self._ends[first:]])
+            self._gone += first
+            self._first = 0
+
+    def newest(self, until_ms: int) -> Iterator[Ended]:
+        """Those by a time, newest first. Nothing may change meanwhile."""
+        for at in range(bisect_right(self._decided_ms, until_ms) - 1, self._first - 1, -1):
+            yield self._entry(at)
+
+    def has(self, one: Ended) -> bool:
+        """Whether it is the first."""
+        return self._first < len(self._ends) and self._entry(self._first) == one
+
+    def _entry(self, at: int) -> Ended:
+        start = self._ends[at - 1] if at else 0
+        return Ended(self._decided_ms[at], self._tenant, self._ids[start:self._ends[at]])
+
+
+class Remembered:
+    def __init__(self) -> None:
+        self._old: dict[str, Row] = {}
+        self._new: dict[str, Row] = {}
+        self._met: set[tuple[int, int]] | None = None          # new while a start reads the old ones
+        self.count = 0                 # transactions
+
+    def begin_loading(self) -> None:
+        """`load` follows, in order, with what may have been added meanwhile among it."""
+        self._met = set()
+
+    def loaded(self) -> None:
+        self._met = None
+
+    @property
+    def is_loading(self) -> bool:
+        return self._met is not None
+
+    def __iter__(self) -> Iterator[Ended]:
+        """Oldest first."""
+        return merge(*self._old.values(), *self._new.values(), key=_decided_ms)
+
+    def load(self, one: Ended) -> None:
+        """The next that a start has read."""
+        if self._met is None or (one.decided_ms, one.ids[0]) not in self._met:
+            self._add(self._old, one)
+
+    def add(self, one: Ended) -> None:
+        """The newest."""
+        if self._met is not None:
+            self._met.add((one.decided_ms, one.ids[0]))
+        self._add(self._new, one)
+
+    def _add(self, rows: dict[str, Row], one: Ended) -> None:
+        row = rows.get(one.tenant)
+        if row is None:
+            row = rows[one.tenant] = Row(one.tenant)
+        row.add(one)
+        self.count += len(one.ids)
+
+    def drop(self, one: Ended) -> None:
+        """One of the first."""
+        rows = self._old if one.tenant in self._old and self._old[one.tenant].has(one) else self._new
+        rows[one.tenant].drop_first()
+        self.count -= len(one.ids)
+
+    def find(self, transaction_id: int) -> Ended | None:
+        """What it was decided with, as far as that is known."""
+        for rows in (self._new, self._old):
+            for row in rows.values():
+                found = row.find(transaction_id)
+                if found is not None:
+                    return found
+        return None
+
+    def newest(self, tenant: str, before: tuple[int, int] = BEFORE_ALL) -> Iterator[tuple[Ended, int]]:
+        """A tenant's decisions below this (time, id), and what they were decided with, newest first. Nothing may change
+        meanwhile."""
+        rows = [rows[tenant].newest(before[0]) for rows in (self._new, self._old) if tenant in rows]
+        for decided_ms, entries in groupby(merge(*rows, key=_decided_ms, reverse=True), _decided_ms):
+            for one, ended in sorted([(one, entry) for entry in entries for one in entry.ids], reverse=True):
+                if (decided_ms, one) < before:
+                    yield ended, one

@@ -1,0 +1,142 @@
+"""Which transactions nobody has decided about, as far as that is durable: ids in sets, four of them at most. Pure. Hot.
+
+    of_tenant  all of a tenant          of_group   those of a group
+    unasked    of a group, those whose last check reached nobody
+    timers     when each of them is due
+
+What a start has not read yet is not in here: ids from `known_below` on, up to `new_from`, but for those of `met`, which
+something has happened to since.
+"""
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from transactions.id_set import IdSet
+from transactions.records import Brief, Transaction
+from transactions.silent import Silent
+from transactions.timers import Timers
+
+ALL_IDS: Final = 1 << 63
+
+Key = TypeVar("Key")
+Name = tuple[str, str]
+"""Tenant and group."""
+
+
+class Undecided:
+    def __init__(self) -> None:
+        self.of_tenant: dict[str, IdSet] = {}
+        self.of_group: dict[Name, IdSet] = {}
+        self.unasked: dict[Name, IdSet] = {}
+        self.timers = Timers()
+        self.known_below = self.new_from = ALL_IDS
+        self.met = IdSet()
+
+    # ---- while a start reads them
+
+    def begin_loading(self, new_from: int) -> None:
+        """Nothing is known of ids below this one."""
+        self.known_below, self.new_from = 0, new_from
+
+    def load(self, transaction_id: int, name: Name, one: Brief, earliest_ms: int) -> None:
+        """One that a start has come to; it is due at `earliest_ms` if it has been due for longer."""
+        self._enter(transaction_id, name, one, earliest_ms)
+
+    def loaded(self, below: int) -> None:
+        """All ids below this one are known."""
+        self.known_below = below
+        if below == ALL_IDS:
+            self.met = IdSet()
+
+    @property
+    def is_loading(self) -> bool:
+        return self.known_below < ALL_IDS
+
+    def has(self, tenant: str, transaction_id: int) -> bool:
+        """Whether it is in here."""
+        ids = self.of_tenant.get(tenant)
+        return ids is not None and transaction_id in ids
+
+    def knows(self, transaction_id: int) -> bool:
+        """Whether it is in here, if it is undecided."""
+        return transaction_id < self.known_below or transaction_id >= self.new_from or transaction_id in self.met
+
+    def meet(self, one: Transaction) -> None:
+        """A start has not come to it yet, and it is about to change."""
+        self.met.add(one.id)
+        self.put(one)
+
+    # ---- what happens to them
+
+    def put(self, one: Transaction, earliest_ms: int = 0) -> None:
+        """One that comes in; it is due at `earliest_ms` if it has been due for longer."""
+        self._enter(one.id, (one.tenant, one.group), one, earliest_ms)
+
+    def move(self, before: Transaction, after: Transaction) -> None:
+        """It stays undecided."""
+        self.timers.discard(before.next_ms, before.id, before.wait_ms)
+        self.timers.add(after.next_ms, after.id, after.wait_ms)
+
+    def remove(self, one: Transaction) -> None:
+        """This is how it was."""
+        name = one.tenant, one.group
+        self.timers.discard(one.next_ms, one.id, one.wait_ms)
+        _discard(self.of_tenant, one.tenant, one.id)
+        _discard(self.of_group, name, one.id)
+        if one.unasked:
+            _discard(self.unasked, name, one.id)
+
+    def checked(self, one: Silent, *, was_taken: bool) -> None:
+        """It has been asked; whether it was taken from the timers for that."""
+        if not was_taken:
+            self.timers.discard(one.due_ms, one.id, one.waited_ms)
+        self.timers.add(one.next_ms, one.id, one.wait_ms)
+        if one.unasked:
+            self.put_unasked(one.name, one.id)
+        elif one.was_unasked:
+            _discard(self.unasked, one.name, one.id)
+
+    def not_checked(self, one: Silent, retry_ms: int) -> None:
+        """That could not be stored."""
+        if one.due_ms > retry_ms:
+            self.timers.add(one.due_ms, one.id, one.waited_ms)
+        else:
+            self.timers.add(retry_ms, one.id)
+        if one.was_unasked:
+            self.put_unasked(one.name, one.id)
+
+    def take_unasked(self, name: Name, limit: int) -> list[int]:
+        """Up to so many of a group that reached nobody, taken out."""
+        found = self.unasked.get(name)
+        if found is None:
+            return []
+        taken = found.take(limit)
+        if not found:
+            del self.unasked[name]
+        return taken
+
+    def put_unasked(self, name: Name, transaction_id: int) -> None:
+        """Its last check reached nobody."""
+        _of(self.unasked, name).add(transaction_id)
+
+    def _enter(self, transaction_id: int, name: Name, one: Transaction | Brief, earliest_ms: int) -> None:
+        _of(self.of_tenant, name[0]).add(transaction_id)
+        _of(self.of_group, name).add(transaction_id)
+        if one.unasked:
+            self.put_unasked(name, transaction_id)
+        self.timers.add(max(one.next_ms, earliest_ms), transaction_id, one.wait_ms)
+
+
+def _of(sets: dict[Key, IdSet], key: Key) -> IdSet:
+    found = sets.get(key)
+    if found is None:
+        found = sets[key] = IdSet()
+    return found
+
+
+def _discard(sets: dict[Key, IdSet], key: Key, transaction_id: int) -> None:
+    found = sets.get(key)
+    if found is not None:
+        found.discard(transaction_id)
+        if not found:
+            del sets[key]
