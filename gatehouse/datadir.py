@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from gatehouse import exits
 
 FORMAT: Final = 2
+
+UNFINISHED: Final = "unfinished restore"
+"""What the file says while the folder is being filled: no version takes that for a number."""
 
 Upgrade = Callable[[Path], None]
 
@@ -48,7 +53,7 @@ class DataDir:
 def open_data_dir(folder: Path, format_number: int = FORMAT, upgrades: Mapping[int, Upgrade] = UPGRADES) -> DataDir:
     """Lock the folder, making it where there is none, and bring it to this format. Raises DataDirError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_private(folder)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise DataDirError(f"cannot use the data directory {folder}: {error.strerror}", exits.STORAGE) from None
@@ -61,6 +66,46 @@ def open_data_dir(folder: Path, format_number: int = FORMAT, upgrades: Mapping[i
     return DataDir(folder, descriptor)
 
 
+def require_empty(folder: Path) -> None:
+    """Make a folder where there is none. Raises DataDirError where it holds something."""
+    try:
+        _make_private(folder)
+        found = sorted({entry.name for entry in folder.iterdir()} - {"lost+found"})
+    except OSError as error:
+        raise DataDirError(f"cannot use the data directory {folder}: {error.strerror}", exits.STORAGE) from None
+    if found:
+        raise DataDirError(f"{folder} is not empty: it has {found[0]!r}; give an empty folder, nothing is overwritten",
+                           exits.USAGE)
+
+
+@contextmanager
+def begin_data_dir(folder: Path, format_number: int) -> Iterator[None]:
+    """Fill an empty folder: at the end of the block it is a data directory of this format, and not before.
+
+    Raises DataDirError where it is not empty. Where the block is left by an error, no hub takes what is there.
+    """
+    require_empty(folder)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock(folder, descriptor)
+        _replace(folder, UNFINISHED)
+        yield
+        _write_format(folder, format_number)
+    except OSError as error:
+        raise DataDirError(f"{folder} cannot be written: {error}", exits.STORAGE) from None
+    finally:
+        os.close(descriptor)
+
+
+def _make_private(folder: Path) -> None:
+    """The folder, made where there is none, shut to others: password hashes and the hub's secrets are in it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & stat.S_IRWXO:
+        with suppress(PermissionError):          # somebody else's, a volume's mount point say: his to decide
+            folder.chmod(mode & ~stat.S_IRWXO)
+
+
 def _lock(folder: Path, descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,8 +113,9 @@ def _lock(folder: Path, descriptor: int) -> None:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         raise DataDirError(f"another hub (process {holder or 'unknown'}) runs on {folder}; stop it, or give this one "
                            "another folder with --data", exits.DATA_IN_USE) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    number = f"{os.getpid()}\n".encode()
+    os.pwrite(descriptor, number, 0)             # first, so that it needs no room where there was a number before
+    os.ftruncate(descriptor, len(number))
 
 
 def _check_format(folder: Path, format_number: int, upgrades: Mapping[int, Upgrade]) -> None:
@@ -81,6 +127,9 @@ def _check_format(folder: Path, format_number: int, upgrades: Mapping[int, Upgra
         return
     except (OSError, UnicodeDecodeError) as error:
         raise DataDirError(f"cannot read {file}: {error}", exits.STORAGE) from None
+    if text.strip() == UNFINISHED:
+        raise DataDirError(f"a restore into {folder} was cut off: empty the folder and restore again",
+                           exits.DATA_FORMAT)
     if not text.strip().isdigit():
         raise DataDirError(f"{file} holds no number: {folder} is no data directory of Gatehouse", exits.DATA_FORMAT)
     found = int(text)
@@ -96,10 +145,14 @@ def _check_format(folder: Path, format_number: int, upgrades: Mapping[int, Upgra
 
 
 def _write_format(folder: Path, number: int) -> None:
-    """Replace the file as a whole: a crash leaves the old number or the new one."""
+    """A crash leaves the old number or the new one."""
+    _replace(folder, str(number))
+
+
+def _replace(folder: Path, text: str) -> None:
     new = folder / "format.new"
     with new.open("w") as file:
-        file.write(f"{number}\n")
+        file.write(f"{text}\n")
         file.flush()
         os.fsync(file.fileno())
     new.replace(folder / "format")

@@ -28,8 +28,8 @@ MEANING: Final = {
     USAGE: "wrong arguments, or the configuration is not valid",
     NOT_BUILT: "this command is not built yet",
     CANNOT_LISTEN: "a door could not listen, most often because its port is in use",
-    DATA_IN_USE: "another hub has the data directory, or (`reload`) no hub has it",
-    DATA_FORMAT: "the data directory was written by a newer Gatehouse",
-    STORAGE: "the disk failed; the next start recovers what was acknowledged",
+    DATA_IN_USE: "another hub, backup or restore has the folder, or (`reload`) no hub has it",
+    DATA_FORMAT: "the data directory or the backup is of a newer Gatehouse, or a restore was cut off",
+    STORAGE: "the disk failed or is full; the next start recovers what was acknowledged",
     INTERRUPTED: "interrupted by Ctrl-C",
 }

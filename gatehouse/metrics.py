@@ -30,6 +30,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_info": Declared(GAUGE, "Always 1; the labels say which hub and version this is.", ("hub", "version")),
     "gatehouse_epoch": Declared(GAUGE, "Number of this start of the hub on its data directory."),
     "gatehouse_ready": Declared(GAUGE, "1 while the hub takes new work, 0 while it starts or stops."),
+    "gatehouse_reload_refused": Declared(GAUGE, "1 while the last reload was refused, whole or in part, and the hub "
+                                                "goes on as it was."),
     "gatehouse_start_time_seconds": Declared(GAUGE, "When this process became ready, in seconds since 1970."),
     "gatehouse_loop_stall_recent_seconds": Declared(
         GAUGE, "Longest time of the last one to two minutes in which something kept the event loop from running."),
@@ -46,6 +48,14 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_kept_bytes": Declared(GAUGE, "Bytes kept beyond retention for what is still owed."),
     "gatehouse_dropped_segments": Declared(COUNTER, "Files of the log that retention deleted."),
     "gatehouse_damaged_ranges": Declared(COUNTER, "Ranges of the log that cannot be read."),
+    "gatehouse_reserve_held": Declared(
+        GAUGE, "0 while the disk is full and the hub lives from its reserve: no messages are taken."),
+    "gatehouse_backups": Declared(GAUGE, "Backups that are being read; retention deletes nothing meanwhile."),
+    "gatehouse_pending_bytes": Declared(GAUGE, "Bytes taken from publishers that are not in the log yet."),
+    "gatehouse_unindexed_bytes": Declared(
+        GAUGE, "Index and state in memory that no checkpoint holds yet, in bytes, about; a start replays it."),
+    "gatehouse_checkpoint_age_seconds": Declared(
+        GAUGE, "How long ago the last checkpoint was taken; an idle hub needs none."),
     "gatehouse_checkpoints": Declared(COUNTER, "Checkpoints of the index."),
     "gatehouse_postponed_checkpoints": Declared(
         COUNTER, "Checkpoints that did not fit on the disk and are tried again."),
@@ -55,13 +65,38 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_scheduled_delivered": Declared(COUNTER, "Messages appended when they fell due."),
     "gatehouse_scheduled_late_seconds": Declared(
         GAUGE, "How long the next message that waits for its time has been due; 0 where none is."),
+    "gatehouse_transactions_open": Declared(GAUGE, "Transactions that nobody has decided about."),
+    "gatehouse_transactions_open_bytes": Declared(GAUGE, "Bytes of their half messages."),
+    "gatehouse_transactions_loading": Declared(
+        GAUGE, "1 after a start until all of these are known: until then counts are too small, and lists wait."),
+    "gatehouse_transactions_remembered": Declared(
+        GAUGE, "Decisions that are remembered, so that they can be repeated."),
+    "gatehouse_transaction_members": Declared(GAUGE, "Members of groups that can be asked about half messages."),
+    "gatehouse_transactions_begun": Declared(COUNTER, "Transactions that began since the start."),
+    "gatehouse_transactions_committed": Declared(COUNTER, "Transactions whose messages were appended."),
+    "gatehouse_transactions_rolled_back": Declared(COUNTER, "Transactions that somebody rolled back."),
+    "gatehouse_transactions_expired": Declared(
+        COUNTER, "Transactions that were rolled back because nobody decided in time."),
+    "gatehouse_transaction_checks": Declared(COUNTER, "Times that the sender of half messages was to be asked."),
+    "gatehouse_transaction_checks_unheard": Declared(COUNTER, "Those of them that reached nobody."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
     "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),
     "gatehouse_catalogue_failing": Declared(
         GAUGE, "1 while the SQL catalogue cannot be written and what it shows is old; messages are not affected."),
-    "gatehouse_messages_in": Declared(COUNTER, "Messages that were let in, over all doors."),
-    "gatehouse_bytes_in": Declared(COUNTER, "Their sizes, in bytes."),
+    "gatehouse_messages_in": Declared(COUNTER, "Messages that were let in.", ("door",)),
+    "gatehouse_bytes_in": Declared(COUNTER, "Their sizes, in bytes.", ("door",)),
+    "gatehouse_messages_out": Declared(
+        COUNTER, "Messages given out; one that several readers get counts for each.", ("door",)),
+    "gatehouse_bytes_out": Declared(COUNTER, "Their sizes as sent, in bytes.", ("door",)),
+    "gatehouse_users": Declared(GAUGE, "Users that have an account."),
+    "gatehouse_api_keys": Declared(GAUGE, "API keys that are not revoked."),
+    "gatehouse_rules": Declared(GAUGE, "Rules of the rights, those of the configuration included."),
+    "gatehouse_seats": Declared(GAUGE, "Connections that have logged in."),
+    "gatehouse_passwords_waiting": Declared(GAUGE, "Passwords that wait to be checked."),
+    "gatehouse_throttled": Declared(
+        GAUGE, "Users and addresses whose failed logins are remembered and slow the next ones."),
+    "gatehouse_jwks_failures": Declared(COUNTER, "Times that the key set of the tokens' issuer could not be read."),
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
     "gatehouse_connections": Declared(GAUGE, "Connections that are open.", ("door",)),
@@ -70,6 +105,11 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Connections refused because no descriptor could be spent on them.", ("door",)),
     "gatehouse_connections_closed": Declared(
         COUNTER, "Connections that the hub ended, by why.", ("door", "reason")),
+    "gatehouse_tls_handshakes": Declared(
+        COUNTER, "TLS handshakes that were done; those that failed are closed connections with a `tls_` reason.",
+        ("door",)),
+    "gatehouse_tls_certificate_ends_seconds": Declared(
+        GAUGE, "When the first of the certificates that the door shows runs out, in seconds since 1970.", ("door",)),
     "gatehouse_faults": Declared(COUNTER, "Mistakes of the hub itself, each with a traceback in the log.", ("door",)),
 }
 

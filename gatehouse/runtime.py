@@ -4,6 +4,7 @@
     Completions    the way back from all worker threads: one wake-up of the loop per batch, not per job
     ThreadWorker   one thread with a queue of jobs, run in order
     Stall          how long the loop was kept from running, for the metrics
+    resident_bytes memory of this process
 
 Rules: nothing here swallows an error. A job's error goes to its `done`; an error raised by a callback is our own fault
 and goes to the loop's exception handler, and the callbacks after it still run.
@@ -11,11 +12,14 @@ and goes to the loop's exception handler, and the callbacks after it still run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import resource
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -131,8 +135,11 @@ class ThreadWorker:
     def submit(self, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         self._jobs.put((job, done))
 
-    def close(self) -> None:
-        """Run what has been submitted, then end the thread; returns when it has ended."""
+    def close(self, abandon: bool = False) -> None:
+        """Run what has been submitted, unless it is abandoned, then end the thread; returns when it has ended."""
+        while abandon and not self._jobs.empty():
+            with contextlib.suppress(Empty):
+                self._jobs.get_nowait()
         self._jobs.put(None)
         self._thread.join()
 
@@ -196,3 +203,12 @@ class Stall:
         self._this_window_s = max(self._this_window_s, late_s)
         self._worst_s = max(self._worst_s, late_s)
         self._arm()
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM; 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * resource.getpagesize()

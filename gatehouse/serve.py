@@ -22,23 +22,35 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from gatehouse import __version__, exits
-from gatehouse.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
+from gatehouse.accounts import AccountStorage
+from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
+from gatehouse.console import read_console
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
 from gatehouse.metrics import Metrics, Sample
-from gatehouse.runtime import HubLoop, Stall
-from gatehouse.storage import Storage
+from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
+from gatehouse.relisten import Relistening, relisten
+from gatehouse.runtime import HubLoop, Stall, resident_bytes
+from gatehouse.status import DoorCounts, HubStatus
+from gatehouse.storage import Storage, open_storage
 from gateways.admission.admission import Admission
+from gateways.admission.rule_set import RuleSet
 from gateways.admission.trace import Trace
+from gateways.connections.capacity import descriptor_capacity
+from gateways.connections.listener import Listener
+from gateways.connections.open_connections import OpenConnections
 from gateways.contract import GatewaySpec, Service, Services
-from gateways.listener import Capacity, Listener, descriptor_capacity
 from gateways.registry import GatewayClash, load_specs
+from gateways.tls.revocation import find_revoked
+from gateways.tls.tls import TlsFault
+from kernel.kernel import Kernel
+from kernel.state.catalogue import default_url
 
 log = logging.getLogger("gatehouse")
 
@@ -49,6 +61,7 @@ SWITCH_INTERVAL_S: Final = 0.0002
 # Young objects die young here: most collections would walk a burst of messages that is about to be let go of anyway.
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 
+ALLOW_ANONYMOUS: Final = "auth.allow_anonymous"
 DRAIN_S: Final = 10.0            # what sessions get to answer and say goodbye
 
 
@@ -79,18 +92,25 @@ class Counted(Protocol):
 
     def __len__(self) -> int: ...
 
-    def describe(self) -> list[dict[str, Any]]: ...
+
+@runtime_checkable
+class Certified(Protocol):
+    """A door that shows certificates; a plugin's service need not tell of them."""
+
+    def certificate_ends_s(self) -> float | None:
+        """When the first of them runs out, in seconds since 1970; None without TLS."""
 
 
 class Hub:
     """A hub from start to stop. Runs on one event loop."""
 
     def __init__(self, config: Config, specs: dict[str, GatewaySpec], data_dir: DataDir,
-                 end: Callable[[int], None] = os._exit) -> None:
+                 end: Callable[[int], None] = os._exit, asked_early: Sequence[int] = ()) -> None:
         self.config = config
         self._specs = specs
         self._data_dir = data_dir
         self._end = end
+        self._asked_early = asked_early      # signals to reload that came before there was a loop
         self._ready = False
         self._ready_s = 0.0
         self._stopping = asyncio.Event()
@@ -98,13 +118,21 @@ class Hub:
         self._services: list[tuple[str, Service]] = []
         self.metrics = Metrics()
         self._storage: Storage | None = None
+        self._accounts: AccountStorage | None = None
+        self._shared: Services | None = None
+        self._reload_asked = self._reload_refused = False
+        self._reloading: asyncio.Future[None] | None = None      # kept, or nobody would
         self._stall = Stall(asyncio.get_running_loop())
+        self._watchdog = Watchdog(asyncio.get_running_loop(), watchdog_s())
+        self._status: HubStatus | None = None
+        self._listening: dict[str, list[str]] = {}
 
     async def run(self) -> int:
         """Start, serve until told to stop, stop. Returns the exit code."""
         loop = asyncio.get_running_loop()
         for number, handler in ((signal.SIGTERM, self.stop), (signal.SIGINT, self.stop), (signal.SIGHUP, self.reload)):
             loop.add_signal_handler(number, handler)
+        self._reload_asked = bool(self._asked_early)
         try:
             await self._start(HubLoop(loop))
             gc.collect()
@@ -112,9 +140,15 @@ class Hub:
             self._stall.start()
             self._ready, self._ready_s = True, time.time()
             print("gatehouse ready", flush=True)
+            notify("READY=1")
+            self._watchdog.start()
+            if self._reload_asked:
+                self.reload()
             await self._stopping.wait()
             log.info("stopping: no new work, answering what is in flight")
         finally:
+            notify("STOPPING=1")
+            self._watchdog.stop()
             await self._stop()
         log.info("stopped")
         return exits.OK
@@ -127,24 +161,118 @@ class Hub:
         self._stopping.set()
 
     def reload(self) -> None:
-        """Read the configuration again: take over what can change now, name the rest. A faulty one changes nothing."""
+        """Read the configuration again: take over what can change now, name the rest. A faulty one changes nothing.
+
+        Reloads come one after the other; one that is asked for while another waits for its turn is that one, and one
+        that is asked for during the start comes after it.
+        """
+        self._reload_asked = True
+        if self._ready and (self._reloading is None or self._reloading.done()):
+            self._reloading = asyncio.ensure_future(self._reload())
+            self._reloading.add_done_callback(tell_fault)
+
+    async def _reload(self) -> None:
+        while self._reload_asked and not self._stopping.is_set():
+            self._reload_asked = self._reload_refused = False
+            notify(reload_begins())
+            try:
+                await self._reload_once()
+            finally:
+                if not self._stopping.is_set():
+                    notify("READY=1")
+
+    async def _reload_once(self) -> None:
         try:
-            new = load(Path(self.config.source), os.environ, self._specs)
+            new, rules = await self._read_again()
         except ConfigError as error:
             for line in error.lines:
-                log.error("reload refused: %s", line)
+                self._refuse(line)
             return
+        if not self._stopping.is_set():
+            self._take_over(new, rules)
+            await self._relisten(new)
+
+    def _refuse(self, line: str) -> None:
+        """Something that a reload asked for cannot be; the hub goes on as it was."""
+        self._reload_refused = True
+        log.error("reload refused: %s", line)
+
+    async def _read_again(self) -> tuple[Config, RuleSet | None]:
+        """The configuration, and its rules if they are others, compiled: both on another thread, since ten thousand
+        rules take half a second. Raises ConfigError."""
+        loop = asyncio.get_running_loop()
+        new = await loop.run_in_executor(None, load, Path(self.config.source), os.environ, self._specs)
+        if self._shared is None or new.rights.rules == self.config.rights.rules:
+            return new, None
+        return new, await loop.run_in_executor(None, self._shared.admission.compiling(new.rights.rules))
+
+    def _take_over(self, new: Config, rules: RuleSet | None) -> None:
         changed = changed_settings(self.config, new)
         if self._storage is not None:
             self._storage.kernel.configure(new.kernel.for_kernel())
+        if self._shared is not None:
+            self._shared.certificate_user = new.auth.certificate_user
+            admission = self._shared.admission
+            admission.configure(new.rights.rules, new.rights.groups, new.rights.jwt, rules)
+            if not new.auth.allow_anonymous:             # and the other way once it is known where the doors listen
+                admission.allow_anonymous = False
+            admission.audit("SIGHUP", "configuration.reloaded", {"changed": changed})
         for name in changed:
+            if name in self._relistened or name == ALLOW_ANONYMOUS and new.auth.allow_anonymous:
+                continue    # said below, once it is done
             if name in LIVE_SETTINGS:
                 log.info("reload: %s changed and is in effect", name)
             else:
                 log.warning("reload: %s changed; it takes effect when the hub is started again", name)
         if not changed:
-            log.info("reload: nothing changed")
-        self.config = dataclasses.replace(self.config, kernel=new.kernel)
+            log.info("reload: no setting changed")
+        anonymous = self.config.auth.allow_anonymous and new.auth.allow_anonymous
+        auth = dataclasses.replace(new.auth, allow_anonymous=anonymous)
+        self.config = dataclasses.replace(self.config, kernel=new.kernel, auth=auth, rights=new.rights)
+
+    @property
+    def _relistened(self) -> set[str]:
+        return {f"gateways.{name}.listen" for name, _ in self._open_doors()}
+
+    def _open_doors(self) -> Iterator[tuple[str, Listener | Service]]:
+        yield from self._listeners
+        yield from self._services
+
+    async def _relisten(self, new: Config) -> None:
+        doors = await relisten(dict(self._open_doors()), self.config.doors, new.doors, self._refuse)
+        self.config = dataclasses.replace(self.config, doors=doors)
+        self._listening |= {name: door.addresses() for name, door in self._open_doors()
+                            if isinstance(door, Relistening)}
+        if new.auth.allow_anonymous and not self.config.auth.allow_anonymous:
+            self._open_to_anonymous()
+        if self._shared is not None:
+            warn_of_no_administrator(self._shared.admission, self.config)
+        await self._end_revoked()
+        for notice in new.notices:
+            log.warning("%s", notice)
+
+    async def _end_revoked(self) -> None:
+        """Whoever came with a certificate that a list takes back by now."""
+        tables = {listen.tls for door in self.config.doors for listen in door.listen if listen.tls is not None}
+        files = {table.client_crl for table in tables if table.client_crl is not None}
+        if not files or self._shared is None:
+            return
+        loop, connections = asyncio.get_running_loop(), self._shared.connections
+        revoked = await loop.run_in_executor(None, find_revoked, files, connections.certificates())
+        if revoked:
+            log.info("reload: %d connections end, whose certificates were revoked", len(revoked))
+            connections.end(revoked, "the client's certificate was revoked")
+
+    def _open_to_anonymous(self) -> None:
+        """Only where every door listens on loopback now: one that could not change its addresses goes on as it was."""
+        public = [listen for door in self.config.doors for listen in door.listen if not listen.loopback]
+        if public:
+            self._refuse(f"{ALLOW_ANONYMOUS} stays false while {public[0]} can be reached from outside")
+            return
+        self.config = dataclasses.replace(self.config, auth=dataclasses.replace(self.config.auth, allow_anonymous=True))
+        if self._shared is not None:
+            self._shared.admission.allow_anonymous = True
+        log.info("reload: %s changed and is in effect", ALLOW_ANONYMOUS)
 
     def fatal(self, message: str) -> None:
         """The kernel can promise nothing more: say so and be gone before anybody is told otherwise."""
@@ -155,42 +283,63 @@ class Hub:
     # --- start -------------------------------------------------------------------------------------------------------
 
     async def _start(self, hub_loop: HubLoop) -> None:
-        storage = Storage(self.config, self._data_dir.folder, hub_loop, self.fatal)
-        try:
-            storage.open()
-        except BaseException:
-            storage.release()
-            raise
+        storage = open_storage(self.config, self._data_dir.folder, hub_loop, self.fatal)
         self._storage = storage
         kernel = storage.kernel
-        admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=self.config.auth.allow_anonymous)
+        admission = self._open_accounts(kernel, hub_loop)
+        self._status = HubStatus(self.config.hub.name, storage, admission.trace, self._stall, self._describe_doors,
+                                 lambda: self._ready)
         services = Services(
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
-            connections=self.describe_connections, render_metrics=self.metrics.render, ready=lambda: self._ready)
+            transactions=storage.transactions,
+            connections=OpenConnections(kernel.epoch), render_metrics=self.metrics.render, ready=lambda: self._ready,
+            status=self._status, console=read_console(), backups=storage.backups,
+            certificate_user=self.config.auth.certificate_user,
+            accounts=self._accounts.administration(admission) if self._accounts is not None else None)
+        self._shared = services
+        if self._accounts is not None:
+            self._accounts.audit_notes(admission)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples):
             self.metrics.add(source)
-        capacity = Capacity(descriptor_capacity())
         for door in self.config.doors:
-            for address in await self._open_door(door, services, capacity):
+            self._listening[door.spec.name] = await self._open_door(door, services)
+            for address in self._listening[door.spec.name]:
                 print(f"{door.spec.name} listens on {address}", flush=True)
+        self._status.start()
 
-    async def _open_door(self, door: Door, services: Services, capacity: Capacity) -> list[str]:
+    def _open_accounts(self, kernel: Kernel, hub_loop: HubLoop) -> Admission:
+        """Users and rights, read whole. Raises Refused."""
+        config = self.config
+        self._accounts = storage = AccountStorage(
+            config.kernel.catalogue_url or default_url(self._data_dir.folder), hub_loop, kernel.parts.secret)
+        storage.read()
+        admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=config.auth.allow_anonymous,
+                              accounts=storage.accounts, outside=storage.outside, routes=config.routes)
+        admission.configure(config.rights.rules, config.rights.groups, config.rights.jwt)
+        warn_of_no_administrator(admission, config)
+        self.metrics.add(partial(admission_samples, admission))
+        return admission
+
+    async def _open_door(self, door: Door, services: Services) -> list[str]:
         spec = door.spec
         addresses = [str(listen) for listen in door.listen]
         try:
             if spec.opened is not None:
                 spec.opened(services)
             if spec.service is not None:
-                service = spec.service(services, door.settings, addresses)
+                service = spec.service(services, door.settings, door.listen)
                 opened = await service.start()
                 self._services.append((spec.name, service))
                 return opened
-            listener = Listener(spec, services, door.settings, capacity=capacity)
-            opened = await listener.start((listen.host, listen.port) for listen in door.listen)
+            listener = Listener(spec, services, door.settings, capacity=services.capacity)
+            opened = await listener.start(door.listen)
             self._listeners.append((spec.name, listener))
+            services.listeners[spec.name] = listener
             return opened
+        except TlsFault as fault:
+            raise Refused(f"gateways.{spec.name}.tls.{fault.setting}: {fault}", exits.USAGE) from None
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise Refused(f"the {spec.name} door cannot listen on {', '.join(addresses)}: {reason}; change "
@@ -206,15 +355,21 @@ class Hub:
         for result in await asyncio.gather(*stopping, return_exceptions=True):
             if isinstance(result, BaseException):
                 log.error("a door did not stop well", exc_info=result)
+        if self._shared is not None:
+            self._shared.admission.close()
+        if self._accounts is not None:
+            self._accounts.release()
         if self._storage is not None:
             await self._storage.close()
         self._stall.stop()
+        if self._status is not None:
+            self._status.stop()
 
     # --- what is shown -----------------------------------------------------------------------------------------------
 
-    def describe_connections(self) -> list[dict[str, Any]]:
-        """Every connection of every door that tells of them."""
-        return [description for _, door in self._counted() for description in door.describe()]
+    def _describe_doors(self) -> DoorCounts:
+        for name, door in self._counted():
+            yield name, self._listening.get(name, []), len(door), door.counts
 
     def _counted(self) -> Iterator[tuple[str, Counted]]:
         yield from self._listeners
@@ -225,6 +380,7 @@ class Hub:
     def _hub_samples(self) -> Iterator[Sample]:
         yield "gatehouse_info", (self.config.hub.name, __version__), 1
         yield "gatehouse_ready", (), int(self._ready)
+        yield "gatehouse_reload_refused", (), int(self._reload_refused)
         yield "gatehouse_start_time_seconds", (), self._ready_s
         yield "gatehouse_loop_stall_recent_seconds", (), self._stall.recent_ms / 1000
         yield "gatehouse_loop_stall_worst_seconds", (), self._stall.worst_ms / 1000
@@ -238,31 +394,53 @@ class Hub:
             yield "gatehouse_connections_accepted", (name,), counts["accepted"]
             yield "gatehouse_connections_refused", (name,), counts["refused"]
             yield "gatehouse_faults", (name,), counts["faults"]
+            yield "gatehouse_tls_handshakes", (name,), counts["tls_handshakes"]
+            ends_s = door.certificate_ends_s() if isinstance(door, Certified) else None
+            if ends_s is not None:
+                yield "gatehouse_tls_certificate_ends_seconds", (name,), ends_s
             for reason, amount in counts.items():
                 if reason.startswith("closed_"):
                     yield "gatehouse_connections_closed", (name, reason.removeprefix("closed_")), amount
 
 
-async def run_hub(config: Config, specs: dict[str, GatewaySpec], data_dir: DataDir) -> int:
+async def run_hub(config: Config, specs: dict[str, GatewaySpec], data_dir: DataDir, asked_early: Sequence[int]) -> int:
     """A hub from start to stop on the running loop. Returns the exit code; raises Refused where it cannot start."""
-    return await Hub(config, specs, data_dir).run()
+    return await Hub(config, specs, data_dir, asked_early=asked_early).run()
+
+
+def tell_fault(reloading: asyncio.Future[None]) -> None:
+    """A reload that ended in a mistake of ours is not silent."""
+    if not reloading.cancelled() and (error := reloading.exception()) is not None:
+        log.error("a mistake of the hub in a reload", exc_info=error)
+
+
+def warn_of_no_administrator(admission: Admission, config: Config) -> None:
+    """A hub that nobody can administer, as far as can be known: an issuer's tokens may name administrators."""
+    if config.rights.jwt is not None or admission.somebody_administers:
+        return
+    if not admission.accounts.users and not config.auth.allow_anonymous:
+        log.warning("auth.allow_anonymous is false and there is no user: nobody can log in; stop the hub and make "
+                    "the first one with `gatehouse users create NAME --admin`")
+    else:
+        log.warning("nobody may administer this hub: make an administrator with `gatehouse users create NAME --admin`, "
+                    "or mend its rules with `gatehouse acl`, while it is stopped, or mend those of the configuration")
 
 
 def trace_samples(trace: Trace) -> Iterator[Sample]:
-    """What admission counted."""
-    yield "gatehouse_messages_in", (), trace.messages_in
-    yield "gatehouse_bytes_in", (), trace.bytes_in
+    """What went through the doors, and what admission counted."""
+    for door, flow in trace.flows.items():
+        yield "gatehouse_messages_in", (door,), flow.messages_in
+        yield "gatehouse_bytes_in", (door,), flow.bytes_in
+        yield "gatehouse_messages_out", (door,), flow.messages_out
+        yield "gatehouse_bytes_out", (door,), flow.bytes_out
     for labels, amount in trace.counts.items():
         yield "gatehouse_events", labels, amount
 
 
-def resident_bytes() -> int:
-    """Memory of this process that is in RAM; 0 where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pages * resource.getpagesize()
+def admission_samples(admission: Admission) -> Iterator[Sample]:
+    """Users, rights and logins."""
+    for name, value in admission.statistics().items():
+        yield "gatehouse_" + name, (), value
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -277,6 +455,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def serve(config_file: Path, data: Path | None) -> int:
     """Run a hub until it is told to stop. Returns the exit code; every failure to start is one line."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # From the lock on `gatehouse reload` finds this process; until the loop has a handler, its signal would end it.
+    asked_early: list[int] = []
+    signal.signal(signal.SIGHUP, lambda number, _frame: asked_early.append(number))
     try:
         specs = read_specs()
         config = load(config_file, os.environ, specs)
@@ -295,7 +476,7 @@ def serve(config_file: Path, data: Path | None) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(run_hub(config, specs, data_dir))
+            return runner.run(run_hub(config, specs, data_dir, asked_early))
     except Refused as error:
         return _refuse(str(error), error.exit_code)
     except OSError as error:

@@ -9,25 +9,37 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from typing import Final
 from uuid import uuid4
 
-from gatehouse import exits
-from gatehouse.config import Config
+from gatehouse import __version__, exits
+from gatehouse.backup.manifest import INCLUDED
+from gatehouse.config.check_back import settings_of
+from gatehouse.config.config import Config
+from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
 from gatehouse.metrics import Sample
 from gatehouse.runtime import Completions, HubLoop, ThreadWorker
-from gateways.envelope import SELECTOR_NAMES
-from kernel.catalogue import Catalogue, InvalidUrl, NewerSchema, default_url
-from kernel.disk import RealDisk
+from gateways.properties.envelope import SELECTOR_NAMES
+from kernel.index.store import IndexStore, RocksStore, is_full
 from kernel.kernel import Kernel
-from kernel.log import Damage, LogFailed, LogFull
-from kernel.segments import SegmentLog
-from kernel.store import IndexStore, RocksStore, is_full
+from kernel.log.backups import Backups
+from kernel.log.disk import RealDisk
+from kernel.log.log import Damage, LogFailed, LogFull
+from kernel.log.reserve import NoReserve, Reserve, ReserveFile
+from kernel.log.segments import SegmentLog
+from kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
+from kernel.state.catalogue_copy import copy_truth
+from transactions.coordinator import Transactions
 
 log = logging.getLogger("gatehouse")
+
+RESERVE: Final = "reserve"
+LAST_RESERVE: Final = "reserve-last"
+LAST_PART: Final = 8             # one in so many of `reserve_bytes`: some ten thousand rollbacks
 
 CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint; a disk slower than that has failed
 
@@ -35,15 +47,19 @@ MAX_DAMAGED: Final = 10_000      # ranges that are told; a log with more of them
 
 
 class Storage:
-    """The kernel and what it stands on."""
+    """The kernel, what it stands on, and the transactions that stand on it."""
 
     def __init__(self, config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> None:
         settings = config.kernel.for_kernel()
         completions = Completions(hub_loop.aio)
         self._fatal = fatal
-        self._folder = folder
+        self.folder = folder
         self._catalogue = open_catalogue(config.kernel.catalogue_url or default_url(folder))
-        self._store = open_index(folder / "index")
+        try:
+            self._store = open_index(folder / "index")
+        except BaseException:
+            self._catalogue.close()
+            raise
         self._log = SegmentLog(RealDisk(folder), settings.segment_bytes)
         self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
         self._damaged: set[tuple[int, int]] = set()
@@ -53,20 +69,32 @@ class Storage:
             loop=hub_loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             log=self._log, store=self._store, routes=config.routes, settings=settings, fatal=fatal,
             on_damage=self._on_damage, on_error=self._on_error, projection=self._catalogue, new_hub=uuid4().bytes,
-            new_secret=token_bytes(32), selector_names=SELECTOR_NAMES)
+            new_secret=token_bytes(32), selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
+            last_reserve=last_reserve_of(config, folder))
+        self.kernel.parts.room.on_refusing = self._on_refusing
+        self.kernel.parts.room.on_failure = self._on_reserve_failure
+        self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
+        own = self._catalogue.file
+        self.backups = Backups(self.kernel, self._log, partial(beside_the_log, own), {
+            "name": config.hub.name, "version": __version__, "format": FORMAT,
+            "catalogue": where_catalogue_is(own, folder, self._catalogue.shown)})
 
     def open(self) -> None:
         """Recover what is stored. Blocks. Raises Refused where the disk does not let it."""
         try:
             self.kernel.open()
-        except (LogFailed, LogFull, OSError) as error:
-            raise Refused(f"the data directory {self._folder} cannot be opened: {error}", exits.STORAGE) from None
+            self.transactions.open()
+        except LogFull as error:
+            raise NoRoom(f"the data directory {self.folder} is full: {error}") from None
+        except (LogFailed, OSError) as error:
+            raise Refused(f"the data directory {self.folder} cannot be opened: {error}", exits.STORAGE) from None
         if self.kernel.recovered_frames:
             log.info("replayed %d frames of the log", self.kernel.recovered_frames)
 
     async def close(self) -> None:
         """Flush, leave a checkpoint, let go of the files."""
         closed = asyncio.Event()
+        self.transactions.stop()
         self.kernel.close(closed.set)
         try:
             await asyncio.wait_for(closed.wait(), CLOSE_S)
@@ -82,15 +110,25 @@ class Storage:
         self._store.close()
         self._catalogue.close()
 
+    @property
+    def damaged_ranges(self) -> int:
+        """Ranges of the log that were found unreadable since the start."""
+        return len(self._damaged)
+
     def samples(self) -> Iterator[Sample]:
         """The kernel's counters for the metrics page."""
-        for name, value in self.kernel.statistics().items():
+        for name, value in (self.kernel.statistics() | self.transactions.statistics()).items():
             yield "gatehouse_" + name.removesuffix("_total"), (), value
         yield "gatehouse_scheduled_late_seconds", (), self.kernel.scheduling.late_ms() / 1000
+        age_ms = self.kernel.checkpoint_age_ms()
+        if age_ms is not None:
+            yield "gatehouse_checkpoint_age_seconds", (), age_ms / 1000
         yield "gatehouse_congested", (), int(self.kernel.congested)
-        yield "gatehouse_damaged_ranges", (), len(self._damaged)
+        yield "gatehouse_reserve_held", (), int(not self.kernel.parts.room.short)
+        yield "gatehouse_damaged_ranges", (), self.damaged_ranges
         yield "gatehouse_kernel_faults", (), self._faults
         yield "gatehouse_catalogue_failures", (), self._catalogue.failures
+        yield "gatehouse_backups", (), len(self.backups)
         yield "gatehouse_catalogue_failing", (), int(self._catalogue.failing)
 
     def _on_damage(self, damage: Damage) -> None:
@@ -102,9 +140,70 @@ class Storage:
         log.error("the log cannot be read from position %d to %d: %s; what was stored there is lost", damage.start,
                   damage.end, damage.reason)
 
+    def _on_refusing(self, refusing: bool) -> None:
+        if refusing:
+            log.error("the disk of %s is full: messages are refused until retention or somebody else has made room",
+                      self.folder)
+        else:
+            log.info("there is room on the disk of %s again: messages are taken", self.folder)
+
+    def _on_reserve_failure(self, error: BaseException) -> None:
+        log.error("the reserve in %s cannot be held: %s", self.folder, error)
+
     def _on_error(self, error: Exception) -> None:
         self._faults += 1
         log.error("a mistake of the hub, contained in the kernel", exc_info=error)
+
+
+def where_catalogue_is(file: Path | None, folder: Path, shown: str) -> str:
+    """What a backup says of the catalogue: that it is in it, where its SQLite file was, or where its database is."""
+    return shown if file is None else INCLUDED if file == folder / FILE else f"{INCLUDED} from {file.absolute()}"
+
+
+def beside_the_log(catalogue: Path | None) -> dict[str, bytes]:
+    """What a backup has beside the log, by file name."""
+    return {} if catalogue is None or not catalogue.exists() else {FILE: copy_truth(catalogue)}
+
+
+class NoRoom(Refused):
+    """The disk is too full to start."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}; make room, or have a larger `kernel.reserve_bytes` the next time", exits.STORAGE)
+
+
+def open_storage(config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> Storage:
+    """Open what is stored; from the reserve, where the disk is full. Blocks. Raises Refused."""
+    try:
+        return _opened(config, folder, hub_loop, fatal)
+    except NoRoom:
+        given_up = [one.give_up() for one in (reserve_of(config, folder), last_reserve_of(config, folder))]
+        if True not in given_up:
+            raise
+    log.warning("the disk of %s is full: the reserve is given up to start", folder)
+    return _opened(config, folder, hub_loop, fatal)
+
+
+def _opened(config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> Storage:
+    storage = Storage(config, folder, hub_loop, fatal)
+    try:
+        storage.open()
+    except BaseException:
+        storage.release()
+        raise
+    return storage
+
+
+def reserve_of(config: Config, folder: Path) -> Reserve:
+    """What is held for the day on which the disk is full."""
+    size_bytes = config.kernel.reserve_bytes
+    return ReserveFile(folder / RESERVE, size_bytes - size_bytes // LAST_PART) if size_bytes else NoReserve()
+
+
+def last_reserve_of(config: Config, folder: Path) -> Reserve:
+    """What of it is held for what frees more than it takes."""
+    size_bytes = config.kernel.reserve_bytes // LAST_PART
+    return ReserveFile(folder / LAST_RESERVE, size_bytes) if size_bytes else NoReserve()
 
 
 def open_catalogue(url: str) -> Catalogue:
@@ -126,7 +225,9 @@ def open_index(folder: Path) -> IndexStore:
     try:
         return RocksStore(folder)
     except Exception as error:    # rocksdict raises plain Exception for everything
-        if not folder.exists() or is_full(error):
+        if is_full(error):
+            raise NoRoom(f"the index in {folder} cannot be opened: {error}") from None
+        if not folder.exists():
             raise Refused(f"cannot open the index in {folder}: {error}", exits.STORAGE) from None
         log.warning("the index in %s cannot be opened (%s); it is rebuilt from the log", folder, error)
         shutil.rmtree(folder)

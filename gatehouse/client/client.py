@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, Self, Unpack
@@ -22,15 +23,16 @@ from uuid import uuid4
 import orjson
 
 from gatehouse.client.batching import Batcher, Batching, Result, in_requests
+from gatehouse.client.check_back import CheckBack, Listener
 from gatehouse.client.consumer import Consumer, Handler
-from gatehouse.client.door import HttpDoor, path_of
+from gatehouse.client.door import LONG_POLL_S, HttpDoor, path_of
 from gatehouse.client.errors import HubError, NotFound, OutcomeUnknown, Unavailable, error_of
 from gatehouse.client.groups import Group, LeasedQueue
 from gatehouse.client.message import Headers, Message, Properties, Stored, Value, decode, decode_stored, encode
 from gatehouse.client.retry import NO_RETRY, Retry
+from gatehouse.client.transaction import Outcome, Transaction
 
 MAX_REQUEST_MESSAGES: Final = 10_000      # what a hub takes in one request unless told otherwise
-LONG_POLL_S: Final = 20.0                 # the `wait` of a read that waits for more; a hub allows 30 unless told
 JSON: Final = {"Content-Type": "application/json"}
 
 _LONE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -42,14 +44,15 @@ class Client:
     """A hub at `url` (its HTTP door). Use it as `async with Client(url) as client`, on one loop.
 
     `timeout_s` is for one attempt of one request, `retry` says how many there are; at most `connections` are open,
-    beside those of long polls.
+    beside those of long polls. `tls` is what connections to an `https` URL are made with: other authorities than the
+    system's, a client certificate.
     """
 
     def __init__(self, url: str = "http://127.0.0.1:8080", *, user: str | None = None, password: str | None = None,
                  retry: Retry | None = None, batching: Batching | None = None, timeout_s: float = 15.0,
-                 connections: int = 100) -> None:
+                 connections: int = 100, tls: ssl.SSLContext | None = None) -> None:
         self.door = HttpDoor(url, user=user, password=password, retry=retry or Retry(), timeout_s=timeout_s,
-                             connections=connections)
+                             connections=connections, tls=tls)
         self._batcher = Batcher(self._publish_batch, batching or Batching())
 
     async def __aenter__(self) -> Self:
@@ -116,6 +119,47 @@ class Client:
                                          headers={**JSON, "Prefer": "respond-async"})
             for result in _results(answer.document(), len(request)):
                 _stored(result)
+
+    # --- transactions --------------------------------------------------------------------------------------------
+
+    def transaction(self, group: str, *, check: Mapping[str, Any] | None = None, outcome: Outcome | None = None
+                    ) -> Transaction:
+        """Half messages that exist only if the caller's own work does; use it as `async with`, around that work.
+
+        `check` is when the group is asked (`after`, `every` in seconds, `times`), as configured unless given; `outcome`
+        see `Transaction`.
+        """
+        return Transaction(self, group, check=None if check is None else dict(check), outcome=outcome)
+
+    def check_back(self, group: str, listener: Listener, **options: Any) -> CheckBack:
+        """Answers the hub's questions what became of transactions of a group; `options` are those of `CheckBack`."""
+        return CheckBack(self, group, listener, **options)
+
+    async def transactions(self, *, state: str = "open", group: str = "", older_than_s: float = 0.0,
+                           limit: int | None = None) -> list[dict[str, Any]]:
+        """Transactions in this state (open, committed, rolled_back, expired) with their checks; all, or so many."""
+        query = {"state": state, **({"group": group} if group else {}),
+                 **({"older_than": f"{older_than_s:g}"} if older_than_s else {})}
+        found: list[dict[str, Any]] = []
+        while limit is None or len(found) < limit:
+            page = await self.request("GET", "/v1/transactions", query=query)
+            found += page["transactions"]
+            if not page["cursor"]:
+                break
+            query["cursor"] = page["cursor"]
+        return found[:limit]
+
+    async def show_transaction(self, transaction_id: str) -> dict[str, Any]:
+        """One with every check and its decision. Raises HubError: unknown_transaction."""
+        return await self.request("GET", path_of("v1", "transactions", transaction_id))
+
+    async def decide_transaction(self, transaction_id: str, decision: str) -> dict[str, Any]:
+        """`commit` or `rollback` somebody's transaction. Raises HubError: unknown_transaction, already_decided."""
+        return await self.request("POST", path_of("v1", "transactions", transaction_id, decision), repeatable=True)
+
+    async def check_transaction(self, transaction_id: str) -> None:
+        """Have a member of its group asked now. Raises HubError: unknown_transaction, already_decided."""
+        await self.request("POST", path_of("v1", "transactions", transaction_id, "check"))
 
     @staticmethod
     def message(address: str | None = None, value: Value = None, *, topic: str | None = None, key: Value = None,
@@ -213,6 +257,28 @@ class Client:
         """Take back what waits. Raises HubError: already_delivered, unknown_scheduled."""
         await self.request("DELETE", path_of("v1", "scheduled", message_id))
 
+    # --- who is connected ----------------------------------------------------------------------------------------
+
+    async def connections(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Open connections of every door, in the order in which they came; all, or the first so many."""
+        found: list[dict[str, Any]] = []
+        query: dict[str, str] = {"max": "1000"}
+        while limit is None or len(found) < limit:
+            page = await self.request("GET", "/v1/connections", query=query)
+            found += page["connections"]
+            if not page["cursor"]:
+                break
+            query["cursor"] = page["cursor"]
+        return found[:limit]
+
+    async def show_connection(self, connection_id: str) -> dict[str, Any]:
+        """One with `details` that its door tells. Raises HubError: unknown_connection."""
+        return await self.request("GET", path_of("v1", "connections", connection_id))
+
+    async def close_connection(self, connection_id: str) -> None:
+        """End it in its protocol's words. Raises HubError: unknown_connection."""
+        await self.request("DELETE", path_of("v1", "connections", connection_id))
+
     # --- last values ---------------------------------------------------------------------------------------------
 
     async def retained(self, filter: str) -> list[Message]:
@@ -277,14 +343,25 @@ class Client:
             raise
         return True
 
+    async def status(self) -> dict[str, Any]:
+        """What the hub says of itself, as far as the user may know it."""
+        return await self.request("GET", "/v1/status")
+
     async def metrics(self) -> str:
         """The hub's page for Prometheus."""
         return (await self.door.ask("GET", "/metrics", repeatable=True)).body.decode()
 
     # --- everything else -----------------------------------------------------------------------------------------
 
+    async def hold(self, path: str, body: bytes, *, once: bool) -> dict[str, Any]:
+        """Half messages as JSON; with `once` the request may be repeated and holds them once."""
+        headers = {**JSON, "Idempotency-Key": new_key()} if once else JSON
+        answer = await self.door.ask("POST", path, body=body, headers=headers, repeatable=once)
+        return answer.document()
+
     async def request(self, method: str, path: str, document: Any = None, *, query: Mapping[str, str] | None = None,
-                      repeatable: bool | None = None, wait_s: float = 0.0) -> dict[str, Any]:
+                      headers: Mapping[str, str] | None = None, repeatable: bool | None = None,
+                      wait_s: float = 0.0) -> dict[str, Any]:
         """Any call of the HTTP interface with JSON in and out; `path` is percent-encoded. Raises HubError.
 
         Repeated where it reads or replaces (GET, PUT, DELETE), or where `repeatable` says so. An answer without a body
@@ -293,8 +370,8 @@ class Client:
         if repeatable is None:
             repeatable = method in ("GET", "HEAD", "PUT", "DELETE")
         body = None if document is None else orjson.dumps(document)
-        answer = await self.door.ask(method, path, query=query, body=body, headers=None if body is None else JSON,
-                                     repeatable=repeatable, wait_s=wait_s)
+        answer = await self.door.ask(method, path, query=query, body=body, repeatable=repeatable, wait_s=wait_s,
+                                     headers={**({} if body is None else JSON), **(headers or {})})
         return answer.document() if answer.body else {}
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import ssl
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -23,6 +24,7 @@ from yarl import URL
 from gatehouse.client.errors import HubError, InvalidRequest, OutcomeUnknown, OverQuota, Unavailable, error_of
 from gatehouse.client.retry import Retry
 
+LONG_POLL_S: Final = 20.0                 # the `wait` of a call that waits for more; a hub allows 30 unless told
 MAX_ANSWER_BYTES: Final = 256 << 20       # an answer larger than this is not one of the hub's
 MAX_RETRY_AFTER_S: Final = 60.0
 NOTHING_DONE: Final = (Unavailable, OverQuota)
@@ -48,13 +50,14 @@ class HttpDoor:
     """A hub's HTTP door at `url`. Opened by its first request, on the running loop."""
 
     def __init__(self, url: str, *, user: str | None, password: str | None, retry: Retry, timeout_s: float,
-                 connections: int) -> None:
+                 connections: int, tls: ssl.SSLContext | None = None) -> None:
         self.url = url.rstrip("/") if "//" in url else f"http://{url.rstrip('/')}"
         _check_url(self.url)
         self._login = None if user is None else aiohttp.encode_basic_auth(user, password or "")
         self._retry = retry
         self._timeout_s = timeout_s
         self._connections = connections
+        self._tls = tls
         self._sessions: dict[bool, aiohttp.ClientSession] = {}       # by whether it is for long polls
 
     async def close(self) -> None:
@@ -95,6 +98,11 @@ class HttpDoor:
                 if (response.content_length or 0) > MAX_ANSWER_BYTES:
                     raise HubError(f"the answer of {self.url} is larger than {MAX_ANSWER_BYTES} bytes")
                 answer = Answer(response.status, await response.read())
+        except aiohttp.ClientConnectorCertificateError as error:
+            why = getattr(error.certificate_error, "verify_message", "") or "it is not trusted"
+            raise Unavailable(f"the certificate of {self.url} is no good: {why}") from None
+        except aiohttp.ClientConnectorSSLError:
+            raise Unavailable(f"what answers at {self.url} does not speak TLS, or none that is spoken here") from None
         except aiohttp.ClientConnectorError as error:
             number = error.os_error.errno
             reason = os.strerror(number) if number and number > 0 else str(error)
@@ -109,8 +117,10 @@ class HttpDoor:
 
     def _open(self, waiting: bool) -> aiohttp.ClientSession:
         session = self._sessions[waiting] = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0 if waiting else self._connections), auto_decompress=False,
-            headers={} if self._login is None else {"Authorization": self._login},
+            connector=aiohttp.TCPConnector(limit=0 if waiting else self._connections, ssl=self._tls or True),
+            auto_decompress=False,
+            headers={"Accept-Encoding": "identity",      # compressing costs the hub more than the network saves
+                     **({} if self._login is None else {"Authorization": self._login})},
             timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar())
         return session
 

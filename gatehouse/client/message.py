@@ -90,8 +90,11 @@ class Message:
 
 
 def encode(value: Value, *, address: str | None = None, topic: str | None = None, key: Value = None,
-           headers: Headers = (), properties: Properties | None = None, now_ms: int = 0) -> bytes:
-    """One message as JSON. Raises TypeError for what cannot be in one, ValueError where its place is not clear."""
+           headers: Headers = (), properties: Properties | None = None, now_ms: int = 0, half: bool = False) -> bytes:
+    """One message as JSON; the delay of a `half` one is counted by the hub, from its commit.
+
+    Raises TypeError for what cannot be in one, ValueError where its place is not clear.
+    """
     if (address is None) == (topic is None):
         raise ValueError("a message goes to an address, or to a topic (with a key)")
     if address is not None and key is not None:
@@ -106,21 +109,28 @@ def encode(value: Value, *, address: str | None = None, topic: str | None = None
     for name, said in (properties or {}).items():
         if said is None:
             continue
-        if name in _RELATIVE:
+        if name in _RELATIVE and not (half and name == "delay"):
             message[_RELATIVE[name]] = now_ms + round(float(said) * 1000)    # type: ignore[arg-type]
         else:
             message[name] = said
     return orjson.dumps(message)
 
 
-def decode(document: Mapping[str, Any]) -> Message:
-    """A message of the hub's JSON."""
+def decode_half(document: Mapping[str, Any]) -> tuple[
+        bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], dict[str, Any]]:
+    """Key, value, headers and properties: what a message has before it has a place."""
     headers = tuple((str(name), _header_bytes(value)) for name, value in document.get("headers", ()))
     properties = {name.removesuffix("_base64"): b64decode(value) if name.endswith("_base64") else value
                   for name, value in document.items() if name not in _PLACE}
-    return Message(document["id"], document["topic"], document["queue"], document["offset"], _take(document, "key"),
-                   _take(document, "value"), headers, document["address"], document["timestamp"], document["door"],
-                   properties, document.get("receipt_handle", ""), document.get("attempt", 0))
+    return _take(document, "key"), _take(document, "value"), headers, properties
+
+
+def decode(document: Mapping[str, Any]) -> Message:
+    """A message of the hub's JSON."""
+    key, value, headers, properties = decode_half(document)
+    return Message(document["id"], document["topic"], document["queue"], document["offset"], key, value, headers,
+                   document["address"], document["timestamp"], document["door"], properties,
+                   document.get("receipt_handle", ""), document.get("attempt", 0))
 
 
 def decode_stored(document: Mapping[str, Any]) -> Stored:

@@ -8,14 +8,17 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from gatehouse.client.batching import Result
+from gatehouse.client.check_back import CheckBack, Listener
 from gatehouse.client.client import Client
 from gatehouse.client.consumer import STOP_TIMEOUT_S, Consumer, Handler
 from gatehouse.client.errors import HubError
 from gatehouse.client.groups import POP_MAX, Group, LeasedQueue, Leases, Redrive
 from gatehouse.client.message import Headers, Message, Properties, Stored, Value
+from gatehouse.client.transaction import Decision, Transaction
 
 T = TypeVar("T")
 
@@ -92,6 +95,30 @@ class SyncClient:
         """See `Client.flush`."""
         self.wait(self.client.flush())
 
+    def transaction(self, group: str, **options: Any) -> SyncTransaction:
+        """See `Client.transaction`. Use it as `with`."""
+        return SyncTransaction(self, self.client.transaction(group, **options))
+
+    def check_back(self, group: str, listener: Listener, **options: Any) -> SyncCheckBack:
+        """See `Client.check_back`; the listener is asked in threads. Use it as `with`."""
+        return SyncCheckBack(self, self.client.check_back(group, listener, **options))
+
+    def transactions(self, **query: Any) -> list[dict[str, Any]]:
+        """See `Client.transactions`."""
+        return self.wait(self.client.transactions(**query))
+
+    def show_transaction(self, transaction_id: str) -> dict[str, Any]:
+        """See `Client.show_transaction`."""
+        return self.wait(self.client.show_transaction(transaction_id))
+
+    def decide_transaction(self, transaction_id: str, decision: str) -> dict[str, Any]:
+        """See `Client.decide_transaction`."""
+        return self.wait(self.client.decide_transaction(transaction_id, decision))
+
+    def check_transaction(self, transaction_id: str) -> None:
+        """See `Client.check_transaction`."""
+        self.wait(self.client.check_transaction(transaction_id))
+
     def publish_oneway(self, *messages: bytes) -> None:
         """See `Client.publish_oneway`."""
         self.wait(self.client.publish_oneway(*messages))
@@ -133,6 +160,18 @@ class SyncClient:
         """See `Client.recall`."""
         self.wait(self.client.recall(message_id))
 
+    def connections(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """See `Client.connections`."""
+        return self.wait(self.client.connections(limit))
+
+    def show_connection(self, connection_id: str) -> dict[str, Any]:
+        """See `Client.show_connection`."""
+        return self.wait(self.client.show_connection(connection_id))
+
+    def close_connection(self, connection_id: str) -> None:
+        """See `Client.close_connection`."""
+        self.wait(self.client.close_connection(connection_id))
+
     def retained(self, filter: str) -> list[Message]:
         """See `Client.retained`."""
         return self.wait(self.client.retained(filter))
@@ -164,6 +203,10 @@ class SyncClient:
     def ready(self) -> bool:
         """See `Client.ready`."""
         return self.wait(self.client.ready())
+
+    def status(self) -> dict[str, Any]:
+        """See `Client.status`."""
+        return self.wait(self.client.status())
 
     def metrics(self) -> str:
         """See `Client.metrics`."""
@@ -288,3 +331,90 @@ class SyncConsumer:
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """See `Consumer.stop`."""
         self._wait(self.consumer.stop(timeout_s))
+
+
+class SyncTransaction:
+    """See `Transaction`: the same calls. A plain `outcome` is run on the client's thread."""
+
+    message = staticmethod(Transaction.message)
+
+    def __init__(self, client: SyncClient, transaction: Transaction) -> None:
+        self._wait = client.wait
+        self.transaction = transaction
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+                 ) -> None:
+        self._wait(self.transaction.__aexit__(kind, error, trace))
+
+    @property
+    def id(self) -> str:
+        """See `Transaction.id`."""
+        return self.transaction.id
+
+    @property
+    def decision(self) -> Decision | None:
+        """See `Transaction.decision`."""
+        return self.transaction.decision
+
+    def publish(self, address: str | None = None, value: Value = None, *, topic: str | None = None, key: Value = None,
+                headers: Headers = (), **properties: Unpack[Properties]) -> str:
+        """See `Transaction.publish`."""
+        return self._wait(self.transaction.publish(address, value, topic=topic, key=key, headers=headers, **properties))
+
+    def publish_many(self, messages: Sequence[bytes]) -> list[str]:
+        """See `Transaction.publish_many`."""
+        return self._wait(self.transaction.publish_many(messages))
+
+    def ack(self, message: Message, group: str) -> None:
+        """See `Transaction.ack`."""
+        self.transaction.ack(message, group)
+
+    def advance(self, group: str, message: Message) -> None:
+        """See `Transaction.advance`."""
+        self.transaction.advance(group, message)
+
+    def commit(self) -> None:
+        """See `Transaction.commit`."""
+        self._wait(self.transaction.commit())
+
+    def rollback(self) -> None:
+        """See `Transaction.rollback`."""
+        self._wait(self.transaction.rollback())
+
+
+class SyncCheckBack:
+    """See `CheckBack`. Runs from `start` to `stop`, beside the caller."""
+
+    def __init__(self, client: SyncClient, check_back: CheckBack) -> None:
+        self._wait = client.wait
+        self.check_back = check_back
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """See `CheckBack.counts`."""
+        return self.check_back.counts
+
+    def start(self) -> None:
+        """See `CheckBack.start`."""
+        self._wait(self._start())
+
+    async def _start(self) -> None:
+        self.check_back.start()
+
+    def wait(self) -> None:
+        """See `CheckBack.wait`."""
+        self._wait(self.check_back.wait())
+
+    def stop(self) -> None:
+        """See `CheckBack.stop`."""
+        self._wait(self.check_back.stop())

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from gatehouse import exits
-from gatehouse.datadir import FORMAT, DataDirError, open_data_dir, running_process
+from gatehouse.datadir import FORMAT, DataDirError, open_data_dir, require_empty, running_process
 
 
 def refused(folder, **options) -> DataDirError:
@@ -22,6 +22,27 @@ def test_a_new_folder_is_made_locked_and_given_the_format(tmp_path):
     assert running_process(folder) == os.getpid()
     data_dir.close()
     assert running_process(folder) is None
+
+
+def mode_of(folder) -> int:
+    return folder.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("make", [lambda folder: open_data_dir(folder).close(), require_empty])
+def test_what_is_in_it_is_for_its_owner(tmp_path, make):
+    """Password hashes, the hub's secrets, every message; `umask` is 022 nearly everywhere."""
+    before = os.umask(0o022)
+    try:
+        make(tmp_path / "new" / "data")
+        shared, narrow = tmp_path / "shared", tmp_path / "narrow"
+        shared.mkdir(mode=0o755)
+        narrow.mkdir(mode=0o700)
+        make(shared)
+        make(narrow)
+    finally:
+        os.umask(before)
+    assert mode_of(tmp_path / "new" / "data") == mode_of(narrow) == 0o700
+    assert mode_of(shared) == 0o750, "a group that may read it stays able to: that was somebody's decision"
 
 
 def test_a_second_hub_is_refused_until_the_first_has_ended(tmp_path):

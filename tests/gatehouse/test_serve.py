@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -21,17 +22,35 @@ PUBACK = bytes.fromhex("40020001")
 FAILING_DISK = """
 import errno, os
 from pathlib import Path
-import kernel.disk
+import kernel.log.disk
 
-sync = kernel.disk.RealAppendFile.sync
+sync = kernel.log.disk.RealAppendFile.sync
 
 def sync_or_fail(self):
     if Path('{sign}').exists():
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     sync(self)
 
-kernel.disk.RealAppendFile.sync = sync_or_fail
-from gatehouse.cli import main
+kernel.log.disk.RealAppendFile.sync = sync_or_fail
+from gatehouse.cli.main import main
+main()
+"""
+
+# What `gatehouse reload` sends, while there is no handler for it, and while there is nothing yet to reload.
+RELOAD_DURING_START = """
+import os, signal
+import gatehouse.serve
+
+def signalled(open_it):
+    def open_signalled(*arguments):
+        opened = open_it(*arguments)
+        os.kill(os.getpid(), signal.SIGHUP)
+        return opened
+    return open_signalled
+
+gatehouse.serve.open_data_dir = signalled(gatehouse.serve.open_data_dir)
+gatehouse.serve.open_storage = signalled(gatehouse.serve.open_storage)
+from gatehouse.cli.main import main
 main()
 """
 
@@ -42,7 +61,7 @@ CONFIG = config_of(("mqtt",))
 def start(tmp_path):
     started: list[RunningHub] = []
 
-    def start(config: str = CONFIG, *arguments: str, ready: bool = True, program: str = COMMAND_LINE) -> RunningHub:
+    def start(config: str = CONFIG, *arguments: str, ready: bool = True, program: str | None = None) -> RunningHub:
         hub = RunningHub(tmp_path, config, *arguments, program=program)
         started.append(hub)
         if ready:
@@ -56,7 +75,7 @@ def start(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_hub_starts_and_stops_when_told(start, number):
-    hub = start()
+    hub = start(program=COMMAND_LINE)
     assert hub.lines == [f"mqtt listens on 127.0.0.1:{hub.port('mqtt')}", "gatehouse ready"]
     code, said = hub.stop(number)
     assert code == exits.OK
@@ -151,6 +170,40 @@ def test_reload_tells_what_would_change(start, tmp_path):
     hub.process.send_signal(signal.SIGHUP)
     assert "kernal: unknown section" in hub.wait_log_line("reload refused")
     assert hub.stop()[0] == exits.OK
+
+
+def test_a_reload_that_is_asked_for_during_the_start_comes_after_it(start):
+    hub = start(program=RELOAD_DURING_START)
+    hub.wait_log_line("reload: no setting changed")
+    code, said = hub.stop()
+    assert (code, said.count("reload:")) == (exits.OK, 1)
+
+
+def test_a_hub_that_lets_anybody_administer_again_does_not_say_that_nobody_may(start, tmp_path):
+    hub = start(f"{CONFIG}[auth]\nallow_anonymous = false\n")
+    hub.wait_log_line("there is no user: nobody can log in")
+    (tmp_path / "gateways.toml").write_text(CONFIG)
+    hub.process.send_signal(signal.SIGHUP)
+    hub.wait_log_line("auth.allow_anonymous changed and is in effect")
+    code, said = hub.stop()
+    assert code == exits.OK
+    assert "nobody may administer this hub" not in said
+
+
+def test_metrics_say_whether_the_last_reload_was_refused(start, tmp_path):
+    config = config_of(("http",))
+    hub = start(config)
+
+    def refused() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/metrics", timeout=DEADLINE_S) as answer:
+            return next(line for line in answer.read().decode().splitlines() if line.startswith("gatehouse_reload_"))
+
+    assert refused() == "gatehouse_reload_refused 0.0"
+    for text, line, value in (("[kernal]", "reload refused", "1.0"), (config, "reload: no setting changed", "0.0")):
+        (tmp_path / "gateways.toml").write_text(text)
+        hub.process.send_signal(signal.SIGHUP)
+        hub.wait_log_line(line)
+        assert refused() == f"gatehouse_reload_refused {value}"
 
 
 def test_reload_without_a_hub(tmp_path):

@@ -108,7 +108,7 @@ def test_everything_moves_and_ends(demo: subprocess.Popen[str]):
     demo.send_signal(signal.SIGINT)
     assert demo.wait(DEADLINE_S) == 0
     assert "stopped" in demo.stdout.read()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=DEADLINE_S)
     assert alive == []
     assert "Traceback" not in (folder / "hub.log").read_text() + (folder / "spark.log").read_text()
 

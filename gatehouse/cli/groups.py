@@ -1,0 +1,158 @@
+"""The commands about groups and what waits in queues: groups, dead-letters, queues."""
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gatehouse.cli.hub_option import asking, hub_options
+from gatehouse.cli.state import describe_topic
+from gatehouse.cli.tables import as_json, pairs, show, table
+from gatehouse.exits import FAILED, Refused
+
+SHOWN_SETTINGS = ("kind", "ordered", "invisible_ms", "max_attempts", "dead_letters", "selector")
+
+
+@click.group()
+def groups() -> None:
+    """Groups: settings, progress, rewind."""
+
+
+@groups.command("list")
+@hub_options
+def list_groups(url: str, json_wanted: bool) -> None:
+    """List every group with its settings."""
+    with asking(url) as hub:
+        found = hub.groups()
+    _print_rows(found, ["name", *SHOWN_SETTINGS], json_wanted)
+
+
+@groups.command("show")
+@click.argument("name")
+@hub_options
+def show_group(name: str, url: str, json_wanted: bool) -> None:
+    """Show one group: its settings, and how far it is.
+
+    That is what is ready, leased and waiting in each topic.
+    """
+    with asking(url) as hub:
+        told = hub.group(name).describe()
+    show(told, describe_topic(told), json_wanted)
+
+
+@groups.command("define")
+@click.argument("name")
+@click.option("--ordered", is_flag=True, help="One message of a key at a time.")
+@click.option("--invisible", "invisible_s", type=float, metavar="SECONDS", help="How long a taker keeps a message.")
+@click.option("--max-attempts", type=int, help="After so many a message is a dead letter; 0: never.")
+@click.option("--retry", "retry_s", type=float, multiple=True, metavar="SECONDS",
+              help="Wait before a failed message comes again; repeated: before the next time, and the next.")
+@click.option("--filter", "selector", metavar="FILTER", help="Take only messages that match.")
+@click.option("--start", type=click.Choice(["earliest", "latest"]), help="Where a topic that is new to it begins.")
+@hub_options
+def define_group(name: str, ordered: bool, invisible_s: float | None, max_attempts: int | None,
+                 retry_s: tuple[float, ...], selector: str | None, start: str | None, url: str,
+                 json_wanted: bool) -> None:
+    """Make a group, or give it other settings.
+
+    What is left out is as by default.
+    """
+    given: dict[str, Any] = {
+        "ordered": ordered or None, "invisible_ms": None if invisible_s is None else round(invisible_s * 1000),
+        "max_attempts": max_attempts, "retry": [round(one * 1000) for one in retry_s] or None, "selector": selector,
+        "start": start}
+    with asking(url) as hub:
+        told = hub.group(name).define(**{setting: value for setting, value in given.items() if value is not None})
+    show(told, pairs(told), json_wanted)
+
+
+@groups.command("rewind")
+@click.argument("name")
+@click.argument("topic")
+@click.argument("to")
+@click.option("--queue", type=int, help="Only this queue of the topic.")
+@hub_options
+def rewind_group(name: str, topic: str, to: str, queue: int | None, url: str, json_wanted: bool) -> None:
+    """Let a group go on in a topic from another place.
+
+    TO is earliest, latest, a time (RFC 3339), or an offset together with --queue.
+    """
+    with asking(url) as hub:
+        rows = hub.group(name, topic).rewind(to, queue=queue)
+    _print_rows(rows, ["topic", "queue", "offset", "high_watermark", "lag"], json_wanted)
+
+
+@groups.command("delete")
+@click.argument("name")
+@hub_options
+def delete_group(name: str, url: str, json_wanted: bool) -> None:
+    """Forget a group: settings, progress and leases. Its dead letters stay."""
+    with asking(url) as hub:
+        hub.group(name).delete()
+    show({"deleted": name}, f"deleted {name}", json_wanted)
+
+
+@click.group("dead-letters")
+def dead_letters() -> None:
+    """Messages that could not be delivered; send them again."""
+
+
+@dead_letters.command("list")
+@click.argument("group")
+@click.option("--max", "limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@hub_options
+def list_dead_letters(group: str, limit: int, url: str, json_wanted: bool) -> None:
+    """List a group's dead letters, oldest first.
+
+    Each with its id, why, how often it was tried, where it died, and its value.
+    """
+    with asking(url) as hub:
+        letters = hub.group(group).dead_letters(limit)
+    rows = [{**letter, **letter["dead_letter"]} for letter in letters]
+    _print_rows(letters if json_wanted else rows, ["id", "reason", "attempts", "address", "queue", "offset", "value"],
+                json_wanted)
+
+
+@dead_letters.command("redrive")
+@click.argument("group")
+@click.argument("ids", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All of them.")
+@hub_options
+def redrive_dead_letters(group: str, ids: tuple[str, ...], every: bool, url: str, json_wanted: bool) -> None:
+    """Send dead letters back to the queue where they died.
+
+    Those with these IDS, or --all.
+    """
+    if every == bool(ids):
+        raise click.UsageError("give either IDS or --all")
+    with asking(url) as hub:
+        count, left = hub.group(group).redrive(None if every else ids)
+    show({"redriven": count, "left": left}, f"redriven: {count}", json_wanted)
+    if left:
+        raise Refused(f"{len(left)} stayed; {left[0]['id']}: {left[0]['detail']}", FAILED)
+
+
+@click.command()
+@click.argument("name", required=False)
+@hub_options
+def queues(name: str | None, url: str, json_wanted: bool) -> None:
+    """List light queues, or show what waits in one.
+
+    Light queues are AMQP's, and those of dead letters.
+    """
+    with asking(url) as hub:
+        if name is not None:
+            told = hub.queue(name)
+            show(told, pairs(told), json_wanted)
+            return
+        found = hub.queues()
+    _print_rows(found, ["name", "priorities", "max_length", "ttl_ms", "overflow"], json_wanted)
+
+
+def _print_rows(rows: list[dict[str, Any]], heads: list[str], json_wanted: bool) -> None:
+    """One JSON value per line for programs, a table for people."""
+    if json_wanted:
+        for row in rows:
+            click.echo(as_json(row))
+        return
+    click.echo(table([head.replace("_", " ") for head in heads], [[row.get(head) for head in heads] for row in rows]))

@@ -1,0 +1,1 @@
+"""`gateways.toml` and the environment, read and checked."""

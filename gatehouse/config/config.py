@@ -1,0 +1,417 @@
+"""`gateways.toml` and the environment, read into typed sections and checked as a whole.
+
+    [hub] [kernel] [auth]      one dataclass each, below
+    [transactions]             in `gatehouse/config/check_back.py`, with [transactions.topics.NAME]
+    [gateways.NAME]            a door: `listen`, and the settings that the door itself declares (GatewaySpec.config)
+    [spark.NAME]               a job of `gatehouse spark`: the hub only checks it
+    [[routes]]                 handed to `kernel.addresses.routes`, which says what is wrong with one
+
+Every value can be overridden from the environment: GATEHOUSE__KERNEL__FSYNC=never, lists as JSON or separated by
+commas, `GATEHOUSE__ROUTES` as a JSON list. All problems are found before one is reported, each as a line
+`FILE: key: problem; nearest valid name`.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gatehouse.config.check_back import TopicChecks, TransactionSection, read_topics
+from gatehouse.config.listeners import expiry_notices, find_conflicts, parse_listen
+from gatehouse.config.rights import (
+    LIVE_RIGHTS,
+    TABLE_LISTS,
+    AclSettings,
+    RightsConfig,
+    UserGroupSettings,
+    read_rights,
+)
+from gatehouse.config.settings import Place, Problems, Text, read_section
+from gateways.admission.audit import ROUTE as AUDIT_ROUTE
+from gateways.admission.tokens import JwtSettings
+from gateways.contract import GatewaySpec, Listen
+from gateways.tls.certificates import check_rule
+from kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
+from kernel.settings import LIVE, KernelSettings
+from spark.jobs.settings import AnalyticsSettings, ArchiveSettings
+
+ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
+GIB: Final = 1 << 30
+
+# Kafka clients read a message size as a signed 32-bit number; a batch needs room beside its message.
+MAX_MESSAGE_BYTES_LIMIT: Final = 1 << 30
+
+# Looked for in this file and not in it: refused with where it is, instead of being called unknown.
+NOT_BUILT: Final = "is not built yet; take it out"
+ELSEWHERE: Final = {
+    "topics": "is no section: topics are made by PUT /v1/topics/NAME",
+    "groups": "is no section: groups are made by `gatehouse groups define`",
+    "users": "is no section: users are made by `gatehouse users create`",
+    "quotas": "is no section: quotas are set by `gatehouse users quota`",
+    "webhooks": "is no section: webhooks are made by PUT /v1/webhooks/NAME",
+    "catalogue": "is no section: see kernel.catalogue_url",
+    "links": NOT_BUILT, "relay": NOT_BUILT, "tracing": NOT_BUILT}
+ELSEWHERE_OF_AUTH: Final = {
+    "users": "is no setting: users are made by `gatehouse users create`",
+    "oauth": "is no setting: tokens of an issuer are [auth.jwt]", "ldap": NOT_BUILT}
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings:
+    """[hub]"""
+
+    name: str = field(default="gatehouse", metadata={
+        "help": "Name of this hub, shown to clients and in the metrics."})
+    data_dir: str = field(default="data", metadata={
+        "help": "Folder of everything that is stored, from the folder of the configuration file on."})
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSection:
+    """[kernel]"""
+
+    fsync: str = field(default="commit", metadata={
+        "choices": ("commit", "interval", "never"),
+        "help": "When the log is forced to disk: `commit` before every acknowledgement, `interval` once a second, "
+                "`never` leaves it to the operating system. The last two may lose acknowledged messages when the "
+                "machine (not only the hub) goes down."})
+    auto_create_topics: bool = field(default=True, metadata={
+        "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it goes to `unrouted`."})
+    max_auto_topics: int = field(default=10_000, metadata={
+        "min": 0, "max": 1_000_000, "help": "Topics made by use; what comes after them goes to `unrouted`."})
+    default_queues: int = field(default=4, metadata={
+        "min": 1, "max": 10_000, "help": "Queues (Kafka: partitions) of a new topic."})
+    retention_hours: int = field(default=72, metadata={
+        "min": 1, "max": 1_000_000, "help": "Segments of the log older than this are deleted."})
+    retention_bytes: int = field(default=10 * GIB, metadata={
+        "min": 1 << 20, "help": "Size of the whole log, in bytes, above which its oldest segments are deleted."})
+    kept_bytes: int = field(default=10 * GIB, metadata={
+        "min": 0, "help": "Bytes kept beyond retention for what is still owed to somebody."})
+    max_message_bytes: int = field(default=4 << 20, metadata={
+        "min": 1024, "max": MAX_MESSAGE_BYTES_LIMIT,
+        "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own."})
+    max_scheduled: int = field(default=10_000_000, metadata={
+        "min": 0, "max": 1_000_000_000, "help": "Messages that may wait for their time; what comes beyond is refused."})
+    reserve_bytes: int = field(default=64 << 20, metadata={
+        "min": 0, "max": 1 << 40,
+        "help": "Size of the files `reserve` and `reserve-last` of the data directory, in bytes: room that is given up "
+                "where the disk is full, so that retention can free some and the hub can start; the second, an eighth "
+                "of it, so that half messages can be rolled back. 0: none is held."})
+    segment_bytes: int = field(default=256 << 20, metadata={
+        "min": 1 << 20, "max": 1 << 40,
+        "help": "Size of one file of the log, in bytes; retention deletes whole files."})
+    checkpoint_ms: int = field(default=2_000, metadata={
+        "min": 100, "max": 600_000, "help": "A checkpoint of the index is taken after this many milliseconds ..."})
+    checkpoint_bytes: int = field(default=64 << 20, metadata={
+        "min": 1 << 20, "help": "... or after this many bytes of log. Rarer ones make a start after a crash longer."})
+    recent_bytes: int = field(default=128 << 20, metadata={
+        "min": 0, "help": "Bytes of the newest messages kept in memory for readers that are up to date."})
+    pending_bytes: int = field(default=4 << 20, metadata={
+        "min": 1 << 20,
+        "help": "Bytes waiting for the disk above which publishers are not read until half of it is stored."})
+    idempotency_ms: int = field(default=3_600_000, metadata={
+        "min": 0, "help": "How long the answer to an `Idempotency-Key` is remembered, in milliseconds."})
+    max_idempotency_keys: int = field(default=100_000, metadata={
+        "min": 0, "max": 10_000_000, "help": "How many such answers are remembered; the oldest goes first."})
+    max_idempotency_bytes: int = field(default=134_217_728, metadata={
+        "min": 0, "help": "How many bytes of them are remembered: an answer has 57, and in a request of many messages "
+                          "some 2 more for each."})
+    catalogue_url: str | None = field(default=None, metadata={
+        "secret": True,
+        "help": "Database (an SQLAlchemy URL) that topics and committed offsets are copied to for queries, at every "
+                "checkpoint; left out, it is SQLite in the file `catalogue.sqlite` of the data directory."})
+
+    def for_kernel(self) -> KernelSettings:
+        """The same in the kernel's units."""
+        values = dataclasses.asdict(self)
+        values["retention_ms"] = values.pop("retention_hours") * 3_600_000
+        del values["catalogue_url"]
+        return KernelSettings(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """[auth]"""
+
+    allow_anonymous: bool = field(default=True, metadata={
+        "help": "Whether clients may connect without a user. Only accepted while every listener is on loopback. A "
+                "reload takes it over, and ends the connections of those who are let in no more."})
+    certificate_user: str = field(default="cn", metadata={
+        "help": "Which part of a verified certificate is the user: `cn`, `san_dns`, `san_email`, `san_uri`, or "
+                "a template of those and `o`, `ou`, `serial`, like `{ou}/{cn}`."})
+
+    def __post_init__(self) -> None:
+        check_rule(self.certificate_user)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSettings:
+    """[[routes]]"""
+
+    filter: str = field(metadata={"help": "Addresses this route takes: levels, `{name}` for one level, `+`, `#` at the "
+                                          "end. The first route that matches decides."})
+    topic: str = field(metadata={"help": "Topic that stores them; may hold `{name}` of the filter."})
+    key: str = field(default="{address}", metadata={
+        "help": "Key of the message; may hold `{name}`, `{rest}` (what `#` matched) and `{address}` (all of it)."})
+    shard: str = field(default="", metadata={
+        "help": "What chooses the queue instead of the key; may hold `{name}`."})
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One door that opens."""
+
+    spec: GatewaySpec
+    listen: tuple[Listen, ...]
+    settings: Any
+    """An instance of `spec.config`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration that has passed every check."""
+
+    source: str
+    hub: HubSettings
+    kernel: KernelSection
+    auth: AuthSettings
+    doors: tuple[Door, ...]
+    routes: Routes
+    route_entries: tuple[RouteEntry, ...]
+    data_dir: Path
+    transactions: TransactionSection
+    topic_checks: Mapping[str, TopicChecks]
+    rights: RightsConfig = RightsConfig()
+    notices: tuple[str, ...] = ()
+    """What is valid and yet worth a line at start."""
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; `lines` says why, one problem each."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+SECTIONS: Final[dict[str, type]] = {"hub": HubSettings, "kernel": KernelSection, "auth": AuthSettings,
+                                   "transactions": TransactionSection}
+JOBS: Final[dict[str, type]] = {"archive": ArchiveSettings, "analytics": AnalyticsSettings}
+WHAT_TO_READ: Final = {"topics", "pattern", "filter"}
+"""Settings of a job of which one is given: one that is given as an option replaces the file's."""
+
+NESTED: Final = ("gateways", "spark")
+"""Tables of tables."""
+
+LISTEN_HELP: Final = ("Addresses to listen on, `HOST:PORT`; port 0 takes a free one. One with settings of its own is a "
+                      "table, see `listen` below.")
+TLS_HELP: Final = "TLS for all of them, see `tls` below."
+
+
+def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec]) -> Config:
+    """Read and check a configuration file. Raises ConfigError with every problem that was found."""
+    place = Place(str(path), path.parent, environ)
+    problems = Problems()
+    tables = _overridden(_read_toml(path), environ, specs, problems)
+    _refuse_unknown_sections(tables, place, problems)
+    check_back = read_topics(tables, place, problems)
+    rights = read_rights(tables, place, problems)
+    sections = {name: read_section(kind, _table(tables, name, place, problems), name, place, problems)
+                for name, kind in SECTIONS.items()}
+    doors = _read_doors(_table(tables, "gateways", place, problems), specs, place, problems)
+    entries, routes = _read_routes(tables.get("routes", []), place, problems)
+    _check_jobs(_table(tables, "spark", place, problems), place, problems)
+    auth = sections["auth"]
+    find_conflicts([(door.spec.name, door.listen, getattr(door.settings, "advertise", None)) for door in doors],
+                   auth is not None and auth.allow_anonymous, place.source, problems)
+    if problems.lines:
+        raise ConfigError(problems.lines)
+    data_dir = path.parent / sections["hub"].data_dir
+    return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, entries,
+                  data_dir, sections["transactions"], check_back, rights, _notices(doors))
+
+
+def _notices(doors: list[Door]) -> tuple[str, ...]:
+    notices = []
+    if not doors:
+        notices.append("no [gateways.NAME] table: no door opens")
+    for door in doors:
+        notices += expiry_notices(door.spec.name, door.listen)
+    return tuple(notices)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot read it: {error.strerror}; give another file with --config"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: not valid TOML: {error}"]) from None
+
+
+def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mapping[str, GatewaySpec],
+                problems: Problems) -> dict[str, Any]:
+    """The tables with the values of GATEHOUSE__... variables put in."""
+    for variable in sorted(environ):
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        names = variable[len(ENVIRONMENT_PREFIX):].lower().split("__")
+        source, text = f"environment {variable}", environ[variable]
+        if len(names) == 1 and names[0] in ("routes", *TABLE_LISTS):
+            try:
+                tables[names[0]] = json.loads(text)
+            except ValueError:
+                problems.add(source, names[0], "must be a JSON list of objects")
+            continue
+        folders = names[:-1]
+        if not all(names) or not _is_place(folders):
+            problems.add(source, ".".join(names), f"a setting is {ENVIRONMENT_PREFIX}SECTION__NAME or "
+                                                  f"{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME")
+            continue
+        if folders[0] == "gateways" and folders[1] not in specs:
+            problems.unknown(source, ".".join(folders), folders[1], specs, "door")
+            continue
+        if folders[0] not in SECTIONS and folders[0] not in NESTED:
+            problems.unknown(source, folders[0], folders[0], [*SECTIONS, *NESTED], "section")
+            continue
+        table = tables
+        for name in folders:
+            inner = table.setdefault(name, {})
+            if not isinstance(inner, dict):
+                break    # wrong in the file too, and reported there
+            table = inner
+        else:
+            table[names[-1]] = Text(source, text)
+    return tables
+
+
+def _is_place(folders: list[str]) -> bool:
+    """Whether a setting may stand in this table of tables."""
+    if folders[:1] == ["gateways"] and folders[2:] == ["tls"] or folders == ["auth", "jwt"]:
+        return True
+    return len(folders) == (2 if folders[:1] and folders[0] in NESTED else 1)
+
+
+def _refuse_unknown_sections(tables: Mapping[str, Any], place: Place, problems: Problems) -> None:
+    for name in tables:
+        if name in ELSEWHERE:
+            problems.add(place.source, name, ELSEWHERE[name])
+        elif name not in SECTIONS and name not in (*NESTED, "routes", *TABLE_LISTS):
+            problems.unknown(place.source, name, name, [*SECTIONS, *NESTED, "routes", *TABLE_LISTS], "section")
+
+
+def _table(tables: Mapping[str, Any], name: str, place: Place, problems: Problems) -> dict[str, Any]:
+    table = tables.get(name, {})
+    if not isinstance(table, dict):
+        problems.add(place.source, name, f"must be a table: [{name}]")
+        return {}
+    if name == "auth":
+        for key in ELSEWHERE_OF_AUTH.keys() & set(table):
+            problems.add(place.source, f"auth.{key}", ELSEWHERE_OF_AUTH[key])
+        return {key: value for key, value in table.items() if key not in ELSEWHERE_OF_AUTH}
+    return table
+
+
+def _read_doors(tables: dict[str, Any], specs: Mapping[str, GatewaySpec], place: Place,
+                problems: Problems) -> list[Door]:
+    doors = []
+    for name, table in tables.items():
+        key = f"gateways.{name}"
+        if name not in specs:
+            problems.unknown(place.source, key, name, specs, "door")
+        elif not isinstance(table, dict):
+            problems.add(place.source, key, f"must be a table: [{key}]")
+        else:
+            doors.append(_read_door(specs[name], table, place, problems))
+    return doors
+
+
+def _read_door(spec: GatewaySpec, table: dict[str, Any], place: Place, problems: Problems) -> Door:
+    key = f"gateways.{spec.name}"
+    own = dict(table)
+    listen = parse_listen(own.pop("listen", list(spec.default_listen)), own.pop("tls", None), key, place, problems)
+    settings = read_section(spec.config, own, key, place, problems, also=("listen", "tls"))
+    return Door(spec, listen, settings)
+
+
+def _check_jobs(tables: dict[str, Any], place: Place, problems: Problems) -> None:
+    for name, table in tables.items():
+        if name not in JOBS:
+            problems.unknown(place.source, f"spark.{name}", name, JOBS, "job")
+        elif not isinstance(table, dict):
+            problems.add(place.source, f"spark.{name}", f"must be a table: [spark.{name}]")
+        else:
+            read_section(JOBS[name], table, f"spark.{name}", place, problems)
+
+
+def load_job(path: Path, environ: Mapping[str, str], name: str, given: Mapping[str, Any]) -> Any:
+    """The settings of one job: the file's table `[spark.NAME]` where there is a file, and over it what was given.
+
+    Raises ConfigError with every problem of this table. The rest of the file is not looked at: the job may run far from
+    the hub.
+    """
+    place = Place(str(path), path.parent, environ)
+    problems = Problems()
+    tables = _overridden(_read_toml(path) if path.exists() else {}, environ, {}, problems)
+    problems.lines.clear()      # of other tables; those of this one are found below
+    table = _table(_table(tables, "spark", place, problems), name, place, problems)
+    if not WHAT_TO_READ.isdisjoint(given):
+        table = {key: value for key, value in table.items() if key not in WHAT_TO_READ}
+    settings = read_section(JOBS[name], {**table, **given}, f"spark.{name}", place, problems)
+    if problems.lines:
+        raise ConfigError(problems.lines)
+    return settings
+
+
+def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[tuple[RouteEntry, ...], Routes]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        problems.add(place.source, "routes", "must be a list of tables: [[routes]]")
+        return (), Routes((), (AUDIT_ROUTE,))
+    settings = [read_section(RouteSettings, entry, f"routes[{number}]", place, problems)
+                for number, entry in enumerate(entries)]
+    routes = tuple(RouteEntry(*dataclasses.astuple(route)) for route in settings if route is not None)
+    try:
+        return routes, Routes(routes, (AUDIT_ROUTE,))
+    except InvalidRoutes as error:
+        if len(routes) == len(entries):    # else the numbers are not those of the file, and the file is wrong anyway
+            for problem in error.problems:
+                problems.add(place.source, f"routes[{problem.index}].{problem.field}", problem.text)
+        return (), Routes((), (AUDIT_ROUTE,))
+
+
+LIVE_SETTINGS: Final = frozenset(f"kernel.{name}" for name in LIVE - {"retention_ms"} | {"retention_hours"}) | {
+    "auth.allow_anonymous", "auth.certificate_user"} | LIVE_RIGHTS
+"""Settings that a reload takes over, beside the doors' `listen` and `tls`; the others wait for the next start."""
+
+
+def changed_settings(old: Config, new: Config) -> list[str]:
+    """Names of the settings that two configurations differ in, doors that one of them lacks included."""
+    before, after = _flat(old), _flat(new)
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    flat: dict[str, Any] = {"routes": config.route_entries}
+    for name in SECTIONS:
+        flat.update({f"{name}.{key}": value for key, value in dataclasses.asdict(getattr(config, name)).items()})
+    flat["transactions.topics"] = config.topic_checks
+    flat.update(config.rights.flat())
+    for door in config.doors:
+        flat[f"gateways.{door.spec.name}.listen"] = door.listen
+        flat.update({f"gateways.{door.spec.name}.{key}": value
+                     for key, value in dataclasses.asdict(door.settings).items()})
+    return flat
+
+
+def documented_sections(specs: Mapping[str, GatewaySpec]) -> dict[str, type]:
+    """Every section that a file may hold and the dataclass behind it, for the reference page."""
+    doors = {f"gateways.{name}": spec.config for name, spec in sorted(specs.items())}
+    jobs = {f"spark.{name}": section for name, section in JOBS.items()}
+    lists = {"routes": RouteSettings, "acl": AclSettings, "user_groups": UserGroupSettings}
+    return {**SECTIONS, "auth.jwt": JwtSettings, "transactions.topics.NAME": TopicChecks, **doors, **jobs, **lists}
+

@@ -1,0 +1,115 @@
+"""What a configuration says of users and rights: `[auth.jwt]`, `[[acl]]`, `[[user_groups]]`.
+
+Rules and groups of the file are put in place at start and at a reload, are shown as `from_file`, and can be changed
+nowhere else.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gatehouse.config.settings import Place, Problems, read_section
+from gateways.admission.accounts import check_group_name, check_user_name
+from gateways.admission.errors import InvalidUser
+from gateways.admission.rules import InvalidRule, Rule, read_rule
+from gateways.admission.tokens import JwtSettings
+
+TABLE_LISTS: Final = ("acl", "user_groups")
+"""Sections that are lists of tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class AclSettings:
+    """[[acl]]"""
+
+    who: str = field(metadata={"help": "Whom the rule speaks of: `user:NAME`, `group:NAME` or `everyone`."})
+    pattern: str | None = field(default=None, metadata={
+        "help": "Where: addresses with `+` and `#`, or a topic's or group's name, or a client id, `*` at its end for "
+                "whatever follows; `{user}` and `{client_id}` stand for whoever asks. The hub has none."})
+    operations: list[str] | None = field(default=None, metadata={
+        "help": "What: `publish`, `consume`, `create`, `alter`, `transact`, `administer`, `relay`, `connect`, as far "
+                "as the kind knows it; left out, all of them."})
+    effect: str = field(default="allow", metadata={
+        "choices": ("allow", "deny"), "help": "A deny wins over every allow."})
+    kind: str = field(default="address", metadata={
+        "choices": ("address", "topic", "group", "hub", "client"), "help": "What the pattern is about."})
+    tenant: str = field(default="/", metadata={"help": "The tenant that it holds in; `*`: every one."})
+
+
+@dataclass(frozen=True, slots=True)
+class UserGroupSettings:
+    """[[user_groups]]"""
+
+    name: str = field(metadata={"help": "The group. Who is in `admins` may do everything."})
+    users: tuple[str, ...] = field(metadata={"help": "Users in it, beside those that are put in it elsewhere."})
+
+
+@dataclass(frozen=True, slots=True)
+class RightsConfig:
+    """All of it."""
+
+    jwt: JwtSettings | None = None
+    rules: tuple[Rule, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def flat(self) -> dict[str, Any]:
+        """By names, for what a reload says."""
+        return {"auth.jwt": self.jwt, "acl": self.rules, "user_groups": self.groups}
+
+
+LIVE_RIGHTS: Final = frozenset(RightsConfig().flat())
+
+
+def read_rights(tables: dict[str, Any], place: Place, problems: Problems) -> RightsConfig:
+    """Takes its tables out of `tables`."""
+    auth = tables.get("auth")
+    jwt = auth.pop("jwt", None) if isinstance(auth, dict) else None
+    return RightsConfig(_read_jwt(jwt, place, problems), _read_rules(tables.pop("acl", []), place, problems),
+                        _read_groups(tables.pop("user_groups", []), place, problems))
+
+
+def _read_jwt(table: Any, place: Place, problems: Problems) -> JwtSettings | None:
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        problems.add(place.source, "auth.jwt", "must be a table: [auth.jwt]")
+        return None
+    settings: JwtSettings | None = read_section(JwtSettings, table, "auth.jwt", place, problems)
+    if settings is None or "://" in settings.jwks:
+        return settings
+    return dataclasses.replace(settings, jwks=str(place.folder / settings.jwks))
+
+
+def _read_rules(entries: Any, place: Place, problems: Problems) -> tuple[Rule, ...]:
+    rules = []
+    for number, settings in _read_list(AclSettings, entries, "acl", place, problems):
+        table = {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
+        try:
+            rules.append(read_rule(table, f"file-{number + 1}"))
+        except InvalidRule as error:
+            problems.add(place.source, f"acl[{number}]", str(error))
+    return tuple(rules)
+
+
+def _read_groups(entries: Any, place: Place, problems: Problems) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for number, settings in _read_list(UserGroupSettings, entries, "user_groups", place, problems):
+        try:
+            check_group_name(settings.name)
+            for name in settings.users:
+                check_user_name(name)
+        except InvalidUser as error:
+            problems.add(place.source, f"user_groups[{number}]", str(error))
+        groups[settings.name] = groups.get(settings.name, ()) + settings.users
+    return groups
+
+
+def _read_list(section: type, entries: Any, name: str, place: Place, problems: Problems) -> list[tuple[int, Any]]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        problems.add(place.source, name, f"must be a list of tables: [[{name}]]")
+        return []
+    found = [(number, read_section(section, entry, f"{name}[{number}]", place, problems))
+             for number, entry in enumerate(entries)]
+    return [(number, settings) for number, settings in found if settings is not None]

@@ -1,0 +1,73 @@
+// Groups: what is ready, leased and waiting for each, topic by topic.
+
+import { get, path } from "./api.js";
+import { ago, duration, h, link, name, number, route, visible } from "./dom.js";
+import { listing } from "./listing.js";
+import { heading } from "./page.js";
+import { Table } from "./table.js";
+
+const DETAILS_MS = 3000;
+
+export function groups(page) {
+  const list = listing(page, {
+    path: () => "/v1/groups", query: () => ({ counts: "true" }), rows: (answer) => answer.groups.flatMap(perTopic),
+    key: (row) => `${row.name}\n${row.topic ?? ""}`, caption: "Groups", filter: "Filter by name",
+    empty: "There are no groups yet. A group is made by its first consumer.",
+    columns: [
+      { title: "Group", cell: (row) => link(route("groups", row.name), name(row.name)) },
+      { title: "Topic", cell: (row) => row.topic ? link(route("topics", row.topic), name(row.topic)) : "–" },
+      { title: "Kind", cell: (row) => row.ordered ? `${row.kind}, ordered` : row.kind },
+      ...countColumns(),
+    ],
+  });
+  return h("div", {}, heading("Groups", link(route("dead-letters"), "Dead letters")), list.element);
+}
+
+function perTopic(one) {
+  const { topics, ...rest } = one;
+  return topics?.length ? topics.map((progress) => ({ ...rest, ...progress })) : [rest];
+}
+
+function countColumns() {
+  return [
+    { title: "Ready", number: true, cell: (row) => number(row.ready ?? row.lag) },
+    { title: "Leased", number: true, cell: (row) => number(row.leased) },
+    { title: "Waiting", number: true, cell: (row) => number(row.waiting) },
+    { title: "Oldest", number: true, cell: (row) => row.oldest ? ago(row.oldest, Date.now()) : "–" },
+    { title: "Dead", number: true, cell: (row) => row.dead ? link(route("dead-letters", row.name), number(row.dead)) : number(row.dead) },
+  ];
+}
+
+function spellSetting(title, value) {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return title.endsWith("_ms") ? duration(value) : visible(value);
+}
+
+export function group(page, hub, groupName) {
+  const counts = new Table("Topics", [
+    { title: "Topic", cell: (row) => link(route("topics", row.topic), name(row.topic)) },
+    ...countColumns(),
+    { title: "Settled", number: true, cell: (row) => number(row.settled) },
+    { title: "Expired", number: true, cell: (row) => number(row.expired) },
+    { title: "Lost", number: true, cell: (row) => number(row.lost) },
+  ], (row) => row.topic, "The group has read nothing yet.");
+  const offsets = new Table("Progress", [
+    { title: "Topic", cell: (row) => name(row.topic) },
+    { title: "Queue", number: true, cell: (row) => number(row.queue) },
+    { title: "Goes on at", number: true, cell: (row) => number(row.offset) },
+    { title: "Next offset", number: true, cell: (row) => number(row.high_watermark) },
+    { title: "Behind", number: true, cell: (row) => number(row.lag) },
+  ], (row) => `${row.topic}\n${row.queue}`, "No progress yet.");
+  const facts = h("dl.facts.wide");
+  page.every(DETAILS_MS, async () => {
+    const [found, progress] = await Promise.all([get(path("v1", "groups", groupName), {}, page.signal),
+      get(path("v1", "groups", groupName, "offsets"), {}, page.signal)]);
+    counts.update(found.topics.map((one) => ({ name: groupName, ...one })));
+    offsets.update(progress.offsets.slice(0, 256));
+    const { name: _, topics: __, ...settings } = found;
+    facts.replaceChildren(...Object.entries(settings).filter(([, value]) => value !== null && typeof value !== "object" && value !== "")
+      .flatMap(([title, value]) => [h("dt", {}, title.replace(/_ms$/, "").replaceAll("_", " ")), h("dd", {}, spellSetting(title, value))]));
+  });
+  return h("div", {}, heading(h("span", {}, name(groupName)), link(route("dead-letters", groupName), "Dead letters")),
+    counts.element, h("h2", {}, "Progress"), offsets.element, h("h2", {}, "Settings"), facts);
+}

@@ -1,0 +1,1 @@
+"""The console in Debian's chromium, driven over the DevTools protocol."""
