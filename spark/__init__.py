@@ -1,1 +1,1 @@
-"""The Spark source and sinks, a client of the hub. Not built yet; see README.md."""
+"""The Spark source and sinks, a client of the hub; see README.md."""

@@ -1,6 +1,6 @@
 """The answer of a bulk fetch, taken apart: what each range got, and the heads of the pieces in columns.
 
-The layout is drawn in `kernel.pieces` and in the hub's call `POST /v1/batches/fetch`. Pure.
+The layout is drawn in `kernel.records.pieces` and in the hub's call `POST /v1/batches/fetch`. Pure.
 """
 from __future__ import annotations
 

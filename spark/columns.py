@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel.address import ADDRESS_HEADER
+from kernel.addresses.address import ADDRESS_HEADER
+from kernel.addresses.routes import RouteEntry, Routes
 from kernel.errors import CorruptBatch
 from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Headers
-from kernel.record import read_headers
-from kernel.routes import RouteEntry, Routes
+from kernel.records.record import read_headers
 from spark.answers import Longs
 from spark.records import Located
 

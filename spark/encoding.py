@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 import zstandard
 from crc32c import crc32c
 
-from kernel.batch import CRC_COVERS_FROM, HEADER_BYTES, LENGTH_COVERS_FROM
-from kernel.compression import LZ4, NONE, ZSTD
-from kernel.murmur2 import POSITIVE
-from kernel.record import NO_HEADERS, NULL, SMALL, SMALL_LIMIT, encode_headers, varint
+from kernel.addresses.murmur2 import POSITIVE
+from kernel.records.batch import CRC_COVERS_FROM, HEADER_BYTES, LENGTH_COVERS_FROM
+from kernel.records.compression import LZ4, NONE, ZSTD
+from kernel.records.record import NO_HEADERS, NULL, SMALL, SMALL_LIMIT, encode_headers, varint
 from spark.answers import Longs
 
 HTTP: Final = 2
@@ -126,7 +126,7 @@ def _pair(pair: dict[str, Any]) -> tuple[bytes, bytes | None]:
 # --- queues -------------------------------------------------------------------------------------------------
 
 def queues_of(keys: pa.Array, queues: int) -> Longs:
-    """Which queue of a topic each key belongs to: `kernel.murmur2`, for all keys of one length at once. No nulls."""
+    """Which queue of a topic each key belongs to (`kernel.addresses.murmur2`), all of one length at once. No nulls."""
     keys = keys.cast(pa.large_binary())
     bounds = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset:keys.offset + len(keys) + 1]
     content = keys.buffers()[2]

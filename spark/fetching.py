@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from kernel.filters import matches
+from kernel.addresses.filters import matches
 from spark.answers import Heads, Served, join_heads, read_answer
 from spark.columns import Columns, HubFacts
 from spark.errors import DataLoss, HubRefused

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from kernel.address import UNROUTED, is_topic_name
-from kernel.filters import MANY, ONE, InvalidFilter, parse_filter
-from kernel.routes import RouteEntry
+from kernel.addresses.address import UNROUTED, is_topic_name
+from kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
+from kernel.addresses.routes import RouteEntry
 from spark.columns import HubFacts
 from spark.errors import InvalidOption
 from spark.hub import Hub

@@ -1,8 +1,9 @@
 """Records of many pieces found all at once: where each one's key, value and headers lie, without touching them.
 
-A record is in `kernel.record`'s form. Its length stands in front, so the next one's place follows from it and records
-must be found one after the other (`record_starts`, which is compiled where there is a compiler); everything else is the
-same for all of them and is done by numpy in columns: lengths of keys and values, timestamps, where headers begin.
+A record is in `kernel.records.record`'s form. Its length stands in front, so the next one's place follows from it and
+records must be found one after the other (`record_starts`, which is compiled where there is a compiler); everything
+else is the same for all of them and is done by numpy in columns: lengths of keys and values, timestamps, where
+headers begin.
 
 What does not fit together (a length that points elsewhere) is found by comparing where a record ends with where it
 should; such a piece cannot be opened, and is told. Pure.
@@ -16,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kernel.batch import (
+from kernel.errors import CorruptBatch
+from kernel.records.batch import (
     CODEC_MASK,
     CONTROL,
     HEADER_BYTES,
@@ -24,9 +26,8 @@ from kernel.batch import (
     MAX_OPENED_BYTES,
     read_header,
 )
-from kernel.compression import decompress
-from kernel.errors import CorruptBatch
-from kernel.record import record_starts
+from kernel.records.compression import decompress
+from kernel.records.record import record_starts
 from spark.answers import Heads, Longs
 
 Bytes = npt.NDArray[np.uint8]

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel.address import ADDRESS_HEADER
+from kernel.addresses.address import ADDRESS_HEADER
+from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.routes import Routed, RouteEntry, Routes
 from kernel.errors import InvalidAddress
-from kernel.murmur2 import queue_for
-from kernel.routes import Routed, RouteEntry, Routes
 from spark.answers import Longs
 from spark.encoding import Rows, header_blocks, queues_of
 from spark.errors import HubRefused, InvalidRow

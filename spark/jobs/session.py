@@ -27,6 +27,8 @@ def make_session(name: str, master: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:    # set by spark-submit for the driver that it starts
+        if master.startswith("local"):              # a machine whose own name nobody knows is enough for itself
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master(master)
         for key, value in LOCAL_SETTINGS.items():
             builder = builder.config(key, value)

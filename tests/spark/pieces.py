@@ -12,10 +12,10 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from kernel.batch import placed
-from kernel.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kernel.message import Headers, Piece
-from kernel.pieces import encode_pieces
+from kernel.records.batch import placed
+from kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from kernel.records.pieces import encode_pieces
 from spark.answers import Heads, read_answer
 from tests.kernel.batches import encode_record, wrap
 

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from kernel.addresses.routes import RouteEntry
 from kernel.message import DOOR_MASK, RETAIN, TRANSIENT
-from kernel.routes import RouteEntry
 from spark.columns import Columns, HubFacts
 from spark.records import locate
 from spark.schema import COLUMNS, EXTRA, schema_of

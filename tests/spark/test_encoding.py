@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.batch import check_batch, records_of
-from kernel.compression import LZ4, NONE, ZSTD
+from kernel.addresses.murmur2 import queue_for
 from kernel.message import Piece
-from kernel.murmur2 import queue_for
+from kernel.records.batch import check_batch, records_of
+from kernel.records.compression import LZ4, NONE, ZSTD
 from spark.encoding import Rows, encode_batch, header_blocks, queues_of
 
 NOW_MS = 1_700_000_000_000

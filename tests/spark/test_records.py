@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.batch import CONTROL, LOG_APPEND_TIME, records_of
-from kernel.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kernel.errors import CorruptBatch
 from kernel.message import Piece
-from kernel.record import encode_headers
+from kernel.records.batch import CONTROL, LOG_APPEND_TIME, records_of
+from kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from kernel.records.record import encode_headers
 from spark import records
 from spark.records import Located, locate
 from tests.spark.pieces import NOW_MS, Row, batch_of, heads_of, run_of
