@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kernel.address import (
+from kernel.addresses.address import (
     KEY_ESCAPES,
     LEVEL_ESCAPES,
     check_address,

@@ -19,9 +19,9 @@ from gateways.addresses import (
     routing_key_of,
     word_of_level,
 )
-from kernel.address import check_address, levels_of
+from kernel.addresses.address import check_address, levels_of
+from kernel.addresses.filters import MANY, ONE, matches
 from kernel.errors import InvalidAddress
-from kernel.filters import MANY, ONE, matches
 from tests.properties.strategies import any_addresses, level_texts, raw_texts
 
 long_addresses = st.tuples(any_addresses, st.sampled_from(["ü", "x", ".", "%2E", "/"]), st.integers(80, 260)).map(

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.dressing import Dressed, Envelope, dress
-from gateways.envelope import DOORS, FIELDS, Where
-from gateways.undressing import undress
+from gateways.properties.dressing import Dressed, Envelope, dress
+from gateways.properties.envelope import DOORS, FIELDS, Where
+from gateways.properties.undressing import undress
 from tests.properties.strategies import raw_texts
 
 NOW = 1_700_000_000_000

@@ -10,7 +10,7 @@ from gateways.mqtt.config import MqttConfig
 from gateways.mqtt.errors import ProtocolError
 from gateways.mqtt.window import Window
 from kernel.message import TRANSIENT, Message
-from kernel.record import NO_HEADERS
+from kernel.records.record import NO_HEADERS
 from tests.gateways.mqtt.conversations import connect
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_outbox import subscriber

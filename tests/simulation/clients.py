@@ -14,7 +14,10 @@ SCHEDULED: Final = "later/"
 LEASED: Final = "work/"
 """What begins the addresses of messages for leased groups."""
 
-ELSEWHERE: Final = (SCHEDULED, LEASED)
+HALVES: Final = "half/"
+"""What begins the addresses of half messages."""
+
+ELSEWHERE: Final = (SCHEDULED, LEASED, HALVES)
 
 FILTERS: Final[tuple[tuple[str, Callable[[str], bool]], ...]] = (
     ("#", lambda address: True),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kernel.errors import TopicExists, UnknownTopic
 from kernel.message import Stored
-from kernel.topics import TopicSettings, encode_topic
+from kernel.state.topics import TopicSettings, encode_topic
 from tests.simulation.checker import Broken
 from tests.simulation.clients import Asking, Client
 from tests.simulation.traffic import TOPICS

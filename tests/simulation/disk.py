@@ -159,7 +159,7 @@ class SimReadFile:
 
 
 class SimDisk:
-    """`kernel.disk.Disk`; see the file's text."""
+    """`kernel.log.disk.Disk`; see the file's text."""
 
     def __init__(self, random: Random) -> None:
         self.random = random

@@ -78,7 +78,10 @@ class Fates:
             fate.not_before_ms = 0              # what is not answered may not be there
 
     def handed_out(self, message: Leased, number: int, now_ms: int, until_ms: int, member: int) -> None:
-        """`until_ms` is the least that the lease lasts."""
+        """`until_ms` is the least that the lease lasts. A pop whose frame took longer than that is told of a lease that
+        has ended: somebody else may have had the message since, and be done with it."""
+        if until_ms <= now_ms:
+            return
         place = message[0].queue_id, message[1]
         fate = self.all.get(number)
         if fate is None:

@@ -6,14 +6,16 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from kernel.addresses.routes import Routes
 from kernel.kernel import Kernel
-from kernel.log import Damage
-from kernel.routes import Routes
-from kernel.segments import SegmentLog
+from kernel.log.log import Damage
+from kernel.log.segments import SegmentLog
 from kernel.settings import KernelSettings
 from tests.simulation.disk import Crash, CrashKind, SimDisk
 from tests.simulation.store import SimStore
+from tests.simulation.transacting import SETTINGS
 from tests.simulation.world import Restless, World
+from transactions.coordinator import Transactions
 
 MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop
 
@@ -43,6 +45,8 @@ class SimHub:
             checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=Routes(),
             settings=self.settings, fatal=self._end, on_damage=self.damage.append, on_error=self.errors.append)
         self.kernel.open()
+        self.transactions = Transactions(self.kernel, SETTINGS)
+        self.transactions.open()
 
     def _end(self, message: str) -> None:
         """The process ends, as it does in the real hub."""
@@ -82,6 +86,7 @@ class SimHub:
     def stop(self, random: Random) -> None:
         """The clean way."""
         closed: list[bool] = []
+        self.transactions.stop()
         self.kernel.close(lambda: closed.append(True))
         self.settle(random)
         assert closed, "the kernel does not close"

@@ -7,8 +7,8 @@ from typing import Final
 
 from gateways.kafka import GATEWAY
 from gateways.kafka.error_codes import NONE
-from kernel.batch import read_header, records_of
 from kernel.message import Piece
+from kernel.records.batch import read_header, records_of
 from tests.simulation.checker import Attempt, Broken, Ledger
 from tests.simulation.wire import Wire
 

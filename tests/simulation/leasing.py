@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.batch import records_of
 from kernel.errors import ExpiredReceipt, KeptFull, StorageFull, UnknownTopic
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership, Pop
 from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
 from kernel.message import Fetched, Leased, Stored
-from kernel.record import NO_HEADERS
-from kernel.state import Kind
+from kernel.records.batch import records_of
+from kernel.records.record import NO_HEADERS
+from kernel.state.state import Kind
 from tests.simulation.checker import Broken
 from tests.simulation.clients import LEASED
 from tests.simulation.fates import ASKED, DONE, FOREVER_MS, OPEN, UNKNOWN, Fate, Fates
@@ -78,7 +78,7 @@ class Member:
             self._leasing.take(self.name, message, FOREVER_MS, self.number)
 
     def on_gone(self) -> None:
-        """The queue was to be made, and a full disk has refused that."""
+        """Its queue or topic was to be made, and a full disk has refused that."""
         self._leasing.gone(self)
 
 
@@ -180,7 +180,8 @@ class Leasing:
             member.membership.leave()
 
     def gone(self, member: Member) -> None:
-        if member.name != BOX or self._simulation.hub.disk.space_bytes == PLENTY_BYTES and not self._refused:
+        there = member.name != BOX and self._kernel.parts.topics.get(TOPIC, TENANT) is not None
+        if there or self._simulation.hub.disk.space_bytes == PLENTY_BYTES and not self._refused:
             raise Broken(f"{member.name} was deleted by nobody")
         self._members.remove(member)
         self.fates[member.name].left(member.number)

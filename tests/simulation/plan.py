@@ -38,6 +38,12 @@ WEIGHTS: Final[dict[str, int]] = {
     "fetch": 6,              # topic, queue, offset, bytes
     "schedule": 8,           # key, delay, count, repeat
     "recall": 3,             # which
+    "begin_half": 8,         # key, count, size, group
+    "add_half": 2,           # which, key, count, size
+    "decide_half": 9,        # which, decision, again
+    "join_senders": 2,       # credit
+    "leave_senders": 2,      # which
+    "check_half": 1,         # which
     "send_work": 10,         # key, count, size: to a topic that groups lease from
     "pop_work": 10,          # group, count, invisible time
     "join_work": 3,          # group, credit

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel.batch import records_of
 from kernel.message import Fetched, Record
-from kernel.topics import Topic
+from kernel.records.batch import records_of
+from kernel.state.topics import Topic
 from tests.simulation.checker import Attempt, Broken, Queues
 from tests.simulation.clients import Listener
 

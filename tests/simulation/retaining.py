@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kernel.errors import KeptFull
 from kernel.message import RETAIN, Retained
-from kernel.record import encode_headers
+from kernel.records.record import encode_headers
 from tests.simulation.checker import Attempt, Broken, Sent, value_of
 from tests.simulation.definitions import History
 from tests.simulation.traffic import ADDRESSES, SIZES

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.batch import records_of
 from kernel.errors import AlreadyDelivered, KeptFull, StorageFull
 from kernel.message import Fetched, Record, Stored
-from kernel.record import NO_HEADERS
+from kernel.records.batch import records_of
+from kernel.records.record import NO_HEADERS
 from kernel.scheduling.accepting import NOW, When
 from kernel.scheduling.queries import Scheduled as Shown
 from kernel.scheduling.records import Fate, Pending, Settled

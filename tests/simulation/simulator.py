@@ -12,9 +12,9 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from kernel.idempotency import decode_answer
-from kernel.log import LogFailed, LogFull
-from kernel.state import Kind
+from kernel.appending.idempotency import decode_answer
+from kernel.log.log import LogFailed, LogFull
+from kernel.state.state import Kind
 from tests.simulation.checker import Broken, Ledger, difference
 from tests.simulation.clients import Client, Producer
 from tests.simulation.definitions import GROUPS, Definitions
@@ -27,6 +27,7 @@ from tests.simulation.reading import Reading
 from tests.simulation.retaining import Retaining
 from tests.simulation.scheduled import Scheduled
 from tests.simulation.traffic import Traffic
+from tests.simulation.transacting import Transacting
 
 STALL_MS: Final = 3_000                     # the longest that work in progress waits
 STARTS: Final = 5                           # a start that crashes or finds the disk full is tried again this often
@@ -35,7 +36,7 @@ RESTARTED_MS: Final = 15_000                # the longest that two starts take, 
 PLENTY_BYTES: Final = 1 << 60
 
 _DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
-                         Kind.RETAINED)
+                         Kind.RETAINED, Kind.HALF, Kind.TRANSACTION)
 
 
 class Simulation:
@@ -55,13 +56,14 @@ class Simulation:
         self.doors = Doors(self)
         self.scheduled = Scheduled(self)
         self.leasing = Leasing(self)
+        self.transacting = Transacting(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._random = Random(f"start {plan.seed}")
         self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled,
-                       self.leasing)
+                       self.leasing, self.transacting)
 
     # ---- the run
 
@@ -110,6 +112,7 @@ class Simulation:
         self.hub.advance(max(ADVANCES_MS))
         self.settle()
         self.check()
+        self.transacting.check_end()
         self.leasing.drain()
         self.lose_index()
 
@@ -120,6 +123,7 @@ class Simulation:
         self.clients = [Client(self.ledger, self.definitions.found) for _ in range(3)]
         self.reading.begin()
         self.doors.begin()
+        self.transacting.begin()
 
     def _crashed(self, kind: CrashKind) -> None:
         self.doors.end()
@@ -150,7 +154,9 @@ class Simulation:
         self.hub.settle(self._random)
         self.reading.check()
         self.doors.check()
-        self.scheduled.check(rests=self.hub.disk.space_bytes == PLENTY_BYTES)
+        rests = self.hub.disk.space_bytes == PLENTY_BYTES
+        self.scheduled.check(rests=rests)
+        self.transacting.check(rests=rests)
 
     def advance(self, which: int, steps: int, *_: int) -> None:
         """Time goes on; what was under way has ended long before, as nothing takes the hub seconds."""
@@ -218,6 +224,7 @@ class Simulation:
         self.ledger.check(self.reading.read_all(), self.hub.world.loop.now_ms())
         self.retaining.check()
         self.scheduled.check(rests=False)
+        self.transacting.check(rests=False)
 
     def dump(self, answered_ms: int) -> dict[str, object]:
         """Everything that a start must find again, at rest. Idempotency keys answered before `answered_ms` may leave

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kernel.batch import read_header
 from kernel.errors import IdempotencyConflict, MessageTooLarge
 from kernel.message import TRANSIENT, Message, Stored
-from kernel.record import encode_headers
-from kernel.topics import Topic
+from kernel.records.batch import read_header
+from kernel.records.record import encode_headers
+from kernel.state.topics import Topic
 from tests.kernel.batches import batch_of
 from tests.simulation.checker import Attempt, Broken, Sent, value_of
 from tests.simulation.clients import Line, Producer

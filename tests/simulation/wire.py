@@ -32,6 +32,8 @@ class Wire:
     def __init__(self, hub: SimHub, services: Services, spec: GatewaySpec) -> None:
         assert spec.session is not None
         self.peer = "198.51.100.1:50000"
+        self.certificate: str | None = None
+        self.certificate_ends_ms = 0
         self._loop = hub.world.loop
         self._to_hub = bytearray()
         self._to_peer = bytearray()
