@@ -41,22 +41,22 @@ TAKERS: Final = 2                  # members of a leased group
 QUEUES: Final = 4                  # of the topic, as `default_queues` has it
 
 POINTS: Final = (                  # where a hub is killed from inside: function, calls until then, before or after it
-    ("kernel.index:Index.write", 3, "before"), ("kernel.index:Index.write", 3, "after"),
-    ("kernel.store:RocksStore._write", 8, "after"),
-    ("kernel.catalogue:Catalogue.take", 3, "before"), ("kernel.catalogue:Catalogue.take", 3, "after"),
-    ("kernel.segments:SegmentLog.append", 200, "after"), ("kernel.segments:SegmentLog.sync", 200, "before"),
-    ("kernel.segments:SegmentLog.sync", 200, "after"), ("kernel.segments:SegmentChain._create", 2, "before"),
-    ("kernel.segments:SegmentChain._create", 2, "after"),
+    ("kernel.index.index:Index.write", 3, "before"), ("kernel.index.index:Index.write", 3, "after"),
+    ("kernel.index.store:RocksStore._write", 8, "after"),
+    ("kernel.state.catalogue:Catalogue.take", 3, "before"), ("kernel.state.catalogue:Catalogue.take", 3, "after"),
+    ("kernel.log.segments:SegmentLog.append", 200, "after"), ("kernel.log.segments:SegmentLog.sync", 200, "before"),
+    ("kernel.log.segments:SegmentLog.sync", 200, "after"), ("kernel.log.segments:SegmentChain._create", 2, "before"),
+    ("kernel.log.segments:SegmentChain._create", 2, "after"),
     ("kernel.leasing.leasing:Leasing.seal", 100, "before"), ("kernel.leasing.leasing:Leasing.seal", 100, "after"))
 RETENTION_POINTS: Final = (
-    ("kernel.segments:SegmentLog.keep", 2, "before"), ("kernel.segments:SegmentLog.keep", 2, "after"),
-    ("kernel.segments:SegmentLog.sync_kept", 2, "after"), ("kernel.index:Index.forget_segment", 2, "before"),
-    ("kernel.index:Index.forget_segment", 2, "after"), ("kernel.segments:SegmentLog.drop", 2, "before"),
-    ("kernel.segments:SegmentLog.drop", 2, "after"))
+    ("kernel.log.segments:SegmentLog.keep", 2, "before"), ("kernel.log.segments:SegmentLog.keep", 2, "after"),
+    ("kernel.log.segments:SegmentLog.sync_kept", 2, "after"), ("kernel.index.index:Index.forget_segment", 2, "before"),
+    ("kernel.index.index:Index.forget_segment", 2, "after"), ("kernel.log.segments:SegmentLog.drop", 2, "before"),
+    ("kernel.log.segments:SegmentLog.drop", 2, "after"))
 START_POINTS: Final = (
-    ("kernel.recovery:Recovery._replay_main", 15, "before"), ("kernel.kernel:Kernel._begin_epoch", 1, "before"),
-    ("kernel.kernel:Kernel._begin_epoch", 1, "after"), ("kernel.index:Index.write", 1, "after"),
-    ("kernel.catalogue:Catalogue.open", 1, "after"))
+    ("kernel.index.recovery:Recovery._replay_main", 15, "before"), ("kernel.kernel:Kernel._begin_epoch", 1, "before"),
+    ("kernel.kernel:Kernel._begin_epoch", 1, "after"), ("kernel.index.index:Index.write", 1, "after"),
+    ("kernel.state.catalogue:Catalogue.open", 1, "after"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Campaign:
     def round(self, number: int) -> None:
         orders = self._orders()
         self.log.note(f"round {number}: {orders}")
-        hub = self._start(orders)
+        hub = self.start(orders)
         self._check(hub, whole=self._plan.forgets or number % 10 == 9)
         self._amqp.bind()
         self._load(hub)
@@ -147,7 +147,7 @@ class Campaign:
         at, calls, side = self._random.choice(points)
         return {"at": at, "call": self._random.randint(1, calls), "side": side}
 
-    def _start(self, orders: dict[str, Any]) -> ForkedHub:
+    def start(self, orders: dict[str, Any]) -> ForkedHub:
         """A hub that is ready; those that die on the way there are kills too."""
         for more in (orders, {name: order for name, order in orders.items() if name == "retention"}):
             hub = self._nursery.start(self._folder, self.config(), more)
@@ -174,15 +174,15 @@ class Campaign:
 
     def drain(self) -> None:
         """Load, then SIGTERM: the hub answers what it has taken and ends well."""
-        hub = self._start({})
-        with self._loaded():
+        hub = self.start({})
+        with self.loaded():
             time.sleep(self._random.uniform(*self._plan.load_s))
             assert hub.stop() == 0
         assert "Traceback" not in hub.log, hub.log
 
     def _load(self, hub: ForkedHub) -> None:
         end_s = time.monotonic() + self._random.uniform(*self._plan.load_s)
-        with self._loaded():
+        with self.loaded():
             while time.monotonic() < end_s and hub.alive:
                 time.sleep(0.01)
             if not hub.alive:
@@ -191,7 +191,7 @@ class Campaign:
             hub.kill()
 
     @contextmanager
-    def _loaded(self) -> Iterator[None]:
+    def loaded(self) -> Iterator[None]:
         """Writers and readers at work; they end with the hub, or when this does."""
         stop = threading.Event()
         jobs = [partial(writer.run, self.ports, stop) for writer in self._writers]
@@ -231,7 +231,7 @@ class Campaign:
 
     def finish(self) -> None:
         """Everything that was promised to be sent until it is stored; then all is read twice and the hub stopped."""
-        hub = self._start({})
+        hub = self.start({})
         self._kafka.finish(60)
         for writer in self._writers:
             if isinstance(writer, HttpWriter):
@@ -248,7 +248,7 @@ class Campaign:
         assert "Traceback" not in hub.log, hub.log
         with closing(sqlite3.connect(self._folder / "data" / "catalogue.sqlite")) as catalogue:
             assert {name for name, in catalogue.execute("SELECT name FROM topics")} == topics
-        hub = self._start({})
+        hub = self.start({})
         assert read_over_http(self.ports["http"]) == over_http, "an orderly stop changes nothing"
         assert hub.stop() == 0
 

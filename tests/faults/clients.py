@@ -1,10 +1,9 @@
-"""One call through a door, for tests that do not need load: post, publish, produce, and how long an answer took."""
+"""One call through a door, for tests that do not need load: post, publish, produce, ping."""
 from __future__ import annotations
 
 import http.client
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
@@ -45,14 +44,14 @@ def publish(port: int, value: bytes, key: str = "k") -> bool:
         peer.close()
 
 
-def produce(port: int, value: bytes, key: str = "k", timeout_s: float = 5) -> confluent_kafka.KafkaError | None:
+def produce(port: int, value: bytes, key: str = "k") -> confluent_kafka.KafkaError | None:
     """One message of a producer that does not try again; its error, None where it is stored."""
     producer = confluent_kafka.Producer({
         "bootstrap.servers": f"127.0.0.1:{port}", "retries": 0, "linger.ms": 0, "log_level": 0,
-        "message.timeout.ms": int(timeout_s * 1000), "message.max.bytes": 4 << 20})
+        "message.timeout.ms": 20_000, "message.max.bytes": 4 << 20})
     errors: list[confluent_kafka.KafkaError | None] = []
     producer.produce(TOPIC, value, key, on_delivery=lambda error, message: errors.append(error))
-    assert producer.flush(timeout_s * 2) == 0
+    assert producer.flush(40) == 0
     return errors[0]
 
 
@@ -60,9 +59,3 @@ def ping(peer: MqttPeer) -> None:
     peer.send(PINGREQ_PACKET)
     while peer.read()[0] != PINGRESP:
         pass
-
-
-def seconds_of(call: Callable[[], Any]) -> float:
-    start_s = time.monotonic()
-    call()
-    return time.monotonic() - start_s

@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.faults.nursery import ForkedHub, Nursery
+from tests.faults.nursery import ForkedHub, Nursery, shared_nursery
 from tests.running_hub import DOORS, config_of
 
 Start = Callable[..., ForkedHub]
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+def nursery() -> Nursery:
+    return shared_nursery()
 
 
 @pytest.fixture

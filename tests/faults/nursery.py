@@ -5,11 +5,12 @@ line.
     hub = nursery.start(folder, config, orders)       # see `sabotage` for orders
     hub.wait_ready(); hub.port("mqtt"); hub.kill(); hub.stop()
 
-A hub is a process of its own with its own descriptors, limits and end; only loading the modules is saved, which is most
-of a start.
+A hub is a process of its own with its own descriptors, limits, environment and end; only loading the modules is saved,
+which is most of a start. `shared_nursery` is the one that all tests of a test process use.
 """
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import select
@@ -17,31 +18,70 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 DEADLINE_S: Final = 30
-MESSAGE_BYTES: Final = 1 << 16
+MESSAGE_BYTES: Final = 1 << 17
+
+
+class ForkedProcess:
+    """A process of the nursery, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, nursery: Nursery, pid: int, output: IO[str]) -> None:
+        self.pid = pid
+        self.stdout = output
+        self.returncode: int | None = None
+        self._nursery = nursery
+        self._ended = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        if self.returncode is None and select.select([self._ended], [], [], 0)[0]:
+            self._reap()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended. Raises TimeoutExpired."""
+        if self.returncode is None:
+            if not select.select([self._ended], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            self._reap()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _reap(self) -> None:
+        self.returncode = int(self._nursery.ask({"reap": self.pid})["code"])
+        os.close(self._ended)
 
 
 class ForkedHub:
     """A hub that was started. `log` is its standard error so far."""
 
-    def __init__(self, nursery: Nursery, pid: int, output: IO[str], log_file: Path) -> None:
-        self.pid = pid
+    def __init__(self, process: ForkedProcess, log_file: Path, log_start: int) -> None:
+        self.pid = process.pid
         self.lines: list[str] = []
-        self._nursery = nursery
-        self._output = output
+        self._process = process
         self._log_file = log_file
-        self._log_start = log_file.stat().st_size if log_file.exists() else 0
-        self._ended = os.pidfd_open(pid)
-        self._code: int | None = None
+        self._log_start = log_start                  # bytes that were there before it
 
     def wait_ready(self) -> bool:
         """True once it says that it is ready, False where it ends instead."""
-        for line in self._output:
+        for line in self._process.stdout:
             self.lines.append(line.rstrip("\n"))
             if line == "gatehouse ready\n":
                 return True
@@ -53,11 +93,11 @@ class ForkedHub:
 
     @property
     def log(self) -> str:
-        return self._log_file.read_text()[self._log_start:]
+        return self._log_file.read_bytes()[self._log_start:].decode()
 
     @property
     def alive(self) -> bool:
-        return self._code is None and not select.select([self._ended], [], [], 0)[0]
+        return self._process.poll() is None
 
     def wait_log(self, word: str, deadline_s: float = DEADLINE_S) -> str:
         """The first line of its log with this word, once it is there."""
@@ -66,27 +106,23 @@ class ForkedHub:
             found = [line for line in self.log.splitlines() if word in line]
             if found:
                 return found[0]
-            select.select([self._ended], [], [], 0.02)
+            time.sleep(0.02)
         raise AssertionError(f"{word!r} is not in the log: {self.log}")
 
     def wait_ended(self, deadline_s: float = DEADLINE_S) -> int:
         """The exit code, negative for a signal."""
-        if self._code is None:
-            assert select.select([self._ended], [], [], deadline_s)[0], f"the hub did not end: {self.log}"
-            self._code = int(self._nursery.ask({"reap": self.pid})["code"])
-            os.close(self._ended)
-            self._output.close()
-        return self._code
+        code = self._process.wait(deadline_s)
+        self._process.stdout.close()
+        return code
 
     def stop(self, number: int = signal.SIGTERM, deadline_s: float = DEADLINE_S) -> int:
-        os.kill(self.pid, number)
+        self._process.send_signal(number)
         return self.wait_ended(deadline_s)
 
     def kill(self) -> None:
         """End it whatever it is doing; nothing to do where it has ended."""
-        if self._code is None:
-            os.kill(self.pid, signal.SIGKILL)
-            self.wait_ended()
+        self._process.kill()
+        self.wait_ended()
 
 
 class Nursery:
@@ -99,30 +135,48 @@ class Nursery:
                                          cwd=ROOT, pass_fds=[theirs.fileno()],
                                          env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"})
         theirs.close()
-        self._hubs: list[ForkedHub] = []
+        self._line = threading.Lock()
+        self._started: list[ForkedProcess] = []
 
     def start(self, folder: Path, config: str, orders: dict[str, Any] | None = None) -> ForkedHub:
         """A hub on the data in `folder`; its log goes to `hub.log` there."""
         (folder / "gateways.toml").write_text(config)
-        reading, writing = os.pipe()
         with (folder / "hub.log").open("a") as log:
-            arguments = ["serve", "--config", str(folder / "gateways.toml")]
-            answer = self.ask({"start": arguments, "orders": orders or {}}, [writing, log.fileno()])
+            log_start = log.tell()
+            process = self.fork(["serve", "--config", str(folder / "gateways.toml")], log, orders)
+        return ForkedHub(process, folder / "hub.log", log_start)
+
+    def fork(self, arguments: list[str], log: IO[Any], orders: dict[str, Any] | None = None,
+             environ: dict[str, str] | None = None, stdin: IO[Any] | None = None) -> ForkedProcess:
+        """A process that runs the command line; `log` is its standard error."""
+        reading, writing = os.pipe()
+        order = {"start": arguments, "orders": orders or {}, "environ": {**os.environ, **(environ or {})}}
+        answer = self.ask(order, [writing, log.fileno(), *([stdin.fileno()] if stdin else [])])
         os.close(writing)
-        hub = ForkedHub(self, answer["pid"], os.fdopen(reading), folder / "hub.log")
-        self._hubs = [one for one in self._hubs if one.alive] + [hub]
-        return hub
+        process = ForkedProcess(self, answer["pid"], os.fdopen(reading))
+        self._started = [one for one in self._started if one.poll() is None] + [process]
+        return process
 
     def ask(self, order: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
-        socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors or [])
-        answer: dict[str, Any] = json.loads(self._socket.recv(MESSAGE_BYTES))
+        with self._line:
+            socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors or [])
+            answer: dict[str, Any] = json.loads(self._socket.recv(MESSAGE_BYTES))
         return answer
 
     def close(self) -> None:
-        for hub in self._hubs:
-            hub.kill()
+        for process in self._started:
+            process.kill()
+            process.wait(DEADLINE_S)
         self._socket.close()
         self._process.wait(DEADLINE_S)
+
+
+@cache
+def shared_nursery() -> Nursery:
+    """The nursery of this process, started when it is first wanted."""
+    nursery = Nursery()
+    atexit.register(nursery.close)
+    return nursery
 
 
 # ---- the other side
@@ -131,13 +185,13 @@ def _serve(line: socket.socket) -> None:
     """Fork hubs and reap them until the other side is gone."""
     import alembic.command  # noqa: F401
 
-    import gatehouse.cli  # noqa: F401
-    import kernel.catalogue  # noqa: F401
+    import gatehouse.cli.main  # noqa: F401
+    import kernel.state.catalogue  # noqa: F401
     from gatehouse.serve import read_specs
 
     read_specs()
     while True:
-        data, descriptors, _, _ = socket.recv_fds(line, MESSAGE_BYTES, 2)
+        data, descriptors, _, _ = socket.recv_fds(line, MESSAGE_BYTES, 3)
         if not data:
             return
         order = json.loads(data)
@@ -154,16 +208,21 @@ def _serve(line: socket.socket) -> None:
         line.send(json.dumps({"pid": pid}).encode())
 
 
-def _become_hub(order: dict[str, Any], output: int, log: int) -> None:
+def _become_hub(order: dict[str, Any], output: int, log: int, stdin: int | None = None) -> None:
     """Run the command line as if it had just been started. Does not return."""
-    from gatehouse.cli import main
+    from gatehouse.cli.main import main
     from tests.faults import sabotage
 
+    if stdin is not None:
+        os.dup2(stdin, 0)
+        os.close(stdin)
     os.dup2(output, 1)
     os.dup2(log, 2)
     os.close(output)
     os.close(log)
     code = 1
+    os.environ.clear()
+    os.environ.update(order["environ"])
     try:
         sabotage.apply(order["orders"])
         sys.argv = ["gatehouse", *order["start"]]

@@ -1,13 +1,15 @@
 """What is done to a hub from inside, before it serves. Runs in the hub's process; nothing of it is in the product.
 
-    die         {"at": "kernel.index:Index.write", "call": 3, "side": "before"}: SIGKILL at a call of a function
+    die         {"at": "kernel.index.index:Index.write", "call": 3, "side": "before"}: SIGKILL at a call of a function
     tear        {"call": 100, "keep": 0.5}: write a part of a frame, then SIGKILL
     fail_sync   PATH: fdatasync fails while the file is there
-    slow_sync   PATH: fdatasync takes as many seconds as the file says while it is there
+    hold_sync   PATH: fdatasync does not return while the file is there, and says `held` in it when it waits
     retention   seconds between two looks of retention, which are ten
+    backup_idle seconds without a reader after which a backup ends, which are sixty
 """
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import importlib
@@ -54,12 +56,12 @@ def die(order: dict[str, Any]) -> None:
 
 
 def tear(order: dict[str, Any]) -> None:
-    import kernel.disk
+    import kernel.log.disk
 
-    append = kernel.disk.RealAppendFile.append
+    append = kernel.log.disk.RealAppendFile.append
     calls = 0
 
-    def torn(self: kernel.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
+    def torn(self: kernel.log.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
         nonlocal calls
         calls += 1
         if calls == order["call"]:
@@ -68,7 +70,7 @@ def tear(order: dict[str, Any]) -> None:
             _die()
         append(self, parts)
 
-    kernel.disk.RealAppendFile.append = torn  # type: ignore[method-assign]
+    kernel.log.disk.RealAppendFile.append = torn  # type: ignore[method-assign]
 
 
 def fail_sync(path: str) -> None:
@@ -82,22 +84,31 @@ def fail_sync(path: str) -> None:
     os.fdatasync = failing
 
 
-def slow_sync(path: str) -> None:
+def hold_sync(path: str) -> None:
     sync, sign = os.fdatasync, Path(path)
 
-    def slow(descriptor: int) -> None:
-        if sign.exists():
-            time.sleep(float(sign.read_text()))
+    def held(descriptor: int) -> None:
+        with contextlib.suppress(FileNotFoundError), sign.open("r+") as told:
+            told.write("held")
+        while sign.exists():
+            time.sleep(0.01)
         sync(descriptor)
 
-    os.fdatasync = slow
+    os.fdatasync = held
 
 
 def retention(seconds: float) -> None:
-    import kernel.retention
+    import kernel.retention.retention
 
-    kernel.retention.CHECK_MS = int(seconds * 1000)  # type: ignore[misc]
+    kernel.retention.retention.CHECK_MS = int(seconds * 1000)  # type: ignore[misc]
+
+
+def backup_idle(seconds: float) -> None:
+    import kernel.log.backups
+
+    kernel.log.backups.IDLE_MS = int(seconds * 1000)  # type: ignore[misc]
 
 
 ORDERS: dict[str, Callable[[Any], None]] = {
-    "die": die, "tear": tear, "fail_sync": fail_sync, "slow_sync": slow_sync, "retention": retention}
+    "die": die, "tear": tear, "fail_sync": fail_sync, "hold_sync": hold_sync, "retention": retention,
+    "backup_idle": backup_idle}

@@ -26,7 +26,7 @@ WAIT_S: Final = 0.1
 EARLY_S: Final = 0.05              # by which two clocks of one machine may differ
 ACKED: Final = 0.8                 # of what was taken; the rest comes again
 RETRIES: Final = 100
-GONE: Final = "expired_receipt"
+GONE: Final = "receipt_expired"
 
 
 class Takers:

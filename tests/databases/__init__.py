@@ -1,0 +1,1 @@
+"""What Gatehouse keeps in SQL, on PostgreSQL: run by `make interop`, which installs the server."""
