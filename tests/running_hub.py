@@ -1,26 +1,53 @@
 """A hub as a process of its own, for tests that need the real thing, on free ports and a folder of its own."""
 from __future__ import annotations
 
+import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
+
+from tests.faults.nursery import ForkedProcess, shared_nursery
 
 ROOT: Final = Path(__file__).parents[1]
 DEADLINE_S: Final = 30
 DOORS: Final = ("mqtt", "http", "amqp", "kafka")
-COMMAND_LINE: Final = "from gatehouse.cli import main; main()"
+COMMAND_LINE: Final = "from gatehouse.cli.main import main; main()"
+FIRST_PORT: Final = 10_000
+LAST_PORT: Final = 32_000
+WORKERS: Final = 8
+
+
+def _ports() -> Iterator[int]:
+    """Ports that nobody else takes: each once, below those that the system gives away, no other worker's."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    own = range(FIRST_PORT + worker, min(LAST_PORT, _first_given_away()), WORKERS)
+    start = random.randrange(len(own))
+    while True:
+        yield from own[start:]
+        yield from own[:start]
+
+
+def _first_given_away() -> int:
+    """The lowest port that the system itself gives to whoever connects or listens without naming one."""
+    file = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(file.read_text().split()[0]) if file.exists() else LAST_PORT
+    return first if first > FIRST_PORT + 1000 else LAST_PORT       # a system that gives away nearly all
 
 
 def free_port() -> int:
-    """A port that was free a moment ago: for Kafka, whose `advertise` must be known before the door listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """A port that is free: for Kafka, whose `advertise` must be known before the door listens, and for restarts."""
+    for port in _own_ports:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("not reached: there is always a next port")
 
 
 def config_of(doors: tuple[str, ...] = DOORS, kernel: str = 'fsync = "never"') -> str:
@@ -34,19 +61,28 @@ def config_of(doors: tuple[str, ...] = DOORS, kernel: str = 'fsync = "never"') -
     return "".join(tables)
 
 
-class RunningHub:
-    """A hub that has been started; `program` is what its interpreter runs. Its log is `hub.log` in the folder."""
+_own_ports: Final = _ports()
 
-    def __init__(self, folder: Path, config: str, *arguments: str, program: str = COMMAND_LINE) -> None:
+
+class RunningHub:
+    """A hub that has been started; its log is `hub.log` in the folder.
+
+    It comes from the nursery, which saves it the loading of its modules, unless `program` says what an interpreter of
+    its own runs.
+    """
+
+    def __init__(self, folder: Path, config: str, *arguments: str, program: str | None = None) -> None:
         self.folder = folder
         self.lines: list[str] = []
         (folder / "gateways.toml").write_text(config)
         self._log = folder / "hub.log"
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
+        command = ["serve", "--config", str(folder / "gateways.toml"), *arguments]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", program, "serve", "--config", str(folder / "gateways.toml"), *arguments],
-                stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
+            self.process: subprocess.Popen[str] | ForkedProcess = (
+                shared_nursery().fork(command, log) if program is None else
+                subprocess.Popen([sys.executable, "-c", program, *command], stdout=subprocess.PIPE, stderr=log,
+                                 text=True, cwd=ROOT))
 
     def wait_ready(self) -> None:
         """Return when it says that it is ready; AssertionError with its log where it ends instead."""
@@ -95,6 +131,20 @@ class RunningHub:
         self.process.wait(DEADLINE_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def gatehouse(*arguments: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+    """A command, once it has ended. Raises TimeoutExpired."""
+    with TemporaryFile("w+") as given, TemporaryFile("w+") as error:
+        given.write(stdin)
+        given.flush()
+        given.seek(0)
+        process = shared_nursery().fork([*arguments], error, environ=environ, stdin=given)
+        with process.stdout:
+            said = process.stdout.read()
+        code = process.wait(DEADLINE_S)
+        error.seek(0)
+        return subprocess.CompletedProcess(arguments, code, said, error.read())
 
 
 @contextmanager

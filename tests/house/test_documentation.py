@@ -12,8 +12,8 @@ import click
 import pytest
 
 from gatehouse import exits
-from gatehouse.cli import cli
-from gatehouse.config import KernelSection, documented_sections
+from gatehouse.cli.main import cli
+from gatehouse.config.config import KernelSection, documented_sections
 from gatehouse.metrics import METRICS
 from gatehouse.reference import error_codes, every_command, pages
 from gatehouse.serve import read_specs
@@ -79,3 +79,10 @@ def test_every_link_between_pages_leads_somewhere():
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_decisions_are_numbered_once_each():
+    """A number names one decision."""
+    numbers = re.findall(r"(?m)^(\d+)\. \*\*", (ROOT / "ARCHITECTURE.md").read_text())
+    assert [int(number) for number in numbers] == list(range(1, len(numbers) + 1))
+    assert len(numbers) > 90, "the pattern finds them"

@@ -62,5 +62,5 @@ def test_every_library_that_is_used_is_declared():
 def modules_of(requirements: list[str]) -> set[str]:
     assert all("==" in line for line in requirements)
     declared = {line.partition("==")[0].lower().replace("-", "_") for line in requirements}
-    names = {"kafka_python": "kafka", "paho_mqtt": "paho"}
+    names = {"kafka_python": "kafka", "paho_mqtt": "paho", "argon2_cffi": "argon2", "pyjwt[crypto]": "jwt"}
     return {names.get(name, name) for name in declared} | ({"py4j"} if "pyspark" in declared else set())

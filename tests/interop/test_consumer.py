@@ -68,12 +68,12 @@ def test_a_slow_handler_keeps_its_message(hub: RunningHub) -> None:
 
         async def handler(message: Message) -> None:
             seen.append(message.attempt)
-            await asyncio.sleep(4.5)
+            await asyncio.sleep(6)
 
         async with Client(url(hub)) as client:
             await publish(client, "slow", 3)
-            async with (client.consumer("g", "slow", handler, invisible_s=2) as one,
-                        client.consumer("g", "slow", handler, invisible_s=2) as two):
+            async with (client.consumer("g", "slow", handler, invisible_s=5) as one,
+                        client.consumer("g", "slow", handler, invisible_s=5) as two):
                 await until(lambda: one.counts["acked"] + two.counts["acked"] == 3)
             assert seen == [1, 1, 1]
             assert one.counts["lost"] + two.counts["lost"] == 0

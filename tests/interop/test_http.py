@@ -15,8 +15,8 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pytest
 
-from kernel.batch import check_batch, records_of
 from kernel.message import Piece
+from kernel.records.batch import check_batch, records_of
 from tests.running_hub import RunningHub, running_hub
 
 WAIT_S = 20

@@ -94,24 +94,24 @@ def test_a_release_brings_it_back_and_a_lease_that_runs_out_too(hub: RunningHub)
     publish(hub, "back", "a", "b", "c")
     held = pop(hub, "g", "back", invisible=60)
     assert settle(hub, "g", "release", held[1:2], delay=0) == (200, [None])
+    started = time.monotonic()
     again = pop(hub, "g", "back", invisible=0.2)
     assert (values(again), again[0]["attempt"]) == (["b"], 2)
-    started = time.monotonic()
     third = pop(hub, "g", "back", wait=WAIT_S)            # after the 0.2 s and the group's own back-off
     assert (values(third), third[0]["attempt"]) == (["b"], 3)
-    assert time.monotonic() - started > 0.15
+    assert time.monotonic() - started > 0.19
     assert settle(hub, "g", "ack", again) == (207, ["receipt_expired"])
-    assert settle(hub, "g", "release", held[:1], delay=0.3)[0] == 200
     started = time.monotonic()
+    assert settle(hub, "g", "release", held[:1], delay=0.3)[0] == 200
     assert values(pop(hub, "g", "back", wait=WAIT_S)) == ["a"]
-    assert 0.25 < time.monotonic() - started < 5
+    assert time.monotonic() - started > 0.29
 
 
 def test_an_extended_lease_holds(hub: RunningHub) -> None:
     publish(hub, "longer", "a")
-    held = pop(hub, "g", "longer", invisible=0.3)
+    held = pop(hub, "g", "longer", invisible=2)
     assert settle(hub, "g", "extend", held, invisible=60) == (200, [None])
-    assert pop(hub, "g", "longer", wait=0.6) == []
+    assert pop(hub, "g", "longer", wait=2.2) == []
     assert settle(hub, "g", "ack", held) == (200, [None])
 
 
@@ -159,7 +159,7 @@ def test_bad_handles_are_refused_one_by_one_and_nothing_changes(hub: RunningHub)
     ("PUT", "/v1/groups/g", {"ordered": "yes"}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"max_attempts": True}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"max_attempts": 70000}, "invalid_group"),
-    ("PUT", "/v1/groups/g", {"kind": "assigned"}, "invalid_group"),
+    ("PUT", "/v1/groups/g", {"kind": "assigned"}, "leased_group"),
     ("PUT", "/v1/groups/g", {"retry": 5}, "invalid_body"),
     ("PUT", "/v1/groups/g", {"retry": [-1]}, "invalid_group"),
     ("PUT", "/v1/groups/g", {"retry": {"fctor": 2}}, "invalid_body"),
@@ -193,7 +193,8 @@ def test_a_waiting_pop_is_woken_and_one_that_hangs_up_takes_nothing(hub: Running
     waiter = threading.Thread(target=lambda: taken.extend(pop(hub, "woken", "waits", wait=WAIT_S)))
     waiter.start()
     gone = socket.create_connection(("127.0.0.1", hub.port("http")))
-    gone.sendall(b"POST /v1/groups/left/pop?topic=waits&wait=20 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+    gone.sendall(b"POST /v1/groups/left/pop?topic=waits&wait=20 HTTP/1.1\r\nHost: localhost\r\n"
+                 b"Content-Length: 0\r\n\r\n")
     wait_for_group(hub, "left")
     gone.close()
     wait_for_group(hub, "woken")
@@ -226,7 +227,7 @@ def test_a_pop_of_a_topic_that_is_deleted_is_answered(hub: RunningHub) -> None:
     started = time.monotonic()
     ask(hub, "DELETE", "/v1/topics/goes")
     waiter.join(WAIT_S)
-    assert [(status, answer["code"]) for status, answer in answers] == [(404, "unknown_group")]
+    assert [(status, answer["code"]) for status, answer in answers] == [(404, "unknown_topic")]
     assert time.monotonic() - started < 10
 
 
@@ -370,7 +371,8 @@ def test_a_stopping_hub_sends_waiting_pops_home(tmp_path: Path) -> None:
     with running_hub(tmp_path, "http") as hub:
         ask(hub, "PUT", "/v1/topics/t")
         with socket.create_connection(("127.0.0.1", hub.port("http")), timeout=WAIT_S) as waiting:
-            waiting.sendall(b"POST /v1/groups/g/pop?topic=t&wait=30 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+            waiting.sendall(b"POST /v1/groups/g/pop?topic=t&wait=30 HTTP/1.1\r\nHost: localhost\r\n"
+                            b"Content-Length: 0\r\n\r\n")
             wait_for_group(hub, "g")
             started = time.monotonic()
             hub.process.terminate()

@@ -181,7 +181,7 @@ def test_what_is_not_offered_is_said_by_the_clients(hub: RunningHub) -> None:
         Producer({"bootstrap.servers": address(hub), "transactional.id": "t"}).init_transactions(WAIT_S)
     consumer = KafkaConsumer("plant", bootstrap_servers=address(hub), group_id="group")
     with pytest.raises(IncompatibleBrokerVersion):
-        consumer.poll(timeout_ms=1000)
+        consumer.poll(timeout_ms=WAIT_S * 1000)
     consumer.close()
 
 
@@ -264,7 +264,7 @@ def test_ten_thousand_partitions_in_every_fetch(hub: RunningHub) -> None:
         append = produce(7, {("wide", index): batch(b"a") for index in wanted})
         waiting = threading.Timer(0.05, other.ask, (append,))
         waiting.start()
-        answer = decoded(FetchResponse, 11, wire.ask(fetch(11, offsets, max_wait_ms=WAIT_S * 1000)))
+        answer = decoded(FetchResponse, 11, wire.ask(fetch(11, offsets, max_wait_ms=WAIT_S * 1000, max_bytes=4 << 20)))
         waiting.join()
         parts = answer.responses[0].partitions
         assert [part.partition_index for part in parts] == list(range(10_000))

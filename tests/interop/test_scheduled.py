@@ -2,12 +2,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,27 +11,14 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from gatehouse import exits
-from tests.running_hub import COMMAND_LINE, DEADLINE_S, ROOT, RunningHub, running_hub
+from tests.interop.asking import ask
+from tests.running_hub import DEADLINE_S, RunningHub, gatehouse, running_hub
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     with running_hub(tmp_path_factory.mktemp("hub"), "http", "mqtt") as hub:
         yield hub
-
-
-def ask(hub: RunningHub, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-    """Status and JSON of one request."""
-    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    if data is not body:
-        headers["Content-Type"] = "application/json"
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = urllib.request.Request(f"http://127.0.0.1:{hub.port('http')}{path}", data, named, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
 
 
 def messages(hub: RunningHub, topic: str, count: int) -> list[Any]:
@@ -52,9 +34,7 @@ def messages(hub: RunningHub, topic: str, count: int) -> list[Any]:
 
 def call(hub: RunningHub, *arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of one command."""
-    command = [sys.executable, "-c", COMMAND_LINE, *arguments, "--url", f"http://127.0.0.1:{hub.port('http')}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, cwd=ROOT,
-                          env=os.environ | {"GATEHOUSE_PLAIN": "1"})
+    done = gatehouse(*arguments, "--url", f"http://127.0.0.1:{hub.port('http')}")
     return done.returncode, done.stdout, done.stderr
 
 
@@ -72,6 +52,8 @@ def test_a_delayed_message_waits_is_shown_and_comes_in_time(hub: RunningHub) -> 
     status, gone = ask(hub, "GET", f"/v1/scheduled/{told['id']}")
     assert (status, gone["state"], gone["times"], gone["due"]) == (200, "delivered", 1, one["due"])
     assert ask(hub, "DELETE", f"/v1/scheduled/{told['id']}")[1]["code"] == "already_delivered"
+    for beyond in (1 << 64, 75883521356059045891):
+        assert ask(hub, "DELETE", f"/v1/scheduled/{beyond}")[1]["code"] == "unknown_scheduled"
 
 
 def test_recall_is_true_and_may_be_repeated(hub: RunningHub) -> None:
@@ -86,7 +68,7 @@ def test_recall_is_true_and_may_be_repeated(hub: RunningHub) -> None:
 
 def test_a_json_body_mixes_now_later_and_wrong(hub: RunningHub) -> None:
     status, told = ask(hub, "POST", "/v1/topics/mixed/messages", {"messages": [
-        {"key": "k", "value": "later", "delay": 0.3}, {"key": "k", "value": "now"},
+        {"key": "k", "value": "later", "delay": 1}, {"key": "k", "value": "now"},
         {"key": "k", "value": "x", "repeat": "every blue moon"}, {"key": "k", "value": "y", "deliver_at": 10**14}]})
     assert status == 207 and [one["status"] for one in told["messages"]] == [201, 201, 400, 400]
     assert [one.get("code") for one in told["messages"]] == [None, None, "invalid_schedule", "invalid_delay"]
@@ -114,9 +96,11 @@ def test_mqtt_clients_delay_by_their_topic_name(hub: RunningHub) -> None:
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
     client.connect("127.0.0.1", hub.port("mqtt"))
     client.loop_start()
-    for topic, payload in (("$delayed/0.4/mqtt/k", "later"), ("mqtt/k", "now"), ("$delayed/soon/mqtt/k", "dropped")):
-        client.publish(topic, payload, qos=1).wait_for_publish(DEADLINE_S)
-    client.publish("$delayed/0.5/mqtt/k", "qos 0", qos=0)
+    sent = [client.publish(topic, payload, qos=1) for topic, payload in (
+        ("$delayed/1/mqtt/k", "later"), ("mqtt/k", "now"), ("$delayed/soon/mqtt/k", "dropped"))]
+    client.publish("$delayed/1.1/mqtt/k", "qos 0", qos=0)
+    for one in sent:
+        one.wait_for_publish(DEADLINE_S)
     found = messages(hub, "mqtt", 3)
     client.disconnect()
     client.loop_stop()
@@ -154,12 +138,13 @@ def test_pages_go_on_behind_their_cursor(hub: RunningHub) -> None:
 
 def test_a_killed_hub_delivers_at_its_start_what_fell_due_and_repeats_once(tmp_path: Path) -> None:
     with running_hub(tmp_path, "http") as hub:
-        ids = [ask(hub, "POST", "/v1/publish/crash/k", value, X_Delay=delay)[1]["id"]
-               for value, delay in ((b"2", "0.9"), (b"1", "0.7"), (b"3", "1.1"))]
+        due_ms = round(time.time() * 1000) + 1_500
+        ids = [ask(hub, "POST", "/v1/publish/crash/k", value, X_Deliver_At=str(due_ms + more_ms))[1]["id"]
+               for value, more_ms in ((b"2", 200), (b"1", 0), (b"3", 400))]
         _, ticks = ask(hub, "POST", "/v1/publish/ticks/k", b"tick", X_Repeat="every 1s")
         messages(hub, "ticks", 1)
         hub.kill()
-        time.sleep(1.2)
+        time.sleep(max(0.0, due_ms / 1000 + 0.5 - time.time()))
     with running_hub(tmp_path, "http") as hub:
         found = messages(hub, "crash", 3)
         assert [one["value"] for one in found] == ["1", "2", "3"]

@@ -1,0 +1,14 @@
+"""For every test: Hypothesis tries the same examples in each run, others with GATEHOUSE_EXAMPLES=random (`make soak`);
+how long an example takes says how busy the machine is, and nothing of what is tested."""
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("random", settings.get_profile("same"), derandomize=False)
+settings.load_profile(os.environ.get("GATEHOUSE_EXAMPLES", "same"))
+
+# Spark looks up this machine's name to find its address; in a container nobody may know that name.
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
