@@ -18,7 +18,7 @@ from bench.measure import LOAD_HELP
 from bench.servers import ROOT
 
 RUN_S: Final = 3600.0
-TAKES_LOAD: Final = ("against_mosquitto", "against_kafka", "against_rabbitmq", "cold_replay")
+TAKES_LOAD: Final = ("against_mosquitto", "against_kafka", "against_rabbitmq", "cold_replay", "tls")
 
 QUICK: Final = (
     "against_mosquitto --rounds 3 --n 300000",
@@ -31,10 +31,16 @@ QUICK: Final = (
     "light_queues --queues 20000 --backlog 200000",
     "retained --n 100000",
     "delays --n 200000 --over-s 40 --load 10000",
+    "transactions --n 50000 --open 200000 --seconds 5",
     "recovery --gb 1",
     "tail_lag --seconds 30",
     "cold_replay --rounds 3",
     "switch_interval",
+    "tls --rounds 1",
+    "guard --rounds 1",
+    "http_streams --seconds 4",
+    "decisions",
+    "http_posts",
     "spark_read --rows 4000000 --rounds 1",
     "spark_analytics",
 )
@@ -53,7 +59,13 @@ ALL: Final = (
     "tail_lag --seconds 60",
     "cold_replay --rounds 7",
     "switch_interval",
+    "tls",
+    "guard --rounds 5",
+    "http_streams",
+    "decisions",
+    "http_posts --seconds 10 --rounds 5",
     "delays",
+    "transactions",
     "spark_read",
     "spark_analytics --readings 200",
 )

@@ -14,10 +14,10 @@ import random
 import time
 
 from bench.kernel_rig import KernelRig, run_on_kernel
-from kernel import burst
+from kernel.appending import burst
 from kernel.kernel import Kernel
 from kernel.message import Stored
-from kernel.record import encode_headers
+from kernel.records.record import encode_headers
 
 IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them
 

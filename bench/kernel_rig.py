@@ -12,27 +12,28 @@ from typing import Any
 
 from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
-from kernel.disk import RealDisk
+from kernel.addresses.routes import Routes
+from kernel.index.store import RocksStore
 from kernel.kernel import Kernel
+from kernel.log.disk import RealDisk
+from kernel.log.segments import SegmentLog
 from kernel.message import Stored
-from kernel.routes import Routes
-from kernel.segments import SegmentLog
 from kernel.settings import KernelSettings
-from kernel.store import RocksStore
 
 
 class KernelRig:
     """One kernel over a folder; `close` it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, hub_loop: type[HubLoop] = HubLoop) -> None:
         loop = asyncio.get_running_loop()
         completions = Completions(loop)
         self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
         log_worker, reader_worker, checkpoint_worker = self._workers
-        self.kernel = Kernel(loop=HubLoop(loop), log_worker=log_worker, reader_worker=reader_worker,
-                             checkpoint_worker=checkpoint_worker, log=SegmentLog(RealDisk(folder)),
-                             store=RocksStore(folder / "index"), routes=Routes(), settings=KernelSettings(),
-                             fatal=sys.exit, on_damage=print, on_error=print)
+        self._log, self._store = SegmentLog(RealDisk(folder)), RocksStore(folder / "index")
+        self.kernel = Kernel(loop=hub_loop(loop), log_worker=log_worker, reader_worker=reader_worker,
+                             checkpoint_worker=checkpoint_worker, log=self._log, store=self._store,
+                             routes=Routes(), settings=KernelSettings(), fatal=sys.exit, on_damage=print,
+                             on_error=print)
         self.kernel.open()
 
     async def close(self) -> None:
@@ -41,6 +42,8 @@ class KernelRig:
         await closed.wait()
         for worker in self._workers:
             worker.close()
+        self._log.close()
+        self._store.close()
 
 
 class Answered:

@@ -5,17 +5,19 @@
     load.py mqtt-rate  --port 1883 [--rate 20000] [--seconds 10]
     load.py mqtt-idle  --port 1883 [--connections 5000] [--seconds 5] [--pid SERVER]
     load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--queue-type classic|quorum]
+    load.py http-many  --port 8080 [--connections 32] [--n 20000] [--size 100]
     load.py kafka-pipe --port 9092 [--n 1000000] [--batch 1000] [--partitions 16] [--topic load] [--acks -1]
 
 `pipe`: one writer with a window of messages (Kafka: requests) in flight, one reader; `many`: one message in flight on
 each connection; `rate`: a fixed rate and how late its messages are; `idle`: memory of connections that do
 nothing. Each prints one line, `rate` and `many` two. Loopback only; everything is bounded in messages and time. Exit
 code 1 where messages are missing or the server failed. Compare two servers in turn, in one run: absolute figures drift
-with the machine.
+with the machine. With `--login USER:PASSWORD` every connection logs in, with `--tls CA` it speaks TLS.
 """
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import sys
 from pathlib import Path
@@ -23,11 +25,12 @@ from pathlib import Path
 if not __package__:    # run as a file: the folder above is where `bench` is found
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from bench import load_amqp, load_kafka, load_mqtt
-from bench.load_pair import LoadFailed, Read, Written
+from bench import load_amqp, load_http, load_kafka, load_mqtt
+from bench.load_pair import AUTHORITY, LOGIN, LoadFailed, Read, Written
 
-MODES = ("mqtt-pipe", "mqtt-many", "mqtt-rate", "mqtt-idle", "amqp-pipe", "kafka-pipe")
-DEFAULT_N = {"mqtt-pipe": 300_000, "mqtt-many": 100_000, "amqp-pipe": 100_000, "kafka-pipe": 1_000_000}
+MODES = ("mqtt-pipe", "mqtt-many", "mqtt-rate", "mqtt-idle", "amqp-pipe", "kafka-pipe", "http-many")
+DEFAULT_N = {"mqtt-pipe": 300_000, "mqtt-many": 100_000, "amqp-pipe": 100_000, "kafka-pipe": 1_000_000,
+             "http-many": 20_000}
 MQTT_WINDOW, AMQP_WINDOW, KAFKA_WINDOW = 1_000, 2_000, 8
 
 
@@ -96,6 +99,13 @@ def kafka_pipe(options: argparse.Namespace) -> int:
     return tell_pipe(label, run.size, run.batches * run.batch, read, written)
 
 
+def http_many(options: argparse.Namespace) -> int:
+    messages, took_s = load_http.run_many(options.port, options.connections, options.size, options.n)
+    print(f"http-many {options.connections} connections: {messages / took_s:,.0f} msg/s, "
+          f"mean {options.connections * took_s / messages * 1e3:.2f} ms")
+    return 0
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=MODES)
@@ -114,6 +124,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=20_000, help="messages a second")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--linger", type=float, default=4, help="seconds an MQTT writer stays after its last message")
+    parser.add_argument("--login", metavar="USER:PASSWORD", help="log in; else nobody does")
+    parser.add_argument("--tls", metavar="CA", help="speak TLS with a server whose certificate this file stands for")
     parser.add_argument("--pid", type=int, help="process whose memory is read")
     options = parser.parse_args(arguments)
     options.n = options.n or DEFAULT_N.get(options.mode, 0)
@@ -122,11 +134,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def main() -> int:
     options = parse(sys.argv[1:])
+    if options.login:
+        os.environ[LOGIN] = options.login
+    if options.tls:
+        os.environ[AUTHORITY] = options.tls
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         run = {"mqtt-pipe": mqtt_pipe, "mqtt-many": mqtt_many, "mqtt-rate": mqtt_rate, "mqtt-idle": mqtt_idle,
-               "amqp-pipe": amqp_pipe, "kafka-pipe": kafka_pipe}[options.mode]
+               "amqp-pipe": amqp_pipe, "kafka-pipe": kafka_pipe, "http-many": http_many}[options.mode]
         return run(options)
     except (LoadFailed, OSError) as failure:
         print(f"{options.mode} failed: {failure}", file=sys.stderr)

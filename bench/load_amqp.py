@@ -13,7 +13,7 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from typing import Final, NamedTuple
 
-from bench.load_pair import LoadFailed, Read, Written, dial, receive_some, run_pair
+from bench.load_pair import LoadFailed, Read, Written, dial, login, receive_some, run_pair
 
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 CHANNEL: Final = 1
@@ -62,8 +62,9 @@ class Peer:
         self.rest = b""
         self.socket.sendall(PROTOCOL_HEADER)
         self.wait(10, 10)
-        login = b"\0guest\0guest"
-        self.ask(10, 11, struct.pack(">I", 0) + short("PLAIN") + struct.pack(">I", len(login)) + login
+        user, password = login() or ("guest", "guest")
+        shown = f"\0{user}\0{password}".encode()
+        self.ask(10, 11, struct.pack(">I", 0) + short("PLAIN") + struct.pack(">I", len(shown)) + shown
                  + short("en_US"), 30, channel=0)
         self.socket.sendall(method(0, 10, 31, struct.pack(">HIH", 100, FRAME_MAX, 0)))
         self.ask(10, 40, short("/") + short("") + b"\0", 41, channel=0)

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from bench.load_pair import LoadFailed, Read, Written, dial, receive, receive_some, run_pair
+from bench.load_pair import LoadFailed, Read, Written, dial, login, receive, receive_some, run_pair
 
-PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
+PRODUCE, FETCH, SASL_HANDSHAKE, CREATE_TOPICS, SASL_AUTHENTICATE = 0, 1, 17, 19, 36
 CREATE_TIMEOUT_MS: Final = 60_000
 PRODUCE_TIMEOUT_MS: Final = 30_000
 FETCH_WAIT_MS: Final = 500
@@ -89,11 +89,26 @@ def request_head(key: int, version: int, body_bytes: int) -> bytes:
     return struct.pack(">i", len(head) + body_bytes) + head
 
 
+def enter(port: int) -> socket.socket:
+    """A connection, logged in by SASL PLAIN where the load has a login. Raises LoadFailed."""
+    connection, shown = dial(port), login()
+    if shown is not None:
+        message = f"\0{shown[0]}\0{shown[1]}".encode()
+        for key, version, body in ((SASL_HANDSHAKE, 1, text("PLAIN")),
+                                   (SASL_AUTHENTICATE, 1, struct.pack(">i", len(message)) + message)):
+            connection.sendall(request_head(key, version, len(body)) + body)
+            answer = receive(connection, struct.unpack(">i", receive(connection, 4))[0])
+            error: int = struct.unpack_from(">h", answer, 4)[0]
+            if error:
+                raise LoadFailed(f"the login was answered with error {error}")
+    return connection
+
+
 def create_topic(run: Run) -> None:
     """Create it, and wait until all partitions can be read; one that exists is as good. Raises LoadFailed."""
     body = struct.pack(">i", 1) + text(run.topic) + struct.pack(">ihii", run.partitions, 1, 0, 0)
     body += struct.pack(">ib", CREATE_TIMEOUT_MS, 0)
-    with dial(run.port) as connection:
+    with enter(run.port) as connection:
         connection.settimeout(CREATE_TIMEOUT_MS / 1000)
         connection.sendall(request_head(CREATE_TOPICS, 2, len(body)) + body)
         answer = receive(connection, struct.unpack(">i", receive(connection, 4))[0])
@@ -114,7 +129,7 @@ class Writer:
     """Batches to the partitions in turn, a window of requests in flight."""
 
     def __init__(self, run: Run) -> None:
-        self.connection = dial(run.port)
+        self.connection = enter(run.port)
         self.run = run
         self.batch = record_batch(run.batch, run.size)
         front = struct.pack(">hhii", -1, run.acks, PRODUCE_TIMEOUT_MS, 1) + text(run.topic)
@@ -207,7 +222,7 @@ class Reader:
 
 def read(run: Run, ready: Event) -> Read:
     """Read until all have come, or the server falls silent."""
-    connection = dial(run.port)
+    connection = enter(run.port)
     reader = Reader(run)
     ended_s = time.perf_counter()
     ready.set()

@@ -15,7 +15,7 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from typing import Final, NamedTuple
 
-from bench.load_pair import SILENCE_S, LoadFailed, Read, Written, dial, receive, receive_some, run_pair
+from bench.load_pair import SILENCE_S, LoadFailed, Read, Written, dial, login, receive, receive_some, run_pair
 
 CONNACK_OK: Final = b"\x20\x02\x00"           # and a return code
 PUBACK_BYTES: Final = 4
@@ -58,7 +58,10 @@ def connect(port: int, client_id: str) -> socket.socket:
     """A clean session without keep alive. Raises LoadFailed where it is refused."""
     connection = dial(port)
     name = client_id.encode()
-    body = b"\x00\x04MQTT\x04\x02\x00\x00" + len(name).to_bytes(2, "big") + name
+    shown = login() or ()
+    flags = 0xC2 if shown else 0x02
+    body = b"\x00\x04MQTT\x04" + bytes((flags,)) + b"\x00\x00" + len(name).to_bytes(2, "big") + name
+    body += b"".join([len(one).to_bytes(2, "big") + one.encode() for one in shown])
     connection.sendall(b"\x10" + remaining_length(len(body)) + body)
     answer = receive(connection, 4)
     if answer != CONNACK_OK + b"\x00":

@@ -6,13 +6,18 @@ outlives its bound.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import socket
+import ssl
 import time
 from collections.abc import Callable
+from functools import cache
 from multiprocessing.synchronize import Event
 from typing import Any, Final, NamedTuple
 
 HOST: Final = "127.0.0.1"
+LOGIN: Final = "LOAD_LOGIN"
+AUTHORITY: Final = "LOAD_TLS_CA"
 SILENCE_S: Final = 20.0          # a server that says nothing for this long has stopped answering
 WHOLE_RUN_S: Final = 300.0       # no load takes longer
 
@@ -35,11 +40,25 @@ class LoadFailed(Exception):
     """The server did not do its part; the text says what was missing."""
 
 
+def login() -> tuple[str, str] | None:
+    """(user, password) that loads log in with, from the environment, which all processes of a load share."""
+    user, colon, password = os.environ.get(LOGIN, "").partition(":")
+    return (user, password) if colon else None
+
+
 def dial(port: int) -> socket.socket:
-    """A connection without Nagle's delay whose calls give up after SILENCE_S."""
+    """A connection without Nagle's delay whose calls give up after SILENCE_S; with TLS where the environment names an
+    authority."""
     connection = socket.create_connection((HOST, port), timeout=SILENCE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+    authority = os.environ.get(AUTHORITY)
+    return connection if not authority else tls_context(authority).wrap_socket(connection, server_hostname=HOST)
+
+
+@cache
+def tls_context(authority: str) -> ssl.SSLContext:
+    """What all connections of a load are made with."""
+    return ssl.create_default_context(cafile=authority)
 
 
 def receive(connection: socket.socket, size: int) -> bytes:

@@ -129,20 +129,30 @@ def wait_for_port(port: int, child: subprocess.Popen[bytes], name: str, limit_s:
 
 # ---- the hub --------------------------------------------------------------------------------------------------------
 
-def start_hub(folder: Path, *, doors: tuple[str, ...] = DOORS, settings: Mapping[str, str] | None = None) -> Server:
+def start_hub(folder: Path, *, doors: tuple[str, ...] = DOORS, settings: Mapping[str, str] | None = None,
+              tls: tuple[Path, Path] | None = None, more: str = "") -> Server:
     """Start this hub on `folder` (again, where it has run before), and wait for `gatehouse ready`.
 
-    `settings` go to the environment: {"KERNEL__FSYNC": "never"}. Raises ServerFailed.
+    `settings` go to the environment: {"KERNEL__FSYNC": "never"}. With `tls`, files of a certificate and its key, every
+    door has a second listener, under the name `DOOR-tls`. `more` is further text of its configuration. Raises
+    ServerFailed.
     """
     folder.mkdir(exist_ok=True)
-    ports = dict(zip(doors, free_ports(len(doors)), strict=True))
+    names = [*doors, *(f"{door}-tls" for door in doors if tls)]
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
     lines = ["[hub]", f'data_dir = "{folder / "data"}"']
-    for door, port in ports.items():
-        lines += [f"[gateways.{door}]", f'listen = ["127.0.0.1:{port}"]']
+    for door in doors:
+        listen = f'"127.0.0.1:{ports[door]}"'
+        if tls is not None:
+            port = ports[f"{door}-tls"]
+            advertise = f'advertise = "127.0.0.1:{port}", ' if door == "kafka" else ""
+            files = f'cert = "{tls[0]}", key = "{tls[1]}"'
+            listen += f', {{ address = "127.0.0.1:{port}", {advertise}tls = {{ {files} }} }}'
+        lines += [f"[gateways.{door}]", f"listen = [{listen}]"]
         if door == "kafka":
-            lines.append(f'advertise = "127.0.0.1:{port}"')
+            lines.append(f'advertise = "127.0.0.1:{ports[door]}"')
     config = folder / "gateways.toml"
-    config.write_text("\n".join(lines) + "\n")
+    config.write_text("\n".join(lines) + f"\n{more}\n")
     environment = {**os.environ, **{f"GATEHOUSE__{name}": value for name, value in (settings or {}).items()}}
     with (folder / "hub.log").open("ab") as log:
         child = subprocess.Popen([sys.executable, "-m", "gatehouse.cli", "serve", "--config", str(config)], cwd=ROOT,
