@@ -3,7 +3,8 @@
     python -m tests.faults.orders --kills 100 --door mqtt --seed 7
 
 A round lets orders be placed, kills the hub, the shop or both (the billing, too, now and then) at a random time, also
-while they start, and starts them again. In the end orders and bills must be the same, one for one.
+while they start, and starts them again. Two more kills are aimed: at a shop that has not placed its order yet, and at a
+hub that is not told yet of an order that is placed. In the end orders and bills must be the same, one for one.
 """
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
 from gatehouse import HubError, SyncClient
 from gatehouse.demo.orders.billing import bills
-from gatehouse.demo.orders.ledger import MAX_AMOUNT, orders, outcomes
+from gatehouse.demo.orders.ledger import MAX_AMOUNT, Outcome, engine_of, orders, outcomes
 from tests.faults.nursery import ForkedHub, Nursery
 from tests.running_hub import DOORS, free_port
 
@@ -40,6 +41,10 @@ CHECKS: Final = "[transactions]\nfirst_check_ms = 300\ncheck_every_ms = 300\nmax
 TOPICS: Final = ("txn-decide", "txn-half.shop", "txn-check.shop")
 VICTIMS: Final = (("hub",), ("shop",), ("hub", "shop"), ("shop", "hub"), ("hub", "billing"), ("shop", "billing"),
                   ("hub", "shop", "billing"))
+NOBODY_WRITES: Final = {"sqlite": "begin immediate", "postgresql": "lock table outcomes in exclusive mode"}
+
+
+Found = TypeVar("Found")
 
 
 class Tally(NamedTuple):
@@ -77,7 +82,7 @@ class Campaign:
         self._random = random.Random(seed)
         self._ports = {one: free_port() for one in {door, "http"}}
         self._urls = databases or (f"sqlite:///{folder}/shop.sqlite", f"sqlite:///{folder}/billing.sqlite")
-        self._engines = [sa.create_engine(url) for url in self._urls]
+        self._engines = [engine_of(url) for url in self._urls]
         self._running: dict[str, Any] = {}
         self._wanted = ENDLESS
         self.kills = 0
@@ -90,6 +95,8 @@ class Campaign:
                 self._start(name)
             for number in range(kills):
                 self._round(waits=number == 0 or self._random.random() < 0.8)
+            self._leave_to_check("shop", Outcome.ROLLBACK)
+            self._leave_to_check("hub", Outcome.COMMIT)
             self._settle()
             return self._agree()
         finally:
@@ -157,6 +164,25 @@ class Campaign:
             self._start(name)
         self.kills += 1
 
+    def _leave_to_check(self, victim: str, outcome: Outcome) -> None:
+        """Strand orders until a check has found this outcome."""
+        deadline = time.monotonic() + DEADLINE_S
+        with self._client() as client:
+            while not self._answered(outcome):
+                assert time.monotonic() < deadline, f"no check finds {outcome}; in {self._folder}"
+                self._strand(client, victim)
+
+    def _strand(self, client: SyncClient, victim: str) -> None:
+        """Kill it while an order waits for the shop's database. The order of a shop that dies is never placed; that of
+        a hub is placed, unless its shop is asked before."""
+        with self._engines[0].connect() as connection:
+            connection.execute(sa.text(NOBODY_WRITES[connection.dialect.name]))
+            waiting = self._until(lambda: self._unplaced(client, connection), "no half message comes")
+            self._kill(victim)
+            connection.rollback()
+        self._start(victim)
+        self._until(lambda: waiting.isdisjoint(self._undecided(client)), "transactions stay undecided")
+
     def _settle(self) -> None:
         """Some orders in peace, then wait until nothing is undecided and everything is billed."""
         self._kill("shop")
@@ -164,7 +190,7 @@ class Campaign:
         self._start("shop")
         self._until(lambda: self._count() == self._wanted, "the last orders are not placed")
         with self._client() as client:
-            self._until(lambda: _asked(lambda: client.transactions(group="shop")) == [], "transactions stay undecided")
+            self._until(lambda: not self._undecided(client), "transactions stay undecided")
             self._until(lambda: self._billed(client), "orders stay unbilled")
 
     def _billed(self, client: SyncClient) -> bool:
@@ -185,8 +211,7 @@ class Campaign:
         compare([tuple(row) for row in placed], [tuple(row) for row in billed])
         assert committed == {row[0] for row in placed}
         assert len(placed) == self._wanted and all(row[2] <= MAX_AMOUNT for row in billed)
-        asked = self._log("shop").read_text()
-        return Tally(self.kills, len(placed), asked.count(": commit\n"), asked.count(": rollback\n"),
+        return Tally(self.kills, len(placed), self._answered(Outcome.COMMIT), self._answered(Outcome.ROLLBACK),
                      self._log("billing").read_text().count(" came again\n"))
 
     # ---- looking
@@ -199,11 +224,26 @@ class Campaign:
         except (sa.exc.OperationalError, sa.exc.ProgrammingError, sqlite3.OperationalError):
             return 0
 
-    def _until(self, condition: Callable[[], bool], otherwise: str) -> None:
+    def _undecided(self, client: SyncClient) -> set[str]:
+        """The ids of the shop's transactions that are open; waits for a hub that does not answer."""
+        answer = self._until(lambda: _asked(lambda: (client.transactions(group="shop"),)), "the hub does not answer")
+        return {one["id"] for one in answer[0]}
+
+    def _unplaced(self, client: SyncClient, shop: sa.Connection) -> set[str]:
+        """Those of them that the shop's database does not know."""
+        return self._undecided(client) - set(shop.execute(sa.select(outcomes.c.transaction_id)).scalars())
+
+    def _answered(self, outcome: Outcome) -> int:
+        """How often a check found it."""
+        return self._log("shop").read_text().count(f": {outcome.value}\n")
+
+    def _until(self, condition: Callable[[], Found], otherwise: str) -> Found:
+        """What the condition gives, once that is true."""
         deadline = time.monotonic() + DEADLINE_S
-        while not condition():
+        while not (found := condition()):
             assert time.monotonic() < deadline, f"{otherwise}; in {self._folder}"
             time.sleep(0.02)
+        return found
 
     @contextmanager
     def _client(self) -> Iterator[SyncClient]:
@@ -218,7 +258,7 @@ def compare(placed: list[tuple[Any, ...]], billed: list[tuple[Any, ...]]) -> Non
 
 
 def _asked(call: Callable[[], Any]) -> Any:
-    """What the hub answers; something while it does not."""
+    """What the hub answers; None while it does not."""
     try:
         return call()
     except HubError:
