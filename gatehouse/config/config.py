@@ -31,7 +31,7 @@ from gatehouse.config.rights import (
     read_rights,
 )
 from gatehouse.config.settings import Place, Problems, Text, read_section
-from gateways.admission.audit import ROUTE as AUDIT_ROUTE
+from gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gateways.admission.tokens import JwtSettings
 from gateways.contract import GatewaySpec, Listen
 from gateways.tls.certificates import check_rule
@@ -371,17 +371,17 @@ def load_job(path: Path, environ: Mapping[str, str], name: str, given: Mapping[s
 def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[tuple[RouteEntry, ...], Routes]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         problems.add(place.source, "routes", "must be a list of tables: [[routes]]")
-        return (), Routes((), (AUDIT_ROUTE,))
+        return (), Routes((), OWN_ROUTES)
     settings = [read_section(RouteSettings, entry, f"routes[{number}]", place, problems)
                 for number, entry in enumerate(entries)]
     routes = tuple(RouteEntry(*dataclasses.astuple(route)) for route in settings if route is not None)
     try:
-        return routes, Routes(routes, (AUDIT_ROUTE,))
+        return routes, Routes(routes, OWN_ROUTES)
     except InvalidRoutes as error:
         if len(routes) == len(entries):    # else the numbers are not those of the file, and the file is wrong anyway
             for problem in error.problems:
                 problems.add(place.source, f"routes[{problem.index}].{problem.field}", problem.text)
-        return (), Routes((), (AUDIT_ROUTE,))
+        return (), Routes((), OWN_ROUTES)
 
 
 LIVE_SETTINGS: Final = frozenset(f"kernel.{name}" for name in LIVE - {"retention_ms"} | {"retention_hours"}) | {

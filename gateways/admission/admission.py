@@ -12,13 +12,14 @@ from weakref import WeakSet
 
 from gateways.admission.accounts import Accounts
 from gateways.admission.administrators import somebody_administers
-from gateways.admission.audit import ROUTE, Audit, By
+from gateways.admission.audit import Audit, By
 from gateways.admission.credentials import Credentials
 from gateways.admission.decision import Decide, Operation
 from gateways.admission.errors import Denied as Denied
 from gateways.admission.errors import NotAuthenticated as NotAuthenticated
 from gateways.admission.issuer import Issuer
 from gateways.admission.login import Login, OnAuthenticated
+from gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gateways.admission.places import PlacementCache
 from gateways.admission.ports import Outside
 from gateways.admission.principal import ANONYMOUS, Principal
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("gatehouse.admission")
 
 CACHES_MAX: Final = 4096               # (principal, door) pairs with a cache; the oldest goes, and is rebuilt by use
-NO_ROUTES: Final = Routes((), (ROUTE,))
+NO_ROUTES: Final = Routes((), OWN_ROUTES)
 
 
 class Admission:

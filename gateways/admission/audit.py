@@ -14,10 +14,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC
 from gateways.admission.patterns import escaped
 from gateways.admission.principal import DEFAULT_TENANT
-from gateways.admission.rights import AUDIT_LEVEL, AUDIT_TOPIC
-from kernel.addresses.routes import RouteEntry
 from kernel.errors import KernelError, TopicExists
 from kernel.records.record import encode_headers
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from kernel.kernel import Kernel
     from kernel.message import Owner
 
-ROUTE: Final = RouteEntry(f"{AUDIT_LEVEL}/#", AUDIT_TOPIC, "{rest}")
 HEADERS: Final = ((b"content-type", b"application/json"),)
 MAX_DETAILS_BYTES: Final = 65_536        # more is cut: a message says so
 

@@ -17,15 +17,12 @@ from typing import Final
 from gateways.admission.accounts import ADMINS
 from gateways.admission.compiled_rules import Asker, Names, Section, Table, plain
 from gateways.admission.decision import Operation
+from gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC, CHECKS_LEVEL, HELD_LEVEL, group_of
 from gateways.admission.patterns import Levels
 from gateways.admission.principal import DEFAULT_TENANT
 from gateways.admission.routed import RoutedTopics
 from gateways.admission.rules import ADDRESS, CLIENT, EVERY_TENANT, EVERYONE, GROUP, HUB, KINDS, TOPIC, Rule
 from kernel.addresses.filters import MANY
-
-AUDIT_TOPIC: Final = "audit"
-AUDIT_LEVEL: Final = "$audit"
-"""First level of audit messages' addresses: no subscription that begins with a wildcard matches it."""
 
 DEAD_LETTERS: Final = "$queue/$dead-letters"
 """First levels of the light queues of groups' dead letters."""
@@ -33,7 +30,9 @@ DEAD_LETTERS: Final = "$queue/$dead-letters"
 BUILT_IN: Final = (
     Rule(False, EVERYONE, KINDS[TOPIC], TOPIC, AUDIT_TOPIC, DEFAULT_TENANT, "hub-1"),
     Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{AUDIT_LEVEL}/{MANY}", DEFAULT_TENANT, "hub-2"),
-    Rule(False, EVERYONE, frozenset((Operation.PUBLISH,)), ADDRESS, f"{DEAD_LETTERS}/{MANY}", EVERY_TENANT, "hub-3"))
+    Rule(False, EVERYONE, frozenset((Operation.PUBLISH,)), ADDRESS, f"{DEAD_LETTERS}/{MANY}", EVERY_TENANT, "hub-3"),
+    Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{CHECKS_LEVEL}/{MANY}", EVERY_TENANT, "hub-4"),
+    Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{HELD_LEVEL}/{MANY}", EVERY_TENANT, "hub-5"))
 """What holds for everyone but administrators. Dead letters are the hub's to write: a letter says where it came from,
 and whoever redrives it has it stored there."""
 
@@ -81,7 +80,12 @@ class Rights:
         return _NOTHING if rule is None else _allowed(rule)
 
     def of_topic(self, operation: Operation, topic: str) -> Verdict:
-        """With a topic as a whole."""
+        """With a topic as a whole. One that tells of a group's transactions takes the right to transact in it, too."""
+        group = group_of(topic)
+        if group and operation in (Operation.CONSUME, Operation.PUBLISH):
+            verdict = self.of_group(Operation.TRANSACT, group)
+            if not verdict.allowed:
+                return verdict
         filters = self._topics.filters_into(topic)
         if self._limits is not None and self._allowing_topic([self._limits], operation, topic, filters) is None:
             return _RESTRICTED

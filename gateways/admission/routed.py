@@ -20,7 +20,8 @@ class RoutedTopics:
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
-        self._known = [_KnownRoute(entry) for entry in (*routes.entries, *routes.own)]
+        self._configured = [_KnownRoute(entry) for entry in routes.entries]
+        self._known = [*self._configured, *map(_KnownRoute, routes.own)]
 
     def topics_of(self, wanted: Levels) -> frozenset[str] | None:
         """The topics that messages of these addresses are stored in; none for light queues, None: any."""
@@ -47,10 +48,10 @@ class RoutedTopics:
             return frozenset()
 
     def filters_into(self, topic: str) -> Sequence[Levels]:
-        """Filters whose addresses together are all that can be stored in the topic."""
+        """Filters whose addresses together are all that anybody but the hub can have stored in the topic."""
         if topic == UNROUTED:
             return ((MANY,),)
-        return [(topic, MANY), *(levels for route in self._known for levels in route.into(topic))]
+        return [(topic, MANY), *(levels for route in self._configured for levels in route.into(topic))]
 
 
 class _KnownRoute:

@@ -5,20 +5,17 @@ What lies in a produced batch is not opened, so every request needs the right to
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gateways.admission.decision import Operation
 from gateways.admission.errors import Denied
-from gateways.kafka.transacting import CHECK, HELD, CheckTopics
+from gateways.admission.own_topics import CHECKS
+from gateways.kafka.transacting import CheckTopics
 from kernel.errors import InvalidTopic, UnknownTopic
 
 if TYPE_CHECKING:
     from gateways.kafka.session import KafkaSession
     from kernel.state.topics import Topic
-
-
-OF_GROUPS: Final = (CHECK, HELD)
-"""Topics about the transactions of a group."""
 
 
 def text_of(name: bytes) -> str:
@@ -49,15 +46,13 @@ def find_fetched(session: KafkaSession, uuid: bytes) -> Topic:
 
 def note_fetch(session: KafkaSession, topic: Topic) -> None:
     """Whoever fetches a group's checks is there to be asked."""
-    if topic.name.startswith(CHECK):
+    if topic.name.startswith(CHECKS):
         CheckTopics.of(session.services).note_fetch(topic.tenant, topic.name)
 
 
 def _require(session: KafkaSession, name: str, operation: Operation) -> None:
     try:
         session.admission.require_topic(session.principal, operation, name)
-        if name.startswith(OF_GROUPS):
-            session.admission.require_group(session.principal, Operation.TRANSACT, name.partition(".")[2])
     except Denied as refusal:
         session.admission.trace.on_event(session.door, refusal.code)
         raise

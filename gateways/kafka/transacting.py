@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from gateways.admission.decision import Operation
+from gateways.admission.own_topics import HELD, group_of
 from gateways.checks import (
     InvalidDecision,
     InvalidHalfName,
@@ -51,8 +52,6 @@ HEADER: Final = b"half"
 NAME: Final = b"half-id"
 CHECK_BACK: Final = b"half-check"
 TAKEN_OUT: Final = (HEADER, NAME, CHECK_BACK)
-HELD: Final = "txn-half."
-CHECK: Final = "txn-check."
 DECIDE: Final = "txn-decide"
 ABSENT_MS: Final = 60_000              # without a fetch, after which nobody is there to be asked
 CHECKS_AHEAD: Final = 1_000
@@ -147,7 +146,7 @@ class HeldBatch:
 
     def tell(self, name: str | None, keys: list[bytes | None], stored: Stored) -> None:
         """One of the transactions is durable."""
-        _tell(self._session.services, self._session.principal.tenant, HELD + self._group, keys[0], {
+        _tell(self._session.services, self._session.principal.tenant, HELD + self._group, {
             "id": str(stored.positions[0][2]), "group": self._group, "name": name, "topic": self._topic.name,
             "partition": self._row.index, "messages": len(keys),
             "keys": [None if key is None else key.decode(errors="replace") for key in keys]})
@@ -275,7 +274,7 @@ class TopicMember:
     def join(self) -> None:
         """Be asked from now on."""
         self._membership = self._services.transactions.join(
-            self._topic.removeprefix(CHECK), self._tenant, self, name=f"kafka topic {self._topic}",
+            group_of(self._topic), self._tenant, self, name=f"kafka topic {self._topic}",
             credit=CHECKS_AHEAD)
 
     def on_checks(self, checks: list[Check]) -> None:
@@ -285,8 +284,7 @@ class TopicMember:
             return
         names = {spec.door: spec.name for spec in self._services.specs}
         for check in checks:
-            if not _tell(self._services, self._tenant, self._topic, str(check.id).encode(),
-                         describe_check(check, names)):
+            if not _tell(self._services, self._tenant, self._topic, describe_check(check, names)):
                 self.leave()
                 return
         if self._membership is not None:
@@ -299,13 +297,13 @@ class TopicMember:
             self._membership.leave()
 
 
-def _tell(services: Services, tenant: str, topic: str, key: bytes | None, document: dict[str, Any]) -> bool:
-    """Write a record to a topic, if it exists."""
+def _tell(services: Services, tenant: str, topic: str, document: dict[str, Any]) -> bool:
+    """Write a record about the transaction of this `id`, its key, to a topic, if it exists."""
     kernel = services.kernel
     try:
         if kernel.topic(topic, tenant) is None:
             return False
-        placement = kernel.place_in(topic, key, tenant=tenant, may_create=False)
+        placement = kernel.place_in(topic, document["id"].encode(), tenant=tenant, may_create=False)
         kernel.append([(placement, orjson.dumps(document), encode_headers([]), 0, 0)], None)
     except KernelError:
         services.admission.trace.on_event("kafka", "notice_dropped")

@@ -128,7 +128,7 @@ class Places:
 
     def first_levels_of(self, topic: str) -> frozenset[str] | None:
         """The first levels that addresses stored in this topic can have; None: any."""
-        if topic == UNROUTED or self.routes.any or topic in self.routes.own_topics:
+        if topic == UNROUTED or self.routes.any or self.routes.is_own(topic):
             return None
         return frozenset((topic,))
 

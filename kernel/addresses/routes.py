@@ -106,7 +106,7 @@ class Route:
         self.names = names                # per level: the name of its capture, or ""
         self.has_rest = entry.filter.endswith(MANY)
         self.topic = topic
-        self.fixed_topic = "" if topic.names else topic.text
+        self.topic_beginning = topic.beginning
         self.topic_tells = len(topic.names) <= 1          # two captures in a topic run together: they hold no '/'
         self.key = key
         self.key_tells = key.is_separable()
@@ -130,7 +130,7 @@ class Route:
 
     def candidate(self, topic: str, text: str) -> str | None:
         """An address that may have led to this topic and key text; the caller routes it to be sure."""
-        if self.fixed_topic and self.fixed_topic != topic:
+        if not topic.startswith(self.topic_beginning):
             return None
         of_topic = self.topic.undo(topic) if self.topic_tells else {}
         of_key = self.key.undo(text) if self.key_tells else {}
@@ -150,25 +150,31 @@ class Routes:
     """All routes and the default rule."""
 
     def __init__(self, entries: Sequence[RouteEntry] = (), own: Sequence[RouteEntry] = ()) -> None:
-        """`own` are the hub's: addresses `$...` that come after all others. Raises InvalidRoutes with every problem of
-        every entry."""
+        """`own` are the hub's, of addresses `$...`, and come after all others. Raises InvalidRoutes with every problem
+        of every entry."""
         problems: list[RouteProblem] = []
         compiled = [_compile(index, entry, problems) for index, entry in enumerate((*entries, *own))]
         if problems:
             raise InvalidRoutes(problems)
+        routes = [route for route in compiled if route is not None]
         self.own = tuple(own)
-        self.own_topics = frozenset(entry.topic for entry in own)
-        self._routes: list[Route] = [route for route in compiled if route is not None]
+        self._routes = routes[:len(entries)]
+        self._with_own = routes
+        self._own_topics = [route.topic for route in routes[len(entries):]]
 
     @property
     def entries(self) -> tuple[RouteEntry, ...]:
         """As they were given, without the hub's own."""
-        return tuple(route.entry for route in self._routes[:len(self._routes) - len(self.own)])
+        return tuple(route.entry for route in self._routes)
 
     @property
     def any(self) -> bool:
         """Whether there is more than the default rule and the hub's own."""
-        return len(self._routes) > len(self.own)
+        return bool(self._routes)
+
+    def is_own(self, topic: str) -> bool:
+        """Whether a route of the hub's own leads to this topic."""
+        return any(own.undo(topic) is not None for own in self._own_topics)
 
     def route(self, address: str) -> Routed:
         """Raises InvalidAddress for a text that is no address and for `$...` to which no route gives a topic."""
@@ -195,14 +201,14 @@ class Routes:
             return believed
         text = text_of_key(key)
         if text:
-            for route in self._routes:
+            for route in self._with_own:
                 address = route.candidate(topic, text)
                 if address is not None and self._leads_to(address, topic, key):
                     return address
         return join_address(topic, key)
 
     def _place(self, address: str) -> tuple[str, bytes | None, bytes, Route | None]:
-        for route in self._routes:
+        for route in self._with_own if is_reserved(address) else self._routes:
             captures = route.captures(address)
             if captures is not None:
                 topic = route.topic.render(captures)

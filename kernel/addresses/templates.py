@@ -41,6 +41,9 @@ class Template:
                 raise InvalidTemplate(_complaint(brace, name, known))
             else:
                 self.parts.append((True, name))
+        self.beginning: Final = "" if not self.parts or self.parts[0][0] else self.parts[0][1]
+        """What every text that this renders to begins with."""
+
         self.names: Final = [name for is_capture, name in self.parts if is_capture]
         self._pattern: Final = re.compile("".join(_regex(*part) for part in self.parts), re.DOTALL)
 

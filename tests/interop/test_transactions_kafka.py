@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from gatehouse import HubError, SyncClient
+from tests.interop.test_transactions_mqtt import Peer as MqttPeer
 from tests.kernel.batches import batch_of
 from tests.running_hub import DEADLINE_S, RunningHub, running_hub
 
@@ -61,7 +62,7 @@ def take(consumer: Consumer) -> Any:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    with running_hub(tmp_path_factory.mktemp("hub"), "http", "kafka") as hub:
+    with running_hub(tmp_path_factory.mktemp("hub"), "http", "kafka", "mqtt") as hub:
         with client_of(hub) as http:
             prepare(http)
         yield hub
@@ -73,7 +74,8 @@ def client_of(hub: RunningHub) -> SyncClient:
 
 def prepare(http: SyncClient) -> None:
     http.define_topic("orders", queues=1, interpret_headers=True)
-    for topic in ("txn-decide", "txn-half.shop-False", "txn-half.shop-True", "txn-half.named", "txn-check.asked"):
+    for topic in ("txn-decide", "txn-half.shop-False", "txn-half.shop-True", "txn-half.named", "txn-check.asked",
+                  "txn-half.hidden", "txn-check.hidden"):
         http.define_topic(topic, queues=1)
 
 
@@ -287,6 +289,20 @@ def test_a_reader_of_the_checks_topic_is_asked(hub: RunningHub, http: SyncClient
     peer.decide(check["id"], "commit")
     assert values(http) == ["x"]
     checks.close()
+
+
+def test_no_wildcard_shows_what_a_group_is_told(hub: RunningHub, http: SyncClient) -> None:
+    everything, peer = MqttPeer(hub, "everything"), Peer(hub)
+    everything.subscribe("#", "+/#")
+    checks, told = peer.reader("txn-check.hidden"), peer.reader("txn-half.hidden")
+    assert checks.poll(0.5) is None
+    peer.produce("orders", b"hush", key="17", group="hidden", check=b'{"after": 0.05}')
+    assert take(told)["id"] == take(checks)["id"]
+    http.publish("sentinel", "1")
+    assert everything.inbox.get(timeout=DEADLINE_S).topic == "sentinel"
+    for consumer in (checks, told):
+        consumer.close()
+    everything.close()
 
 
 def test_a_killed_hub_forgets_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateways.admission.decision import Operation
+from gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gateways.admission.patterns import fill_levels, overlaps
 from gateways.admission.rights import DEAD_LETTERS, Verdict
 from gateways.admission.routed import RoutedTopics
@@ -19,8 +20,7 @@ from kernel.addresses.placing import LIGHT
 from kernel.addresses.routes import RouteEntry, Routes
 from kernel.leasing.burial import PREFIX
 
-AUDIT = RouteEntry("$audit/#", "audit", "{rest}")
-ROUTES = Routes((RouteEntry("fleet/{vehicle}/gps/#", "positions"), RouteEntry("by/{name}/#", "of-{name}")), (AUDIT,))
+ROUTES = Routes((RouteEntry("fleet/{vehicle}/gps/#", "positions"), RouteEntry("by/{name}/#", "of-{name}")), OWN_ROUTES)
 PUBLISH, CONSUME, CREATE, ALTER = Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER
 
 
@@ -134,6 +134,20 @@ def test_nobody_but_administrators_writes_dead_letters(tenant: str) -> None:
     assert rights.of_address(CONSUME, "$queue/$dead-letters/billing").allowed
     assert rights.of_address(PUBLISH, "$queue/work").allowed
     assert some.rights("root", ("admins",), tenant).of_address(PUBLISH, "$queue/$dead-letters/billing").allowed
+
+
+@pytest.mark.parametrize("kind", ["check", "half"])
+def test_what_tells_of_a_groups_transactions_is_for_its_members(kind: str) -> None:
+    some = rules("allow everyone * address #", "allow everyone * topic *", "allow user:ann transact group shop")
+    ann, bob, root = (asked(some, who) for who in ("ann", "bob", "root+admins"))
+    assert [who.of_topic(CONSUME, f"txn-{kind}.shop").allowed for who in (ann, bob, root)] == [True, False, True]
+    assert not ann.of_topic(CONSUME, f"txn-{kind}.billing").allowed
+    for wanted in (f"$txn-{kind}/shop/#", f"$txn-{kind}/#", f"$txn-{kind}/shop/17", f"$txn-{kind}"):
+        for operation in (CONSUME, PUBLISH):
+            assert [who.of_address(operation, wanted).allowed for who in (ann, bob, root)] == [False, False, True]
+    assert bob.of_address(CONSUME, "#").allowed, "which sees none of it"
+    only_members = rules("allow user:ann transact group shop")
+    assert not asked(only_members, "ann").of_topic(CONSUME, f"txn-{kind}.shop").allowed
 
 
 def test_a_topic_takes_the_right_to_everything_that_is_routed_into_it() -> None:

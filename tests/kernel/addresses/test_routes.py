@@ -161,7 +161,8 @@ def test_every_problem_is_reported_at_once() -> None:
 def test_routes_of_the_hubs_own_come_last_and_are_not_shown() -> None:
     own = RouteEntry("$own/#", "kept", "{rest}")
     routes = Routes([FLEET], [own])
-    assert routes.entries == (FLEET,) and routes.any and not Routes([], [own]).any and routes.own_topics == {"kept"}
+    assert routes.entries == (FLEET,) and routes.any and not Routes([], [own]).any
+    assert routes.is_own("kept") and not routes.is_own("positions")
     assert routes.route("$own/a/b")[:2] == ("kept", b"a/b") and routes.reverse("kept", b"a/b") == "$own/a/b"
     assert routes.route("$own").needs_header, "nothing says it but the header"
     assert Routes([RouteEntry("$own/#", "mine")], [own]).route("$own/a").topic == "mine"

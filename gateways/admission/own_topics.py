@@ -1,0 +1,32 @@
+"""Topics that the hub writes, for those who may: no wildcard shows them to anybody else. Pure.
+
+    audit              $audit/WHO                who has changed what, for administrators
+    txn-check.GROUP    $txn-check/GROUP/ID       what a group's members are asked by Kafka, with half messages in it
+    txn-half.GROUP     $txn-half/GROUP/ID        what was held for a group by Kafka
+
+Their messages have addresses `$...`, which no filter that begins with a wildcard matches, and at which nobody but
+administrators consumes or publishes; topics are read by their name.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from kernel.addresses.filters import MANY
+from kernel.addresses.routes import RouteEntry
+
+AUDIT_TOPIC: Final = "audit"
+AUDIT_LEVEL: Final = "$audit"
+CHECKS: Final = "txn-check."
+CHECKS_LEVEL: Final = "$txn-check"
+HELD: Final = "txn-half."
+HELD_LEVEL: Final = "$txn-half"
+
+ROUTES: Final = (
+    RouteEntry(f"{AUDIT_LEVEL}/{MANY}", AUDIT_TOPIC, "{rest}"),
+    RouteEntry(f"{CHECKS_LEVEL}/{{group}}/{MANY}", CHECKS + "{group}", "{rest}"),
+    RouteEntry(f"{HELD_LEVEL}/{{group}}/{MANY}", HELD + "{group}", "{rest}"))
+
+
+def group_of(topic: str) -> str:
+    """The group whose transactions the topic tells of; "" where it is none of these topics."""
+    return topic.partition(".")[2] if topic.startswith((CHECKS, HELD)) else ""
