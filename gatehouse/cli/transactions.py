@@ -78,7 +78,12 @@ def check_transaction(transaction_id: str, url: str, json_wanted: bool) -> None:
     """Have a member of its group asked now, whatever the time."""
     with asking(url) as hub:
         hub.check_transaction(transaction_id)
-    show({"id": transaction_id}, f"asked about {transaction_id}", json_wanted)
+        one = hub.show_transaction(transaction_id)
+    asked = one["checks"][-1]["to"]
+    show({"id": transaction_id, "to": asked},
+         f"asked {asked} about {transaction_id}" if asked else
+         f"nobody of the group {one['group']} is there to be asked about {transaction_id}: the next who joins it is",
+         json_wanted)
 
 
 def _decide(transaction_id: str, decision: str, url: str, json_wanted: bool) -> None:

@@ -193,7 +193,15 @@ def test_the_command_line(client: SyncClient, hub: RunningHub) -> None:
     listed = [json.loads(line) for line in call("list", "--group", "by-hand", "--json").splitlines()]
     assert [one["id"] for one in listed] == ids
     assert "by-hand" in call("list", "--max", "2", "--group", "by-hand")
-    call("check", ids[0])
+    assert "nobody of the group by-hand" in call("check", ids[0])
+
+    class Ignorant:
+        def check(self, half: Half) -> Decision:
+            return Decision.UNKNOWN
+
+    with client.check_back("by-hand", Ignorant()):               # is away between two questions
+        until(lambda: call("check", ids[0]).startswith("asked "))
+        until(lambda: json.loads(call("check", ids[0], "--json"))["to"])
     assert "committed" in call("commit", ids[0])
     assert json.loads(call("rollback", ids[1], "--json"))["state"] == "rolled_back"
     assert "nobody was there" in call("show", ids[0])
