@@ -33,8 +33,7 @@ NOT_YET: Final = frozenset(("id", "queue", "offset", "timestamp"))
 DECISIONS: Final[Mapping[object, Decision | None]] = {
     "commit": Decision.COMMIT, "rollback": Decision.ROLLBACK, "unknown": None}
 MAX_DECISION_BYTES: Final = 1024
-
-
+MAX_GIVEN: Final = 64                       # characters of an id that is none, repeated in a refusal
 MAX_NAME_BYTES: Final = 255                 # as of an `Idempotency-Key`
 
 
@@ -45,9 +44,10 @@ class InvalidHalfName(ValueError):
 
 
 class InvalidDecision(ValueError):
-    """What came is no decision."""
+    """What came is no decision. `given` is the id that it names, if it names one."""
 
     code = "invalid_decision"
+    given: str | None = None
 
 
 def require_seen(admission: Admission, principal: Principal, one: Guarded) -> None:
@@ -107,10 +107,10 @@ def describe_decided(transaction_id: int, decision: Decision, decided_ms: int) -
     return {"id": str(transaction_id), "state": state, "decided": decided_ms}
 
 
-def describe_refused(transaction_id: int, error: Exception) -> dict[str, Any]:
-    """Why nothing came of one."""
-    told: dict[str, Any] = {"id": str(transaction_id), "code": getattr(error, "code", "internal_error"),
-                            "detail": str(error)}
+def describe_refused(transaction_id: int | str | None, error: Exception) -> dict[str, Any]:
+    """Why nothing came of one; None where it names no transaction."""
+    told: dict[str, Any] = {"id": None if transaction_id is None else str(transaction_id),
+                            "code": getattr(error, "code", "internal_error"), "detail": str(error)}
     if isinstance(error, AlreadyDecided):
         told |= {"state": error.state, "decided": error.when_ms}
     return told
@@ -124,7 +124,12 @@ def read_decision(payload: bytes | None) -> tuple[int, Decision | None]:
         document = None
     if not isinstance(document, dict):
         raise InvalidDecision('a decision is {"id": "...", "decision": "commit" or "rollback"}')
-    return read_id(document.get("id")), read_verdict(document.get("decision"))
+    given = document.get("id")
+    try:
+        return read_id(given), read_verdict(document.get("decision"))
+    except InvalidDecision as error:
+        error.given = str(given)[:MAX_GIVEN] if type(given) in (str, int) else None
+        raise
 
 
 def read_verdict(given: object) -> Decision | None:

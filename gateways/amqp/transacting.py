@@ -135,7 +135,7 @@ def decide(channel: Channel, tag: int, body: bytes) -> None:
     try:
         transaction_id, decision = read_decision(body)
     except InvalidDecision as error:
-        _refuse(channel, 0, error)
+        _refuse(channel, error.given, error)
         channel.publishing.confirm(tag, nack=True)
         return
     if decision is None:
@@ -148,7 +148,7 @@ def decide(channel: Channel, tag: int, body: bytes) -> None:
                                    owner=asked, token=tag)
 
 
-def _refuse(channel: Channel, transaction_id: int, error: Exception) -> None:
+def _refuse(channel: Channel, transaction_id: int | str | None, error: Exception) -> None:
     told = describe_refused(transaction_id, error)
     channel.connection.count(f"decision_{told['code']}")
     _tell(channel, DECIDED, told)

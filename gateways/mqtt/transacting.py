@@ -134,7 +134,7 @@ class Transacting:
         try:
             transaction_id, decision = read_decision(value)
         except InvalidDecision as error:
-            self._refuse(0, error)
+            self._refuse(error.given, error)
             self._inbox.acknowledge_in_turn(acks)
             return
         if decision is None:
@@ -166,7 +166,7 @@ class Transacting:
             self.deciding = False
             self._on_decided()
 
-    def _refuse(self, transaction_id: int, error: Exception) -> None:
+    def _refuse(self, transaction_id: int | str | None, error: Exception) -> None:
         told = describe_refused(transaction_id, error)
         self._services.admission.trace.on_event("mqtt", f"decision_{told['code']}")
         self._tell(mapping.DECIDED, told)

@@ -131,7 +131,8 @@ def test_a_decision_is_confirmed_or_refused(peer: Peer) -> None:
     for transaction, decision, code in wrong:
         with pytest.raises(pika.exceptions.NackError):
             peer.decide(transaction, decision)
-        assert peer.take("$txn.decided")["code"] == code
+        told = peer.take("$txn.decided")
+        assert (told["code"], told["id"]) == (code, transaction)
     peer.decide(one, "unknown")
 
 
