@@ -32,6 +32,7 @@ COMPILE_TIMEOUT_S: Final = 1800
 
 ROOT: Final = Path(__file__).parent.parent
 
+# mypyc's own cache: `make test` runs mypy beside it, and two at one cache end with "database is locked".
 _BUILD: Final = """
 import sys
 from setuptools import setup
@@ -39,8 +40,8 @@ from mypyc.build import mypycify
 folder, level, *files = sys.argv[1:]
 setup(name="gatehouse-hot", packages=[], py_modules=[], script_args=[
     "--quiet", "build_ext", "--build-lib", folder + "/modules", "--build-temp", folder + "/objects"],
-    ext_modules=mypycify(["--follow-imports=silent", *files], group_name="gatehouse_hot", opt_level=level,
-                         debug_level="0", target_dir=folder + "/c"))
+    ext_modules=mypycify(["--follow-imports=silent", "--cache-dir=build/mypy_cache", *files],
+                         group_name="gatehouse_hot", opt_level=level, debug_level="0", target_dir=folder + "/c"))
 """
 
 

@@ -65,6 +65,12 @@ def test_the_compiled_form_is_loaded(tree):
     assert python(tree, ASK) == ("42", "")
 
 
+def test_what_mypy_remembers_is_left_to_the_linter(built):
+    """`make test` runs both at once, on one cache of which the second to come may find it locked, and fail."""
+    assert not (built / ".mypy_cache").exists()
+    assert (built / "build" / "mypy_cache").is_dir()
+
+
 def test_plain_files_on_request(tree):
     assert python(tree, WHERE, GATEHOUSE_PLAIN="1") == (str(tree / "kernel" / "hot_sum.py"), "")
     assert python(tree, WHERE, GATEHOUSE_PLAIN="0")[0].endswith(EXTENSION_SUFFIXES[0])
