@@ -21,6 +21,9 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 PIP    := $(PYTHON) -m pip --quiet --disable-pip-version-check
+# A registry that stalls is waited for; what it builds in between asks as patiently.
+export PIP_RETRIES         ?= 10
+export PIP_DEFAULT_TIMEOUT ?= 60
 # The compiler itself runs on the plain files: what is stale is what it is about to replace.
 COMPILE := GATEHOUSE_PLAIN=1 $(PYTHON) -m gatehouse.compile
 CONFIG ?= gateways.toml
@@ -29,7 +32,7 @@ ROUNDS ?= 100
 ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian.
-TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless openssl:openssl chromium:chromium
+TEST_NEEDS  := curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless openssl:openssl chromium:chromium gcc:gcc
 INTEROP_NEEDS := pg_ctlcluster:postgresql
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven

@@ -12,7 +12,9 @@ done
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing$packages with apt-get (first use only)"
     export DEBIAN_FRONTEND=noninteractive
-    { apt-get -qq update && apt-get -qq install --yes --no-install-recommends $packages; } >/dev/null
+    # A mirror that stalls is asked again, and whoever else installs something just now is waited for.
+    apt="apt-get -qq -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600"
+    { $apt update && $apt install --yes --no-install-recommends $packages; } >/dev/null
 else
     echo "$who need$packages: on Debian, sudo apt-get install$packages" >&2
     exit 1
