@@ -8,30 +8,42 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.notify import notify, watchdog_s
-from tests.running_hub import RunningHub, config_of
+from gatehouse.notify import Watchdog, notify, watchdog_s
+from tests.gatehouse.test_rates import FakeLoop
+from tests.running_hub import DEADLINE_S, RunningHub, config_of
 
 
 @pytest.fixture
 def listener(tmp_path: Path):  # type: ignore[no-untyped-def]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "notify"))
-        listener.settimeout(20)
+        listener.settimeout(DEADLINE_S)
         yield listener
 
 
 def test_a_hub_tells_that_it_is_ready_alive_and_stopping(listener: socket.socket, tmp_path: Path,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-    monkeypatch.setenv("WATCHDOG_USEC", "200000")
+    monkeypatch.setenv("WATCHDOG_USEC", "3600000000")
     hub = RunningHub(tmp_path, config_of(("http",)))
     hub.wait_ready()
-    assert [listener.recv(100) for _ in range(4)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1", b"WATCHDOG=1"]
     assert hub.stop(signal.SIGTERM)[0] == 0
-    told = [listener.recv(100)]
-    while told[-1] == b"WATCHDOG=1":
-        told.append(listener.recv(100))
-    assert told[-1] == b"STOPPING=1"
+    assert [listener.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
+
+
+def test_signs_of_life_are_given_until_they_are_stopped(listener: socket.socket, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few: a system keeps ten datagrams for who does not read them, and drops the others."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    loop = FakeLoop()
+    watchdog = Watchdog(loop, 30.0)                 # type: ignore[arg-type]
+    watchdog.start()
+    loop.tick()
+    loop.tick()
+    assert [listener.recv(100) for _ in range(3)] == 3 * [b"WATCHDOG=1"]
+    assert loop.now_s == 60.0
+    watchdog.stop()
+    assert loop.waiting is None
 
 
 def test_a_hub_tells_when_a_reload_begins_and_ends(listener: socket.socket, tmp_path: Path,
