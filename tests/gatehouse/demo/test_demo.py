@@ -24,8 +24,17 @@ from spark.jobs import delta
 from tests.running_hub import ROOT
 
 DEADLINE_S = 180
+PROGRAM = """
+from gatehouse.demo import __main__, stage
+from tests.running_hub import free_port
+
+stage.free_port = lambda wanted: free_port()      # nobody else gets them before the hub listens
+__main__.demo.main(prog_name="demo")
+"""
 QUICK_START = {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """A demo of seconds never earns back what an optimising compiler costs."""
+ROUNDING = 1e-9
+"""The mean of equal numbers is not always that number."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +42,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[
     """The demo on free ports, its instructions read; ended by each test's own means, killed where it was not."""
     folder = tmp_path_factory.mktemp("demo")
     process = subprocess.Popen(
-        [sys.executable, "-m", "gatehouse.demo", "--any-ports", "--folder", str(folder / "data")], cwd=ROOT,
+        [sys.executable, "-c", PROGRAM, "--any-ports", "--folder", str(folder / "data")], cwd=ROOT,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | QUICK_START)
     yield process
     if process.poll() is None:
@@ -97,12 +106,13 @@ def test_everything_moves_and_ends(demo: subprocess.Popen[str]):
         assert listener.came.is_set(), (folder / "spark.log").read_text()
     finally:
         listener.close()
-    assert 0 <= listener.first["min"] <= listener.first["mean"] <= listener.first["max"] <= 100
+    assert 0 <= listener.first["min"] <= listener.first["max"] <= 100
+    assert listener.first["min"] - ROUNDING <= listener.first["mean"] <= listener.first["max"] + ROUNDING
     check_page(page_url, hub_url)
     check_doors(hub_url)
     first = wait_for(lambda: delta.open_table(folder / "archive"))
-    grown = wait_for(lambda: (table := DeltaTable(first.table_uri)).version() > first.version() + 1 and table)
-    assert grown.count() > first.count()
+    wait_for(lambda: DeltaTable(first.table_uri).version() > first.version() + 1)
+    wait_for(lambda: DeltaTable(first.table_uri).count() > first.count())     # a commit may only join files
     children = psutil.Process(demo.pid).children(recursive=True)
     assert len(children) >= 3
     demo.send_signal(signal.SIGINT)
