@@ -2,13 +2,12 @@
 
     python -m tests.spark.copying URL CHECKPOINT
 
-Says `batch` and a number whenever a micro-batch has ended, and ends when everything that was there has been copied.
+Ends when everything that was there has been copied.
 """
 from __future__ import annotations
 
 import os
 import sys
-import threading
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -16,7 +15,6 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.spark.session import new_session
 
 ROWS_PER_BATCH = 4_000
-LOOK_S = 0.05
 
 
 def start_copy(session: SparkSession, url: str, checkpoint: str,
@@ -33,20 +31,7 @@ def start_copy(session: SparkSession, url: str, checkpoint: str,
 def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = new_session("local[2,3]")
-    query = start_copy(session, sys.argv[1], sys.argv[2])
-    ended = threading.Event()
-
-    def tell() -> None:
-        told = -1
-        while not ended.wait(LOOK_S):
-            progress = query.lastProgress
-            if progress is not None and progress.batchId > told:
-                told = progress.batchId
-                print(f"batch {told}", flush=True)
-
-    threading.Thread(target=tell, daemon=True).start()
-    query.awaitTermination()
-    ended.set()
+    start_copy(session, sys.argv[1], sys.argv[2]).awaitTermination()
     session.stop()
 
 

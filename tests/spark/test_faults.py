@@ -1,4 +1,5 @@
-"""A copying stream with its driver, its workers and its hub killed: every row is there once.
+"""A copying stream with its driver, its workers and its hub killed in the middle of a micro-batch: every row is there
+once.
 
 Counted are rows and their sum, never distinct rows: a row that is there twice is as wrong as one that is missing.
 """
@@ -8,38 +9,51 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from tests.running_hub import ROOT, RunningHub, free_port
-from tests.spark.copying import start_copy
+from tests.spark.copying import ROWS_PER_BATCH, start_copy
 from tests.spark.door import HttpDoor
+from tests.spark.gate import Gate
 
-ROWS = 8_000
-LINES_BEFORE_KILL = 1
-DEADLINE_S = 100
+ROWS = 2 * ROWS_PER_BATCH
+TASKS = 2
+DEADLINE_S = 250
 DAEMON = ["pyspark.daemon", "pyspark.worker"]
 
 
 class Crashing:
-    """A hub on a fixed port that can be killed and started again on what it stored."""
+    """A hub on a fixed port that can be killed and started again on what it stored, and a gate before it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
-        self.door = HttpDoor(self.port)
+        self.checkpoint = str(folder / "checkpoint")
+        self._port = free_port()
+        self.door = HttpDoor(self._port)
+        self.gate = Gate(self._port)
         self.start()
 
     def start(self) -> None:
-        config = f'[gateways.http]\nlisten = ["127.0.0.1:{self.port}"]\n'
+        config = f'[gateways.http]\nlisten = ["127.0.0.1:{self._port}"]\n'
         self.hub = RunningHub(self.folder, config)
         self.hub.wait_ready()
+
+    def copied(self) -> int:
+        """Rows that the hub has acknowledged so far, to whomever."""
+        status, answer = self.door.ask("GET", "/v1/topics/copy")
+        return 0 if status == 404 else sum(one["high_watermark"] for one in answer["bounds"])
+
+    def copy_until(self, rows: int) -> None:
+        """Let writes through until more rows than these are there."""
+        while self.copied() <= rows:
+            self.gate.let_one()
 
 
 @pytest.fixture
@@ -50,12 +64,18 @@ def crashing(tmp_path: Path) -> Iterator[Crashing]:
         running.door.publish("plant", ROWS)
         yield running
     finally:
+        running.gate.close()
         running.hub.kill()
 
 
 def check_copy(door: HttpDoor) -> None:
     values = door.values("copy")
     assert (len(values), sum(values)) == (ROWS, ROWS * (ROWS - 1) // 2)
+
+
+def check_end(query: StreamingQuery, door: HttpDoor) -> None:
+    assert query.awaitTermination(DEADLINE_S)
+    check_copy(door)
 
 
 def workers() -> list[psutil.Process]:
@@ -74,71 +94,53 @@ def workers() -> list[psutil.Process]:
     return found
 
 
-def run_driver(crashing: Crashing, kill_after: int | None) -> int:
-    """Its exit code; it is killed with all that it started, where told to, after some micro-batches."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+@contextmanager
+def driver(crashing: Crashing) -> Iterator[subprocess.Popen[bytes]]:
+    """A driver that copies; killed at the end with all that it started."""
+    command = [sys.executable, "-m", "tests.spark.copying", crashing.gate.url, crashing.checkpoint]
     with (crashing.folder / "driver.log").open("ab") as log:
-        driver = subprocess.Popen([sys.executable, "-m", "tests.spark.copying", crashing.door.url,
-                                   str(crashing.folder / "checkpoint")], cwd=ROOT, env=environment, stderr=log,
-                                  stdout=subprocess.PIPE, text=True, start_new_session=True)
-        assert driver.stdout is not None
-        lines = 0
-        for _ in driver.stdout:
-            lines += 1
-            if kill_after is not None and lines >= kill_after:
-                os.killpg(driver.pid, signal.SIGKILL)
-                break
-        driver.stdout.close()
-        return driver.wait(DEADLINE_S)
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log,
+                                   stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
-@pytest.mark.timeout(300)        # two Sparks are started, one after the other
+@pytest.mark.timeout(600)        # two Sparks are started, one after the other
 def test_the_driver_is_killed_in_mid_batch(crashing: Crashing) -> None:
-    assert run_driver(crashing, LINES_BEFORE_KILL) == -signal.SIGKILL
-    assert 0 < len(crashing.door.values("copy")) < ROWS
-    assert run_driver(crashing, None) == 0
+    with driver(crashing):
+        crashing.copy_until(ROWS_PER_BATCH)
+    assert ROWS_PER_BATCH < crashing.copied() < ROWS
+    crashing.gate.open()
+    with driver(crashing) as second:
+        assert second.wait(DEADLINE_S) == 0
     check_copy(crashing.door)
 
 
+@pytest.mark.timeout(600)
 def test_python_workers_are_killed(crashing: Crashing, spark: SparkSession) -> None:
-    killed: set[int] = set()
-    query = start_copy(spark, crashing.door.url, str(crashing.folder / "checkpoint"), ROWS)
-    deadline = time.monotonic() + DEADLINE_S
-    while query.isActive and len(killed) < 2 and time.monotonic() < deadline:
-        if crashing.door.ask("GET", "/v1/topics/copy")[0] == 200:        # the tasks have begun to write
-            for worker in workers()[:1]:
-                worker.kill()
-                killed.add(worker.pid)
-                time.sleep(1.0)          # a task has three tries: do not take them from one and the same
-        else:
-            time.sleep(0.01)
-    query.awaitTermination(DEADLINE_S)
-    assert killed
-    assert query.exception() is None
-    check_copy(crashing.door)
+    query = start_copy(spark, crashing.gate.url, crashing.checkpoint, ROWS)
+    crashing.gate.let_one()
+    crashing.gate.wait_held(TASKS)
+    killed = workers()
+    assert len(killed) >= TASKS
+    for worker in killed:
+        worker.kill()
+    crashing.gate.open()
+    check_end(query, crashing.door)
 
 
+@pytest.mark.timeout(600)
 def test_the_hub_is_killed_and_started_again(crashing: Crashing, spark: SparkSession) -> None:
-    query = start_copy(spark, crashing.door.url, str(crashing.folder / "checkpoint"))
-    crashes = 0
-
-    def crash() -> None:
-        nonlocal crashes
-        deadline = time.monotonic() + DEADLINE_S
-        seen = -1
-        while query.isActive and crashes < 2 and time.monotonic() < deadline:
-            progress = query.lastProgress
-            if progress is not None and progress.batchId > seen:
-                seen = progress.batchId
-                crashing.hub.kill()
-                crashing.start()
-                crashes += 1
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=crash)
-    thread.start()
-    query.awaitTermination(DEADLINE_S)
-    thread.join(DEADLINE_S)
-    assert crashes == 2
-    assert query.exception() is None
-    check_copy(crashing.door)
+    """Each time a task has not heard that what it wrote is stored, and writes it again to the hub that comes after."""
+    query = start_copy(spark, crashing.gate.url, crashing.checkpoint)
+    for rows in (0, ROWS_PER_BATCH):
+        crashing.copy_until(rows)
+        crashing.gate.let_one(answer_lost=True)
+        crashing.hub.kill()
+        crashing.start()
+    crashing.gate.open()
+    check_end(query, crashing.door)
