@@ -9,7 +9,7 @@ import pytest
 
 from tests.console.browser import Browser, Tab
 from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
-from tests.running_hub import RunningHub, running_hub
+from tests.running_hub import DEADLINE_S, RunningHub, running_hub
 
 PHONE_PX = 390
 
@@ -99,6 +99,6 @@ def test_it_fits_a_phone(browser: Browser, hub: RunningHub, tmp_path: Path) -> N
 
 def test_it_loads_nothing_from_elsewhere(hub: RunningHub) -> None:
     for name in ("", "/docs.css", "/docs.js"):
-        with urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/docs{name}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/docs{name}", timeout=DEADLINE_S) as answer:
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
             assert b"//" not in answer.read().replace(b"// ", b"")

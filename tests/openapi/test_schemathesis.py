@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running_hub import ROOT, RunningHub, gatehouse
+from tests.running_hub import DEADLINE_S, ROOT, RunningHub, gatehouse
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 COMMAND = Path(sys.executable).with_name("schemathesis")
@@ -61,7 +61,7 @@ def test_schemathesis_finds_nothing(hub: RunningHub) -> None:
 
 
 def test_no_call_lets_anybody_in_who_does_not_say_who_he_is(hub: RunningHub) -> None:
-    with urllib.request.urlopen(f"{url_of(hub)}/openapi.json", timeout=20) as answer:
+    with urllib.request.urlopen(f"{url_of(hub)}/openapi.json", timeout=DEADLINE_S) as answer:
         paths = json.load(answer)["paths"]
     calls = [(path, method, operation) for path, methods in paths.items() for method, operation in methods.items()]
     guarded = [call for call in calls if call[2]["security"]]
@@ -71,7 +71,7 @@ def test_no_call_lets_anybody_in_who_does_not_say_who_he_is(hub: RunningHub) -> 
                          if one["in"] == "query" and one["required"])
         url = f"{url_of(hub)}{re.sub(r'{[a-z_]+}', 'x', path)}?{query}"
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(url, method=method.upper()), timeout=20)
+            urllib.request.urlopen(urllib.request.Request(url, method=method.upper()), timeout=DEADLINE_S)
         assert refused.value.code == 401, (method, path)
 
 
@@ -80,5 +80,5 @@ def api_key(url: str) -> str:
     basic = b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     request = urllib.request.Request(f"{url}/v1/users/{USER}/keys", b'{"name": "schemathesis"}', {
         "Authorization": f"Basic {basic}", "Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
         return str(json.load(answer)["key"])

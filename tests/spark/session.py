@@ -12,6 +12,8 @@ def new_session(master: str) -> SparkSession:
         .config("spark.driver.memory", "1g").config("spark.driver.host", "127.0.0.1")
         # Tests are over before the optimising compiler has paid for itself.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        # It gives its own processes fifteen seconds to find each other.
+        .config("spark.python.authenticate.socketTimeout", "250s")
         .config("spark.sql.session.timeZone", "UTC").getOrCreate())
     session.sparkContext.setLogLevel("ERROR")
     return session

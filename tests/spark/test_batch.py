@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.schema import COLUMNS
-from tests.running_hub import RunningHub
+from tests.running_hub import DEADLINE_S, RunningHub
 from tests.spark.conftest import Reading
 from tests.spark.door import HttpDoor
 
@@ -33,7 +33,7 @@ def test_every_doors_messages_are_rows(hub: RunningHub, door: HttpDoor, reading:
     single("plant/line2/temp", b"19.0", qos=1, port=hub.port("mqtt"), hostname="127.0.0.1")
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}", "compression.type": "zstd"})
     producer.produce("plant", b"23.1", b"line3/temp", headers=[("a", b"1")], timestamp=1_600_000_000_000)
-    assert producer.flush(20) == 0
+    assert producer.flush(DEADLINE_S) == 0
     frame = reading.batch()
     assert frame.columns == list(COLUMNS)
     rows = {row.address: row for row in frame.collect()}
@@ -63,7 +63,7 @@ def test_offsets_times_and_assignment(hub: RunningHub, door: HttpDoor, reading: 
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}"})
     for i in range(20):
         producer.produce("plant", b"%d" % i, b"k%d" % i, timestamp=base + i * 1000)
-    assert producer.flush(20) == 0
+    assert producer.flush(DEADLINE_S) == 0
     (_, end0), (_, end1) = door.bounds("plant")
     places = json.dumps({"plant": {"0": 2, "1": -2}})
     ends = json.dumps({"plant": {"0": end0 - 1, "1": -1}})
@@ -127,7 +127,7 @@ def test_compressed_batches_are_opened_in_the_worker(hub: RunningHub, reading: R
                          "linger.ms": 50})
     for i in range(2000):
         producer.produce("plant", b"%d" % i, b"k%d" % i)
-    assert producer.flush(20) == 0
+    assert producer.flush(DEADLINE_S) == 0
     assert numbers(reading.batch(columns="value", fetchBytes=20_000)) == list(range(2000))
 
 
@@ -140,10 +140,10 @@ def test_what_is_wrong_is_said(door: HttpDoor, reading: Reading, spark: SparkSes
     assert "exactly one of" in refusal(lambda: reading.batch(subscribe="plant", filter="plant/#"))
     assert "option 'url' is needed" in refusal(
         lambda: spark.read.format("gatehouse").option("subscribe", "plant").load())
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
-    assert "does not answer" in refusal(lambda: spark.read.format("gatehouse").options(
-        url=f"http://127.0.0.1:{port}", subscribe="plant", retrySeconds=0).load())
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))           # nobody else gets it, and nobody listens
+        assert "does not answer" in refusal(lambda: spark.read.format("gatehouse").options(
+            url=f"http://127.0.0.1:{nobody.getsockname()[1]}", subscribe="plant", retrySeconds=0).load())
 
 
 def test_wrong_credentials_are_refused_in_the_hubs_words(reading: Reading, door: HttpDoor) -> None:

@@ -43,7 +43,7 @@ class Requests:
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await test()
     asyncio.run(bounded())
 

@@ -86,7 +86,7 @@ class FakeGroup(Group):
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await test()
     asyncio.run(bounded())
 
@@ -264,7 +264,7 @@ def test_batches():
 def test_a_plain_function_runs_in_threads_side_by_side():
     async def test() -> None:
         group, together = FakeGroup(4), threading.Barrier(4)
-        async with consumer(group, lambda _: together.wait(10), concurrency=4):
+        async with consumer(group, lambda _: together.wait(60), concurrency=4):
             await group.until(lambda: len(group.told["ack"]) == 4)
     run(test)
 

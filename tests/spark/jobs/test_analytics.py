@@ -19,8 +19,8 @@ from spark.jobs.settings import AnalyticsSettings
 pytestmark = pytest.mark.timeout(300)
 """The first test waits for Spark to start."""
 
-BEGIN_MS = 1_795_170_000_000
-"""At the beginning of a window."""
+BEGIN_MS = 1_695_170_000_000
+"""At the beginning of a window, and before any day on which this runs: no time is later than that of storing."""
 
 
 def publish(client: SyncClient, address: str, *readings: object, at_s: int = 0) -> None:
