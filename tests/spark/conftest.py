@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ from tests.spark.session import new_session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session whose tasks are tried up to three times, two at a time."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)          # what an installed package does: workers find the source
     session = new_session("local[2,3]")
     yield session

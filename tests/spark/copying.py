@@ -6,7 +6,6 @@ Ends when everything that was there has been copied.
 """
 from __future__ import annotations
 
-import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -29,7 +28,6 @@ def start_copy(session: SparkSession, url: str, checkpoint: str,
 
 
 def main() -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = new_session("local[2,3]")
     start_copy(session, sys.argv[1], sys.argv[2]).awaitTermination()
     session.stop()

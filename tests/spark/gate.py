@@ -13,7 +13,7 @@ from typing import Final
 HELD: Final = "/batches"
 """How the path of a write of the sink ends."""
 
-DEADLINE_S: Final = 250
+DEADLINE_S: Final = 400
 FORWARDED: Final = ("Content-Type", "Idempotency-Key")
 
 
@@ -28,6 +28,7 @@ class Gate(ThreadingHTTPServer):
         self._let = 0
         self._open = False
         self._answer_lost = False
+        self._dropped = 0
         self._waiting = 0
         self._done = 0
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
@@ -45,6 +46,12 @@ class Gate(ThreadingHTTPServer):
         """Return when so many writes wait here."""
         self._wait(lambda: self._waiting >= count, "too few writes came")
 
+    def drop_held(self) -> None:
+        """Hang up on who waits here: their writes are on no way to the hub any more."""
+        with self._changed:
+            self._dropped += 1
+            self._changed.notify_all()
+
     def open(self) -> None:
         """Hold nothing back any more."""
         with self._changed:
@@ -58,13 +65,16 @@ class Gate(ThreadingHTTPServer):
         self._thread.join()
         self.server_close()
 
-    def pass_write(self) -> bool:
-        """Wait for one's turn; whether the answer is to be lost."""
+    def pass_write(self) -> bool | None:
+        """Wait for one's turn; whether the answer is to be lost. None: the write itself is."""
         with self._changed:
+            dropped = self._dropped
             self._waiting += 1
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._open or self._let > 0)
+            self._changed.wait_for(lambda: self._open or self._let > 0 or self._dropped > dropped)
             self._waiting -= 1
+            if self._dropped > dropped:
+                return None
             self._let = max(self._let - 1, 0)
             lost, self._answer_lost = self._answer_lost, False
             return lost
@@ -90,7 +100,10 @@ class _Passing(BaseHTTPRequestHandler):
     def pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         held = self.path.endswith(HELD)
-        lost = held and self.server.pass_write()
+        lost = self.server.pass_write() if held else False
+        if lost is None:
+            self.close_connection = True
+            return
         headers = {name: self.headers[name] for name in FORWARDED if name in self.headers}
         hub = HTTPConnection("127.0.0.1", self.server.port)
         try:

@@ -1,11 +1,20 @@
 """A Spark session as small as one can be."""
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
 from pyspark.sql import SparkSession
+
+# Whoever starts a Spark gives it this Python: see `worker_start`.
+WORKERS: Final = {"WORKER_PYTHON": sys.executable, "PYSPARK_PYTHON": str(Path(__file__).with_name("worker_python"))}
 
 
 def new_session(master: str) -> SparkSession:
     """A session of this process."""
+    os.environ.update(WORKERS)
     session: SparkSession = (
         SparkSession.builder.master(master).appName("gatehouse-tests").config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", "2")

@@ -25,7 +25,7 @@ from tests.spark.gate import Gate
 
 ROWS = 2 * ROWS_PER_BATCH
 TASKS = 2
-DEADLINE_S = 250
+DEADLINE_S = 400
 DAEMON = ["pyspark.daemon", "pyspark.worker"]
 
 
@@ -109,10 +109,11 @@ def driver(crashing: Crashing) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-@pytest.mark.timeout(600)        # two Sparks are started, one after the other
+@pytest.mark.timeout(900)        # two Sparks are started, one after the other
 def test_the_driver_is_killed_in_mid_batch(crashing: Crashing) -> None:
     with driver(crashing):
         crashing.copy_until(ROWS_PER_BATCH)
+    crashing.gate.drop_held()
     assert ROWS_PER_BATCH < crashing.copied() < ROWS
     crashing.gate.open()
     with driver(crashing) as second:
@@ -120,7 +121,7 @@ def test_the_driver_is_killed_in_mid_batch(crashing: Crashing) -> None:
     check_copy(crashing.door)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_python_workers_are_killed(crashing: Crashing, spark: SparkSession) -> None:
     query = start_copy(spark, crashing.gate.url, crashing.checkpoint, ROWS)
     crashing.gate.let_one()
@@ -129,11 +130,12 @@ def test_python_workers_are_killed(crashing: Crashing, spark: SparkSession) -> N
     assert len(killed) >= TASKS
     for worker in killed:
         worker.kill()
+    crashing.gate.drop_held()
     crashing.gate.open()
     check_end(query, crashing.door)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_hub_is_killed_and_started_again(crashing: Crashing, spark: SparkSession) -> None:
     """Each time a task has not heard that what it wrote is stored, and writes it again to the hub that comes after."""
     query = start_copy(spark, crashing.gate.url, crashing.checkpoint)

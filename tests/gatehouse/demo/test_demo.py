@@ -22,6 +22,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from spark.jobs import delta
 from tests.running_hub import ROOT
+from tests.spark.session import WORKERS
 
 DEADLINE_S = 180
 PROGRAM = """
@@ -31,7 +32,7 @@ from tests.running_hub import free_port
 stage.free_port = lambda wanted: free_port()      # nobody else gets them before the hub listens
 __main__.demo.main(prog_name="demo")
 """
-QUICK_START = {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK_START = WORKERS | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """A demo of seconds never earns back what an optimising compiler costs."""
 ROUNDING = 1e-9
 """The mean of equal numbers is not always that number."""
@@ -94,7 +95,7 @@ class Listener:
         self._client.loop_stop()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_everything_moves_and_ends(demo: subprocess.Popen[str]):
     said = instructions(demo)
     page_url = re.search(r"^open +(\S+)$", said, re.MULTILINE)[1]

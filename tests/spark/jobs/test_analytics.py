@@ -16,7 +16,7 @@ from gatehouse.client.sync import SyncClient
 from spark.jobs import analytics
 from spark.jobs.settings import AnalyticsSettings
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 """The first test waits for Spark to start."""
 
 BEGIN_MS = 1_695_170_000_000

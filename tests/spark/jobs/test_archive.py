@@ -20,11 +20,12 @@ from spark.jobs.archive import Archive
 from spark.jobs.progress import cause_of
 from spark.jobs.settings import ArchiveSettings
 from tests.running_hub import ROOT, RunningHub
+from tests.spark.session import WORKERS
 
-DEADLINE_S = 240
+DEADLINE_S = 600
 DAY_S = 86_400
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 """A day of telemetry is a million messages, and the first test waits for Spark to start."""
 
 
@@ -127,7 +128,7 @@ def test_the_job_runs_under_spark_submit(url: str, client: SyncClient, folder: P
     command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2,3]", "--conf",
                "spark.ui.enabled=false", "--driver-java-options", "-XX:TieredStopAtLevel=1", job.__file__,
                "--url", url, "--topics", "submitted", "--to", str(folder), "--once"]
-    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    environ = os.environ | {"PYTHONPATH": str(ROOT)} | WORKERS
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr
     assert "archive: 10 rows" in done.stdout, "spark-submit passes the job's own lines on there"

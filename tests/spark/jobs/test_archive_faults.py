@@ -26,10 +26,11 @@ from spark.jobs import delta
 from spark.jobs.archive import Archive
 from spark.jobs.settings import ArchiveSettings
 from tests.running_hub import COMMAND_LINE, ROOT, RunningHub, free_port
+from tests.spark.session import WORKERS
 
 DEADLINE_S = 180
 MESSAGES = 500
-QUICK_START = {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_START = WORKERS | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A job that is killed after some seconds never earns back what an optimising compiler costs."""
 
 PAUSE_S = 0.3
@@ -124,7 +125,7 @@ def version(folder: Path) -> int:
     return -1 if table is None else table.version()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_what_was_acknowledged_is_in_the_table_once(spark: SparkSession, tmp_path: Path):
     folder = tmp_path / "archive"
     config = f'[gateways.http]\nlisten = ["127.0.0.1:{free_port()}"]\n'
