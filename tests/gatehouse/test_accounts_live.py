@@ -223,6 +223,8 @@ def test_a_reload_of_ten_thousand_rules(hub, tmp_path):
 
 
 def audit_of(hub: RunningHub) -> list[dict[str, Any]]:
+    """All that was audited before: what is published now is stored behind it."""
+    assert ask(hub, "POST", "/v1/publish/behind/it", "root", "correct horse", b"1")[0] == 201
     _, page = ask(hub, "GET", "/v1/topics/audit/messages?from=earliest", "root", "correct horse")
     return [json.loads(message["value"]) for message in page["messages"]]
 
