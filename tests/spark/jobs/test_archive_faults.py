@@ -28,7 +28,7 @@ from spark.jobs.settings import ArchiveSettings
 from tests.running_hub import COMMAND_LINE, ROOT, RunningHub, free_port
 from tests.spark.session import WORKERS
 
-DEADLINE_S = 180
+DEADLINE_S = 400
 MESSAGES = 500
 QUICK_START = WORKERS | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A job that is killed after some seconds never earns back what an optimising compiler costs."""
@@ -125,7 +125,7 @@ def version(folder: Path) -> int:
     return -1 if table is None else table.version()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_what_was_acknowledged_is_in_the_table_once(spark: SparkSession, tmp_path: Path):
     folder = tmp_path / "archive"
     config = f'[gateways.http]\nlisten = ["127.0.0.1:{free_port()}"]\n'
