@@ -148,9 +148,9 @@ def gatehouse(*arguments: str, stdin: str = "", **environ: str) -> subprocess.Co
 
 
 @contextmanager
-def running_hub(folder: Path, *doors: str, kernel: str = "") -> Iterator[RunningHub]:
+def running_hub(folder: Path, *doors: str, kernel: str = "", program: str | None = None) -> Iterator[RunningHub]:
     """A hub with these doors on the data in `folder`, stored as users have it unless `kernel` says otherwise."""
-    hub = RunningHub(folder, config_of(doors, kernel))
+    hub = RunningHub(folder, config_of(doors, kernel), program=program)
     try:
         hub.wait_ready()
         yield hub

@@ -15,7 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tests.running_hub import RunningHub, running_hub
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,10 @@ def moved() -> dict[str, int]:
 
 
 def on_other_ports(text: str, moved: dict[str, int]) -> str:
-    """The same text; mosquitto's clients are told the port that is theirs anyway."""
+    """The same text; mosquitto's clients are told the port that is theirs anyway, and who is given a second to
+    subscribe is given as long as he takes."""
+    text = text.replace("& sleep 1\n", """& until curl -s http://127.0.0.1:8080/v1/connections |
+        grep -q '"subscriptions":[1-9]'; do sleep 0.1; done\n""")
     text = re.sub(r"-h 127\.0\.0\.1(?! -p)", "-h 127.0.0.1 -p 1883", text)
     return re.sub(rf"\b({'|'.join(PORTS)})\b", lambda found: str(moved[found[1]]), text)
 

@@ -26,8 +26,11 @@ from gatehouse import SyncClient
 from tests.certificates import Authority, Pair
 from tests.running_hub import DOORS, RunningHub, free_port, gatehouse
 
-WAIT_S = 20
+WAIT_S = 60
 RELOADED = re.compile("reload: gateways.kafka uses its TLS files|reload refused: .* gateways.kafka")
+
+CURL_TO_AN_ALERT = (55, 56)
+"""TLS 1.3: it comes after the client's own part, while curl sends its request or waits for the answer."""
 
 
 class Stage:
@@ -71,8 +74,9 @@ class Stage:
             time.sleep(0.01)
 
     def curl(self, path: str, *options: str, ca: Path | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["curl", "-sS", "--max-time", "10", "--cacert", str(ca or self.authority.file), *options,
-                               f"https://localhost:{self.ports('http')[1]}{path}"], capture_output=True, text=True)
+        return subprocess.run(["curl", "-sS", "--max-time", str(WAIT_S), "--cacert", str(ca or self.authority.file),
+                               *options, f"https://localhost:{self.ports('http')[1]}{path}"],
+                              capture_output=True, text=True)
 
     def context(self, pair: Pair | None = None) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.authority.file))
@@ -83,12 +87,13 @@ class Stage:
     def paho(self, pair: Pair | None = None) -> paho.Client:
         client = paho.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
         client.tls_set_context(self.context(pair))
+        client.connect_timeout = WAIT_S
         return client
 
     def pika(self, pair: Pair | None = None, **options: Any) -> pika.BlockingConnection:
         return pika.BlockingConnection(pika.ConnectionParameters(
             "localhost", self.ports("amqp")[1], ssl_options=pika.SSLOptions(self.context(pair), "localhost"),
-            connection_attempts=1, **options))
+            connection_attempts=1, socket_timeout=WAIT_S, stack_timeout=WAIT_S, **options))
 
     def kafka(self, pair: Pair | None = None) -> dict[str, Any]:
         options = {"bootstrap.servers": f"localhost:{self.kafka_ports[1]}", "security.protocol": "SSL",
@@ -136,15 +141,15 @@ def test_one_message_over_tls_on_every_door(stage: Stage) -> None:
     client.on_message = lambda _, __, message: received.put(message.payload)
     client.on_subscribe = lambda *_: subscribed.set()
     client.connect("localhost", stage.ports("mqtt")[1])
-    client.subscribe("plant/#", 1)
+    client.subscribe("doors/#", 1)
     client.loop_start()
     assert subscribed.wait(WAIT_S)
     with stage.pika() as connection:
         channel = connection.channel()
         channel.queue_declare("tls-work", durable=True)
-        channel.queue_bind("tls-work", "amq.topic", "plant.#")
-        answer = stage.curl("/v1/publish/plant/line1/temp", "-d", "21.5", "-H", "Content-Type: text/plain")
-        assert json.loads(answer.stdout)["topic"] == "plant", answer.stderr
+        channel.queue_bind("tls-work", "amq.topic", "doors.#")
+        answer = stage.curl("/v1/publish/doors/line1/temp", "-d", "21.5", "-H", "Content-Type: text/plain")
+        assert json.loads(answer.stdout)["topic"] == "doors", answer.stderr
         assert received.get(timeout=WAIT_S) == b"21.5"
         deadline = time.monotonic() + WAIT_S
         while (got := channel.basic_get("tls-work", auto_ack=True))[0] is None:
@@ -153,7 +158,7 @@ def test_one_message_over_tls_on_every_door(stage: Stage) -> None:
     client.disconnect()
     client.loop_stop()
     consumer = Consumer({**stage.kafka(), "group.id": "g", "enable.auto.commit": False})
-    consumer.assign([TopicPartition("plant", number, 0) for number in range(4)])
+    consumer.assign([TopicPartition("doors", number, 0) for number in range(4)])
     message = consumer.poll(WAIT_S)
     assert message is not None and message.error() is None, message and message.error()
     assert (message.key(), message.value()) == (b"line1/temp", b"21.5")
@@ -205,20 +210,15 @@ def test_plain_bytes_and_silence_at_a_tls_port(stage: Stage, hasty: Stage, door:
         port = place.ports(door)[1] if door != "kafka" else place.kafka_ports[1]
         with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as sock:
             sock.sendall(sent)
+            mine = sock.getsockname()[1]
             try:
                 while sock.recv(100):
                     pass
             except ConnectionResetError:
                 pass
         place.wait_metric(1, "gatehouse_connections_closed_total", door=door, reason=reason)
-        assert place.hub.log().count(f"{door} 127.0.0.1:{sock_port(place, door)}") <= 1
+        assert place.hub.log().count(f"{door} 127.0.0.1:{mine} ") <= 1
         assert "Traceback" not in place.hub.log()
-
-
-def sock_port(stage: Stage, door: str) -> str:
-    """The peer's port in the last line about this door."""
-    lines = [line for line in stage.hub.log().splitlines() if f" {door} 127.0.0.1:" in line]
-    return re.search(r"127\.0\.0\.1:(\d+)", lines[-1])[1] if lines else "none"    # type: ignore[index]
 
 
 @pytest.mark.parametrize("door", ["mqtt", "http", "amqp", "kafka"])
@@ -229,19 +229,27 @@ def test_tls_at_a_plain_port(stage: Stage, door: str) -> None:
     assert "Traceback" not in stage.hub.log()
 
 
+def peer_of(sock: Any) -> str:
+    """What the hub calls the other side."""
+    return "127.0.0.1:{1}".format(*sock.getsockname())
+
+
 def test_who_is_connected_and_closing_one(stage: Stage) -> None:
     """Seen by the command line and closed by it, in the protocol's words."""
-    closed = threading.Event()
+    there, closed = threading.Event(), threading.Event()
     client = stage.paho()
+    client.on_connect = lambda *_: there.set()
     client.on_disconnect = lambda *_: closed.set()
     client.connect("localhost", stage.ports("mqtt")[1])
     client.loop_start()
+    assert there.wait(WAIT_S)
     connection = stage.pika()
+    mine = {peer_of(client.socket()), peer_of(connection._impl._transport._sock)}
     url = f"http://127.0.0.1:{stage.ports('http')[0]}"
     listed = gatehouse("connections", "list", "--json", "--url", url)
     found = [json.loads(line) for line in listed.stdout.splitlines()]
-    by_door = {one["door"]: one for one in found if one["tls"]}
-    assert set(by_door) >= {"mqtt", "amqp"} and {one["tls"] for one in by_door.values()} == {"TLSv1.3"}
+    by_door = {one["door"]: one for one in found if one["peer"] in mine}
+    assert set(by_door) == {"mqtt", "amqp"} and {one["tls"] for one in by_door.values()} == {"TLSv1.3"}
     assert by_door["amqp"]["user"] == "anonymous"
     shown = json.loads(gatehouse("connections", "show", by_door["amqp"]["id"], "--json", "--url", url).stdout)
     assert shown["details"]["state"] == "open"
@@ -249,7 +257,7 @@ def test_who_is_connected_and_closing_one(stage: Stage) -> None:
         assert gatehouse("connections", "close", one["id"], "--url", url).returncode == 0
     assert closed.wait(WAIT_S)
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="closed by an administrator") as told:
-        for _ in range(100):
+        while True:
             connection.process_data_events(0.1)
     assert told.value.reply_code == 320
     gone = gatehouse("connections", "close", by_door["mqtt"]["id"], "--url", url)
@@ -326,22 +334,22 @@ def test_a_certificate_that_is_no_good_gets_nowhere(mutual: Stage, kind: str, re
             "expired": lambda: stage.authority.issue("sensor-7", begins=timedelta(days=-2), ends=timedelta(days=-1),
                                                      file="expired")}[kind]()
     options = ["--cert", str(pair.cert), "--key", str(pair.key)] if pair else []
-    assert stage.curl("/healthz", *options).returncode == 56     # what curl says to an alert after its own part
+    assert stage.curl("/healthz", *options).returncode in CURL_TO_AN_ALERT
     with pytest.raises(OSError):
         client = stage.paho(pair)
         client.connect("localhost", stage.ports("mqtt")[1])
         while client.loop(0.1) == paho.MQTT_ERR_SUCCESS:
             pass
         raise ConnectionError    # TLS 1.3: the alert comes after the client's own part
-    with pytest.raises(pika.exceptions.AMQPError):
+    with pytest.raises((ConnectionError, pika.exceptions.AMQPError)):
         stage.pika(pair)
     producer = Producer({**stage.kafka(pair), "log_level": 0})        # goes on trying while it is there
     with pytest.raises(KafkaException):
         producer.list_topics(timeout=0.1)
     for door in ("mqtt", "http", "amqp", "kafka"):
         stage.wait_metric(1, "gatehouse_connections_closed_total", door=door, reason=reason)
-    log = stage.hub.log()
-    assert "Traceback" not in log and (kind != "expired" or "certificate has expired" in log)
+    assert "Traceback" not in stage.hub.log() and (kind != "expired" or stage.hub.wait_log_line(
+        "certificate has expired"))
 
 
 def test_a_renewed_certificate_and_another_authority_under_load(tmp_path: Path) -> None:
@@ -406,9 +414,8 @@ def test_when_a_certificate_in_use_runs_out_is_a_metric(tmp_path: Path) -> None:
 def test_a_listener_that_comes_and_goes(tmp_path: Path) -> None:
     """By `gatehouse reload`: TLS is opened beside plain, then plain is given up; who is connected stays."""
     authority = Authority(tmp_path)
-    port, table = free_port(), authority.server().toml()
-    plain = '[gateways.mqtt]\nlisten = ["127.0.0.1:0"]\n'
-    hub = RunningHub(tmp_path, plain)
+    given_up, port, table = free_port(), free_port(), authority.server().toml()
+    hub = RunningHub(tmp_path, f'[gateways.mqtt]\nlisten = ["127.0.0.1:{given_up}"]\n')
 
     def reload(text: str, said: str) -> None:
         (tmp_path / "gateways.toml").write_text(text)
@@ -416,14 +423,14 @@ def test_a_listener_that_comes_and_goes(tmp_path: Path) -> None:
         hub.wait_log_line(said)
     try:
         hub.wait_ready()
-        with socket.create_connection(("127.0.0.1", hub.port("mqtt")), timeout=WAIT_S) as before:
+        with socket.create_connection(("127.0.0.1", given_up), timeout=WAIT_S) as before:
             before.sendall(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a")
             assert before.recv(4) == b"\x20\x02\x00\x00"
             tls = f'{{ address = "127.0.0.1:{port}", tls = {table} }}'
-            reload(f'[gateways.mqtt]\nlisten = ["127.0.0.1:0", {tls}]\n', f"mqtt listens on 127.0.0.1:{port}")
-            reload(f"[gateways.mqtt]\nlisten = [{tls}]\n", f"no longer listens on 127.0.0.1:{hub.port('mqtt')}")
+            reload(f'[gateways.mqtt]\nlisten = ["127.0.0.1:{given_up}", {tls}]\n', f"mqtt listens on 127.0.0.1:{port}")
+            reload(f"[gateways.mqtt]\nlisten = [{tls}]\n", f"no longer listens on 127.0.0.1:{given_up}")
             with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(("127.0.0.1", hub.port("mqtt")))
+                socket.create_connection(("127.0.0.1", given_up))
             context = ssl.create_default_context(cafile=str(authority.file))
             with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as sock:
                 context.wrap_socket(sock, server_hostname="localhost").close()
@@ -451,8 +458,8 @@ def test_a_certificate_that_is_revoked(tmp_path: Path) -> None:
             client.loop_start()
             assert there.wait(WAIT_S)
             clients.append(client)
-        waiting = subprocess.Popen(["curl", "-sSN", "--max-time", "60", "--cacert", str(stage.authority.file), "--cert",
-                                    str(stolen.cert), "--key", str(stolen.key),
+        waiting = subprocess.Popen(["curl", "-sSN", "--max-time", "200", "--cacert", str(stage.authority.file),
+                                    "--cert", str(stolen.cert), "--key", str(stolen.key),
                                     f"https://localhost:{stage.ports('http')[1]}/v1/topics/none/events"],
                                    stdout=subprocess.PIPE)
         assert waiting.stdout is not None and waiting.stdout.readline(), "the stream has begun"
@@ -462,22 +469,22 @@ def test_a_certificate_that_is_revoked(tmp_path: Path) -> None:
         assert waiting.wait(WAIT_S) is not None
         waiting.stdout.close()
         assert "2 connections end, whose certificates were revoked" in stage.hub.wait_log_line("were revoked")
-        for pair, code in ((good, 0), (stolen, 56)):
-            assert stage.curl("/readyz", "--cert", str(pair.cert), "--key", str(pair.key)).returncode == code
+        for pair, codes in ((good, (0,)), (stolen, CURL_TO_AN_ALERT)):
+            assert stage.curl("/readyz", "--cert", str(pair.cert), "--key", str(pair.key)).returncode in codes
         assert stage.curl("/readyz").returncode == 0, "none is asked for"
         with pytest.raises((ConnectionError, pika.exceptions.AMQPError)):
             stage.pika(stolen)
         with pytest.raises(KafkaException):
             Producer({**stage.kafka(stolen), "log_level": 0}).list_topics(timeout=1)
         stage.wait_metric(1, "gatehouse_connections_closed_total", door="http", reason="tls_bad_certificate")
-        assert "certificate revoked" in stage.hub.log()
+        stage.hub.wait_log_line("certificate revoked")
         for client in clients:
             client.disconnect()
             client.loop_stop()
         stage.authority.revoke(ends=timedelta(days=-1))
         stage.reload()
         assert "its clients' certificates are refused" in stage.hub.wait_log_line("was good until")
-        assert stage.curl("/readyz", "--cert", str(good.cert), "--key", str(good.key)).returncode == 56
+        assert stage.curl("/readyz", "--cert", str(good.cert), "--key", str(good.key)).returncode in CURL_TO_AN_ALERT
         stage.authority.revoke(stolen)
         stage.reload()
         (tmp_path / "revoked.crl").write_bytes(stage.authority.file.read_bytes())
@@ -485,4 +492,5 @@ def test_a_certificate_that_is_revoked(tmp_path: Path) -> None:
         stage.hub.process.send_signal(signal.SIGHUP)
         assert "client_crl: " in stage.hub.wait_log_line("something else than revocation lists")
         assert stage.curl("/readyz", "--cert", str(good.cert), "--key", str(good.key)).returncode == 0
-        assert stage.curl("/readyz", "--cert", str(stolen.cert), "--key", str(stolen.key)).returncode == 56
+        refused = stage.curl("/readyz", "--cert", str(stolen.cert), "--key", str(stolen.key))
+        assert refused.returncode in CURL_TO_AN_ALERT

@@ -50,7 +50,7 @@ def begin(http: SyncClient, group: str, *values: str) -> list[str]:
 
 def converse(hub: RunningHub, talk: Callable[[Callable[..., Any]], Any]) -> None:
     async def run() -> None:
-        async with aiohttp.ClientSession() as session, asyncio.timeout(DEADLINE_S), \
+        async with aiohttp.ClientSession() as session, asyncio.timeout(2 * DEADLINE_S), \
                 session.ws_connect(f"http://127.0.0.1:{hub.port('http')}/v1/ws") as socket:
             async def ask(*frames: dict[str, Any]) -> Any:
                 for frame in frames:
@@ -146,8 +146,8 @@ def test_a_webhook_decides(http: SyncClient) -> None:
         assert http.show_transaction(good)["state"] == "committed"
         assert http.show_transaction(bad)["decided_by"] == "webhook decides"
         assert [message.text for message in http.read("hook")] == ["good"]
-        assert receiver.headers[0]["webhook-id"] in (f"check_{good}_1", f"check_{bad}_1")
-        assert receiver.headers[0]["webhook-signature"].startswith("v1,")
+        assert {headers["webhook-id"] for headers in receiver.headers} >= {f"check_{good}_1", f"check_{bad}_1"}
+        assert all(headers["webhook-signature"].startswith("v1,") for headers in receiver.headers)
         until(lambda: http.request("GET", "/v1/webhooks/decides")["state"]["delivered"] >= 2)
     finally:
         receiver.close()
@@ -162,8 +162,7 @@ def test_nonsense_decides_nothing(http: SyncClient, answer: tuple[int, bytes]) -
     try:
         http.request("PUT", "/v1/webhooks/nonsense", {"url": receiver.url, "checks": "nonsense"})
         (one,) = begin(http, "nonsense", "x")
-        until(lambda: len(receiver.checks) >= 2)
-        assert sorted(check["attempt"] for check in receiver.checks)[:2] == [1, 2]
+        until(lambda: {1, 2} <= {check["attempt"] for check in receiver.checks})
         assert http.show_transaction(one)["state"] == "open"
         http.decide_transaction(one, "rollback")
     finally:
