@@ -183,7 +183,7 @@ def test_a_shared_subscription_with_wildcards_keeps_what_nobody_is_there_to_take
             sender.paho.publish(f"yard/{place}/power", b"no", qos=1).wait_for_publish(WAIT_S)
         with Client(hub) as back:
             back.subscribe(("$share/crew/yard/+/temp", 1))
-            assert back.receive(2) == [("yard/a/temp", b"a", 1), ("yard/b/temp", b"b", 1)]
+            assert sorted(back.receive(2)) == [("yard/a/temp", b"a", 1), ("yard/b/temp", b"b", 1)]
 
 
 def test_a_hundred_subscribers_each_get_everything(hub: RunningHub) -> None:
