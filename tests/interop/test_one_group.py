@@ -26,7 +26,8 @@ from gatehouse.client.retry import Retry
 from tests.running_hub import RunningHub, config_of, free_port
 
 DOORS = ("mqtt", "http", "amqp")
-MESSAGES = 3_000
+MESSAGES = 750                                  # of each life of the hub, or as many as the disk takes in
+LIFE_S = 30.0
 KILLS = 3
 MEMBERS = 4
 WAIT_S = 100.0
@@ -152,12 +153,16 @@ def test_four_clients_share_one_group_while_the_hub_is_killed(tmp_path: Path) ->
             threads.append(book.again_and_again(lambda: curl_turn(book, ports["http"]), ConnectionError))
             with client.consumer("team", "orders", lambda message: book.note("client", message.text),
                                  concurrency=4, invisible_s=3):
-                for number in range(MESSAGES):
-                    client.publish(f"orders/{number % 50}", book.note_publishing())
-                    if number % (MESSAGES // (KILLS + 1)) == MESSAGES // (KILLS + 1) - 1 and number < MESSAGES - 1:
+                for life in range(KILLS + 1):
+                    if life:
                         hub.kill()
                         hub = RunningHub(tmp_path, config)
                         hub.wait_ready()
+                    end_s = time.monotonic() + LIFE_S
+                    for number in range(MESSAGES):
+                        client.publish(f"orders/{number % 50}", book.note_publishing())
+                        if time.monotonic() > end_s:
+                            break
                 deadline = time.monotonic() + WAIT_S
                 while time.monotonic() < deadline and not book.is_enough():      # one may have been away until now
                     client.publish("orders/more", book.note_publishing())

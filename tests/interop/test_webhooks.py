@@ -87,11 +87,11 @@ def publish(hub: RunningHub, *values: str, topic: str = "orders") -> None:
     ask(hub, "POST", "/v1/publish", {"messages": [{"topic": topic, "value": value} for value in values]})
 
 
-def define(hub: RunningHub, receiver: Receiver, **more: Any) -> str:
+def define(hub: RunningHub, receiver: Receiver, group: str = "shop", **more: Any) -> str:
     """The secret."""
     ask(hub, "PUT", "/v1/topics/orders", {"queues": 1})
-    document = {"url": f"http://127.0.0.1:{receiver.port}/hook", "topic": "orders", "group": "shop", **more}
-    ask(hub, "PUT", "/v1/groups/shop", {"retry": [50], "max_attempts": 3})
+    document = {"url": f"http://127.0.0.1:{receiver.port}/hook", "topic": "orders", "group": group, **more}
+    ask(hub, "PUT", f"/v1/groups/{group}", {"retry": [50], "max_attempts": 3})
     return str(ask(hub, "PUT", "/v1/webhooks/shop", document).get("secret"))
 
 
@@ -148,11 +148,11 @@ def test_what_a_receiver_gets(hub, receiver, mode):
 
 def test_a_failure_is_tried_again_and_then_a_dead_letter(hub, receiver):
     receiver.answer = lambda number, body: (500 if body == b"bad" else 204, {})
-    define(hub, receiver)
+    define(hub, receiver, group="burying")
     publish(hub, "bad", "good")
     until(lambda: sum(body == b"bad" for _, body in receiver.posts) == 3)
-    until(lambda: ask(hub, "GET", "/v1/dead-letters?group=shop").get("messages"))
-    assert [one["value"] for one in ask(hub, "GET", "/v1/dead-letters?group=shop")["messages"]] == ["bad"]
+    until(lambda: ask(hub, "GET", "/v1/dead-letters?group=burying").get("messages"))
+    assert [one["value"] for one in ask(hub, "GET", "/v1/dead-letters?group=burying")["messages"]] == ["bad"]
     ids = {headers["webhook-id"] for headers, body in receiver.posts if body == b"bad"}
     assert len(ids) == 1, "the same at every attempt"
     until(lambda: state(hub)["state"]["delivered"] == 1)
