@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
 from gatehouse import SyncClient, exits
-from tests.running_hub import RunningHub, gatehouse
+from tests.running_hub import DEADLINE_S, RunningHub, gatehouse
 
 
 @pytest.fixture
@@ -94,7 +95,10 @@ def test_dead_letters_and_their_queue(call, hub):
     assert call("dead-letters", "list", "workers")[1].count("\n") == 1
     with SyncClient(f"http://127.0.0.1:{hub.port('http')}") as client:
         group = client.group("workers", "jobs")
-        assert group.reject(group.pop()) == [None, None]
+        assert group.reject(group.pop(wait_s=20)) == [None, None]
+    end_s = time.monotonic() + DEADLINE_S
+    while call("dead-letters", "list", "workers")[1].count("\n") < 3:       # they are read before they are buried
+        assert time.monotonic() < end_s
     letters = [json.loads(line) for line in call("dead-letters", "list", "workers", "--json")[1].splitlines()]
     assert [letter["value"] for letter in letters] == ["1", "2"]
     assert "rejected" in call("dead-letters", "list", "workers")[1]

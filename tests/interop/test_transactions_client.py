@@ -119,7 +119,7 @@ def test_an_asynchronous_listener(hub: RunningHub) -> None:
 def test_consume_and_produce_in_one_piece(client: SyncClient) -> None:
     client.publish("in/1", "order")
     group = client.group("through", "in")
-    (message,) = group.pop(wait_s=DEADLINE_S)
+    (message,) = group.pop(wait_s=20)
     with client.transaction("shop") as transaction:
         transaction.publish(topic="out", value="bill for " + message.text)
         transaction.ack(message, "through")
