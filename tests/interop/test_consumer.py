@@ -14,7 +14,7 @@ from gatehouse.client.message import Message
 from tests.interop.test_client import LossyLink
 from tests.running_hub import RunningHub, config_of, free_port
 
-PATIENT = Retry(retries=40, backoff_s=0.1, max_backoff_s=0.5)
+PATIENT = Retry(retries=400, backoff_s=0.1, max_backoff_s=0.5)
 
 
 def url(hub: RunningHub) -> str:
@@ -23,7 +23,7 @@ def url(hub: RunningHub) -> str:
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             await test()
     asyncio.run(bounded())
 
@@ -68,12 +68,12 @@ def test_a_slow_handler_keeps_its_message(hub: RunningHub) -> None:
 
         async def handler(message: Message) -> None:
             seen.append(message.attempt)
-            await asyncio.sleep(6)
+            await asyncio.sleep(13)
 
         async with Client(url(hub)) as client:
             await publish(client, "slow", 3)
-            async with (client.consumer("g", "slow", handler, invisible_s=5) as one,
-                        client.consumer("g", "slow", handler, invisible_s=5) as two):
+            async with (client.consumer("g", "slow", handler, invisible_s=12) as one,
+                        client.consumer("g", "slow", handler, invisible_s=12) as two):
                 await until(lambda: one.counts["acked"] + two.counts["acked"] == 3)
             assert seen == [1, 1, 1]
             assert one.counts["lost"] + two.counts["lost"] == 0
@@ -137,7 +137,8 @@ def test_messages_whose_pop_was_lost_come_again(hub: RunningHub) -> None:
             await client.group("g").define(retry=[0])
             async with lossy.consumer("g", "pops", handler, invisible_s=0.5) as consumer:
                 await until(lambda: consumer.counts["acked"] == 3)
-            assert sorted(seen) == sorted(values)
+            assert set(seen) == set(values)
+            assert len(seen) == 3 + consumer.counts["lost"], "once for each lease that was given"
             assert link.requests > 1
     run(test)
 
@@ -146,14 +147,15 @@ def test_an_ordered_consumer_keeps_every_keys_order_and_runs_keys_side_by_side(h
     async def test() -> None:
         seen: dict[str, list[int]] = {}
         running: set[str] = set()
-        most = 0
+        two_run = asyncio.Event()
 
         async def handler(message: Message) -> None:
-            nonlocal most
             key, _, number = message.text.partition(":")
             assert key not in running
             running.add(key)
-            most = max(most, len(running))
+            if len(running) > 1:
+                two_run.set()
+            await two_run.wait()
             await asyncio.sleep(0.001)
             running.discard(key)
             if int(number) == 21 and message.attempt == 1:        # its key waits for the retry, the others go on
@@ -165,7 +167,6 @@ def test_an_ordered_consumer_keeps_every_keys_order_and_runs_keys_side_by_side(h
             async with client.consumer("ordered", "line", handler, concurrency=20, ordered=True) as consumer:
                 await until(lambda: consumer.counts["acked"] == 140)
             assert seen == {f"k{key}": list(range(key, 140, 7)) for key in range(7)}
-            assert most > 1
     run(test)
 
 
@@ -211,7 +212,7 @@ def test_batches_for_a_synchronous_client(hub: RunningHub) -> None:
         values = [str(number) for number in range(100)]
         client.publish_many([client.message("bulk/a", value) for value in values])
         with client.consumer("g", "bulk", handler, concurrency=1, batch=20) as consumer:
-            assert done.wait(20)
+            assert done.wait(60)
         assert (seen, consumer.counts["acked"]) == (values, 100)
         assert client.group("g", "bulk").pop() == []
 
@@ -248,17 +249,20 @@ def test_a_hub_that_is_killed_under_its_consumers_loses_nothing(tmp_path: Path) 
                 await asyncio.to_thread(hub.wait_ready)
             await asyncio.gather(*futures)
             await until(lambda: len(seen) == total)
+            left = 1
+            while left:                          # what was worked off and could not be acked in time comes again
+                await asyncio.sleep(0.05)
+                counted = (await client.group("g").describe())["topics"][0]
+                left = counted["ready"] + counted["leased"] + counted["waiting"]
             for consumer in consumers:
                 await consumer.stop()
-            counted = (await client.group("g").describe())["topics"][0]
-            assert (counted["ready"], counted["leased"], counted["waiting"]) == (0, 0, 0)
             offsets = await client.group("g", "safe").offsets()
             assert (sum(row["high_watermark"] for row in offsets), sum(row["lag"] for row in offsets)) == (total, 0)
             acked = sum(consumer.counts["acked"] + consumer.counts["lost"] for consumer in consumers)
             assert total <= acked <= sum(seen.values())
 
     try:
-        asyncio.run(asyncio.wait_for(work(url(hub)), 100))
+        asyncio.run(asyncio.wait_for(work(url(hub)), 200))
         assert sorted(map(int, seen)) == list(range(total))
     finally:
         hub.kill()
