@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,8 @@ from gatehouse import SyncClient
 from kernel.leasing.handles import Handles
 from tests.running_hub import RunningHub, running_hub
 
-WAIT_S = 20
+WAIT_S = 60
+POLL_S = 30          # of a pop: as long as a hub allows
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +76,20 @@ def wait_for_group(hub: RunningHub, name: str) -> None:
 
 
 def test_messages_are_leased_acked_and_gone(hub: RunningHub) -> None:
-    publish(hub, "jobs", *map(str, range(5)))
-    first = pop(hub, "workers", "jobs", max=2)
+    publish(hub, "leases", *map(str, range(5)))
+    first = pop(hub, "workers", "leases", max=2)
     assert values(first) == ["0", "1"]
     assert (first[0]["attempt"], first[0]["topic"], first[0]["address"], first[0]["door"]) == (
-        1, "jobs", "jobs/k", "http")
-    assert values(pop(hub, "workers", "jobs")) == ["2", "3", "4"]
-    assert pop(hub, "workers", "jobs") == []
-    assert values(pop(hub, "others", "jobs", max=1)) == ["0"]
+        1, "leases", "leases/k", "http")
+    assert values(pop(hub, "workers", "leases")) == ["2", "3", "4"]
+    assert pop(hub, "workers", "leases") == []
+    assert values(pop(hub, "others", "leases", max=1)) == ["0"]
     assert settle(hub, "workers", "ack", first) == (200, [None, None])
     assert settle(hub, "workers", "ack", first) == (207, ["receipt_expired"] * 2)
     described = ask(hub, "GET", "/v1/groups/workers")[1]
     assert abs(described["topics"][0]["oldest"] - time.time() * 1000) < 60_000
     counted = {name: described["topics"][0][name] for name in ("topic", "ready", "leased", "waiting", "settled")}
-    assert counted == {"topic": "jobs", "ready": 0, "leased": 3, "waiting": 0, "settled": 2}
+    assert counted == {"topic": "leases", "ready": 0, "leased": 3, "waiting": 0, "settled": 2}
 
 
 def test_a_release_brings_it_back_and_a_lease_that_runs_out_too(hub: RunningHub) -> None:
@@ -97,21 +99,21 @@ def test_a_release_brings_it_back_and_a_lease_that_runs_out_too(hub: RunningHub)
     started = time.monotonic()
     again = pop(hub, "g", "back", invisible=0.2)
     assert (values(again), again[0]["attempt"]) == (["b"], 2)
-    third = pop(hub, "g", "back", wait=WAIT_S)            # after the 0.2 s and the group's own back-off
+    third = pop(hub, "g", "back", wait=POLL_S)            # after the 0.2 s and the group's own back-off
     assert (values(third), third[0]["attempt"]) == (["b"], 3)
     assert time.monotonic() - started > 0.19
     assert settle(hub, "g", "ack", again) == (207, ["receipt_expired"])
     started = time.monotonic()
     assert settle(hub, "g", "release", held[:1], delay=0.3)[0] == 200
-    assert values(pop(hub, "g", "back", wait=WAIT_S)) == ["a"]
+    assert values(pop(hub, "g", "back", wait=POLL_S)) == ["a"]
     assert time.monotonic() - started > 0.29
 
 
 def test_an_extended_lease_holds(hub: RunningHub) -> None:
     publish(hub, "longer", "a")
-    held = pop(hub, "g", "longer", invisible=2)
+    held = pop(hub, "g", "longer", invisible=8)
     assert settle(hub, "g", "extend", held, invisible=60) == (200, [None])
-    assert pop(hub, "g", "longer", wait=2.2) == []
+    assert pop(hub, "g", "longer", wait=8.2) == []
     assert settle(hub, "g", "ack", held) == (200, [None])
 
 
@@ -190,7 +192,7 @@ def test_what_cannot_be_is_refused_with_its_code(hub: RunningHub, method: str, p
 def test_a_waiting_pop_is_woken_and_one_that_hangs_up_takes_nothing(hub: RunningHub) -> None:
     ask(hub, "PUT", "/v1/topics/waits", {"queues": 2})
     taken: list[Any] = []
-    waiter = threading.Thread(target=lambda: taken.extend(pop(hub, "woken", "waits", wait=WAIT_S)))
+    waiter = threading.Thread(target=lambda: taken.extend(pop(hub, "woken", "waits", wait=POLL_S)))
     waiter.start()
     gone = socket.create_connection(("127.0.0.1", hub.port("http")))
     gone.sendall(b"POST /v1/groups/left/pop?topic=waits&wait=20 HTTP/1.1\r\nHost: localhost\r\n"
@@ -207,7 +209,7 @@ def test_a_waiting_pop_is_woken_and_one_that_hangs_up_takes_nothing(hub: Running
 def test_a_pop_waits_for_queues_that_its_topic_gets_meanwhile(hub: RunningHub) -> None:
     ask(hub, "PUT", "/v1/topics/grows", {"queues": 1})
     taken: list[Any] = []
-    waiter = threading.Thread(target=lambda: taken.extend(pop(hub, "growing", "grows", wait=WAIT_S)))
+    waiter = threading.Thread(target=lambda: taken.extend(pop(hub, "growing", "grows", wait=POLL_S)))
     waiter.start()
     wait_for_group(hub, "growing")
     assert ask(hub, "PATCH", "/v1/topics/grows", {"queues": 50})[0] == 200
@@ -221,26 +223,28 @@ def test_a_pop_of_a_topic_that_is_deleted_is_answered(hub: RunningHub) -> None:
     ask(hub, "PUT", "/v1/topics/goes", {"queues": 1})
     answers: list[Any] = []
     waiter = threading.Thread(target=lambda: answers.append(
-        ask(hub, "POST", f"/v1/groups/leaving/pop?topic=goes&wait={WAIT_S}")))
+        ask(hub, "POST", f"/v1/groups/leaving/pop?topic=goes&wait={POLL_S}")))
     waiter.start()
     wait_for_group(hub, "leaving")
     started = time.monotonic()
     ask(hub, "DELETE", "/v1/topics/goes")
     waiter.join(WAIT_S)
     assert [(status, answer["code"]) for status, answer in answers] == [(404, "unknown_topic")]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < POLL_S - 5, "it was answered because its time was up"
 
 
 def test_ordered_groups_give_one_message_of_a_key_at_a_time(hub: RunningHub) -> None:
     assert ask(hub, "PUT", "/v1/groups/line", {"ordered": True})[0] == 201
-    assert ask(hub, "PUT", "/v1/groups/line", {"ordered": True, "invisible_ms": 5000})[0] == 200
+    assert ask(hub, "PUT", "/v1/groups/line", {"ordered": True, "invisible_ms": 60_000})[0] == 200
     ask(hub, "PUT", "/v1/topics/keys", {"queues": 2})
     messages = [{"topic": "keys", "key": key, "value": f"{key}{number}"} for number in range(3) for key in "abc"]
     ask(hub, "POST", "/v1/publish", {"messages": messages})
     seen: list[str] = []
     for _ in range(3):
-        held = pop(hub, "line", "keys", wait=1)
-        held += pop(hub, "line", "keys")
+        held: list[Any] = []
+        while len(held) < 3:
+            held += pop(hub, "line", "keys", wait=POLL_S)
+        assert pop(hub, "line", "keys") == []
         assert sorted(message["key"] for message in held) == ["a", "b", "c"]
         seen += values(held)
         settle(hub, "line", "ack", held)
@@ -253,11 +257,11 @@ def test_a_selector_keeps_a_group_to_what_it_wants(hub: RunningHub) -> None:
     messages = [{"address": f"sensors/{number}", "value": str(number), "headers": [["temp", str(number)]],
                  "content_type": kind} for number in (10, 30) for kind in ("text/plain", "text/html")]
     ask(hub, "POST", "/v1/publish", {"messages": messages})
-    held = pop(hub, "picky", "sensors", wait=1)
+    held = pop(hub, "picky", "sensors", wait=POLL_S)
     assert [(message["value"], message["content_type"]) for message in held] == [("30", "text/plain")]
     ask(hub, "PUT", "/v1/groups/picky", {"selector": "sensors/10"})
     ask(hub, "PUT", "/v1/groups/picky/offsets", {"topic": "sensors", "to": "earliest"})
-    assert values(pop(hub, "picky", "sensors", wait=1)) == ["10", "10"]
+    assert values(pop(hub, "picky", "sensors", wait=POLL_S)) == ["10", "10"]
 
 
 def test_a_group_is_rewound(hub: RunningHub) -> None:
@@ -281,9 +285,12 @@ def test_dead_letters_are_browsed_and_redriven(hub: RunningHub) -> None:
     assert ask(hub, "GET", "/v1/dead-letters?group=dying")[1] == {"messages": [], "cursor": None}
     held = pop(hub, "dying", "orders")
     settle(hub, "dying", "ack", held[3:])
-    for _ in range(2):
-        assert settle(hub, "dying", "release", held[:3]) == (200, [None] * 3)
-        held = pop(hub, "dying", "orders", wait=0.1)
+    assert settle(hub, "dying", "release", held[:3]) == (200, [None] * 3)
+    held = []
+    while len(held) < 3:
+        held += pop(hub, "dying", "orders", wait=POLL_S)
+    assert settle(hub, "dying", "release", held) == (200, [None] * 3)
+    assert pop(hub, "dying", "orders", wait=0.1) == []
     letters: list[Any] = []
     cursor = ""
     while cursor is not None:
@@ -300,7 +307,7 @@ def test_dead_letters_are_browsed_and_redriven(hub: RunningHub) -> None:
     assert (status, answer["redriven"]) == (207, 1)
     assert [(left["id"], left["code"]) for left in answer["left"]] == [("77", "receipt_expired"),
                                                                       ("x", "receipt_expired")]
-    again = pop(hub, "dying", "orders", wait=1)
+    again = pop(hub, "dying", "orders", wait=POLL_S)
     assert (values(again[-1:]), again[-1]["id"], again[-1]["attempt"]) == (["1"], ids[1], 1)
     assert settle(hub, "dying", "release", again[-1:], dead_letter=True) == (200, [None])
     page = ask(hub, "GET", "/v1/dead-letters?group=dying")[1]
@@ -376,8 +383,8 @@ def test_a_stopping_hub_sends_waiting_pops_home(tmp_path: Path) -> None:
             wait_for_group(hub, "g")
             started = time.monotonic()
             hub.process.terminate()
-            answer = waiting.recv(4096)
+            answer = b"".join(iter(partial(waiting.recv, 4096), b""))
         assert answer.startswith(b"HTTP/1.1 200"), answer
         assert b'{"messages":[]}' in answer
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < POLL_S - 5, "it was answered because its time was up"
         assert hub.ended()[0] == 0
