@@ -17,7 +17,7 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, Nac
 
 from tests.running_hub import RunningHub, running_hub
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
@@ -28,7 +28,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
 
 
 def connect(hub: RunningHub, **options: Any) -> pika.BlockingConnection:
-    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp"), **options))
+    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp"), stack_timeout=WAIT_S,
+                                                             **options))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_connections_end_with_the_certificate_that_opened_them(tmp_path: Path) -
     made = gatehouse("users", "create", "sensor-7", "--admin", "--no-password", "--data", str(tmp_path / "data"))
     assert made.returncode == 0, made.stderr
     with staged(tmp_path, f'client_ca = "{tmp_path}/Test-Authority.pem", client_required = true') as stage:
-        assert any(seen_the_end(stage, life_s) for life_s in (5, 20, 80)), "nobody could connect within 80 s"
+        assert any(seen_the_end(stage, life_s) for life_s in (5, 20, 60)), "nobody could connect within 60 s"
 
 
 def seen_the_end(stage: Stage, life_s: int) -> bool:

@@ -74,10 +74,10 @@ def test_consume_as_a_member_of_a_group(call):
 
 def test_groups_are_defined_shown_rewound_and_deleted(call):
     call("publish", "jobs", stdin="1\n2\n3\n")
-    code, out, _ = call("groups", "define", "workers", "--max-attempts", "1", "--invisible", "2.5", "--retry", "0.1",
+    code, out, _ = call("groups", "define", "workers", "--max-attempts", "1", "--invisible", "90.5", "--retry", "0.1",
                         "--retry", "1", "--json")
     told = json.loads(out)
-    assert (code, told["max_attempts"], told["invisible_ms"], told["retry"]["delays_ms"]) == (0, 1, 2500, [100, 1000])
+    assert (code, told["max_attempts"], told["invisible_ms"], told["retry"]["delays_ms"]) == (0, 1, 90_500, [100, 1000])
     call("consume", "jobs", "--group", "workers")
     assert "workers  leased" in call("groups", "list")[1]
     code, out, _ = call("groups", "show", "workers")

@@ -19,7 +19,8 @@ from kernel.message import Piece
 from kernel.records.batch import check_batch, records_of
 from tests.running_hub import RunningHub, running_hub
 
-WAIT_S = 20
+WAIT_S = 60
+POLL_S = 30          # of a long poll: as long as a hub allows
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +35,9 @@ def url(hub: RunningHub) -> str:
 
 def curl(*arguments: str, data: bytes = b"") -> tuple[int, bytes]:
     """Status and body of one request by curl."""
-    done = subprocess.run(["curl", "--silent", "--show-error", "--path-as-is", "--max-time", str(WAIT_S), "--write-out",
-                           "\n%{http_code}", *arguments], input=data, capture_output=True, check=True)
+    done = subprocess.run(["curl", "--silent", "--show-error", "--path-as-is", "--max-time", str(WAIT_S),
+                           "--expect100-timeout", str(WAIT_S), "--write-out", "\n%{http_code}", *arguments],
+                          input=data, capture_output=True, check=True)
     body, _, status = done.stdout.rpartition(b"\n")
     return int(status), body
 
@@ -144,7 +146,7 @@ def test_a_long_poll_is_woken_by_another_clients_message(hub: RunningHub) -> Non
     cursor = ask(hub, "GET", "/v1/topics/poll/messages?from=latest")["cursor"]
     answers: queue.Queue[Any] = queue.Queue()
     poller = threading.Thread(target=lambda: answers.put(
-        ask(hub, "GET", f"/v1/topics/poll/messages?cursor={cursor}&wait={WAIT_S}")))
+        ask(hub, "GET", f"/v1/topics/poll/messages?cursor={cursor}&wait={POLL_S}")))
     poller.start()
     ask(hub, "POST", "/v1/publish/poll/a", b"woken")
     assert [message["value"] for message in answers.get(timeout=WAIT_S)["messages"]] == ["woken"]

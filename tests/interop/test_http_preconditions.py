@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.running_hub import RunningHub, config_of
+from tests.running_hub import DEADLINE_S, RunningHub, config_of
 
 THINGS: dict[str, tuple[Any, Any, str]] = {
     "topics": ({"queues": 1}, {"queues": 2}, "bounds"),
@@ -41,7 +41,7 @@ def ask(hub: RunningHub, method: str, path: str, body: Any = None, **headers: st
     for name, value in headers.items():
         request.add_header(name.replace("_", "-"), value)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
             return answer.status, json.loads(answer.read() or b"null"), answer.headers.get("ETag", "")
     except urllib.error.HTTPError as refused:
         return refused.code, json.loads(refused.read() or b"{}").get("code"), ""

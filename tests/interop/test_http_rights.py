@@ -14,6 +14,7 @@ from gateways.http.declaring import Declared
 from gateways.http.routes import build_table
 from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
 from tests.interop.test_rights import Amqp, http
+from tests.running_hub import DEADLINE_S
 
 SECRET: Final = "lab"
 """The name of everything that there is."""
@@ -89,7 +90,7 @@ class Answer:
         body = None if document is None else json.dumps(document).encode()
         if body is not None:
             headers["Content-Type"] = "application/json"
-        connection = HTTPConnection("127.0.0.1", guarded.ports("http")[0], timeout=20)
+        connection = HTTPConnection("127.0.0.1", guarded.ports("http")[0], timeout=DEADLINE_S)
         connection.request(method, target(method, pattern), body, headers)
         answer = connection.getresponse()
         self.status = answer.status

@@ -26,7 +26,8 @@ from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.judge import decoded, fetch, framed, produce
 from tests.running_hub import RunningHub, config_of
 
-WAIT_S = 20
+WAIT_S = 60
+FETCH_MS = 20_000
 DOORS = ("mqtt", "kafka")
 
 
@@ -50,8 +51,8 @@ def address(hub: RunningHub) -> str:
 # ---- kcat
 
 def kcat(hub: RunningHub, *arguments: str, stdin: str = "") -> str:
-    done = subprocess.run(["kcat", "-b", address(hub), *arguments], input=stdin, capture_output=True, text=True,
-                          timeout=WAIT_S, check=True)
+    done = subprocess.run(["kcat", "-b", address(hub), "-m", str(WAIT_S), *arguments], input=stdin,
+                          capture_output=True, text=True, timeout=WAIT_S, check=True)
     return done.stdout
 
 
@@ -264,9 +265,11 @@ def test_ten_thousand_partitions_in_every_fetch(hub: RunningHub) -> None:
         append = produce(7, {("wide", index): batch(b"a") for index in wanted})
         waiting = threading.Timer(0.05, other.ask, (append,))
         waiting.start()
-        answer = decoded(FetchResponse, 11, wire.ask(fetch(11, offsets, max_wait_ms=WAIT_S * 1000, max_bytes=4 << 20)))
+        parts: list[Any] = []
+        while not any(part.records for part in parts):
+            answer = decoded(FetchResponse, 11, wire.ask(fetch(11, offsets, max_wait_ms=FETCH_MS, max_bytes=4 << 20)))
+            parts = answer.responses[0].partitions
         waiting.join()
-        parts = answer.responses[0].partitions
         assert [part.partition_index for part in parts] == list(range(10_000))
         assert {part.error_code for part in parts} == {0}
         assert [part.partition_index for part in parts if part.records] == wanted
@@ -280,9 +283,12 @@ def test_ten_thousand_partitions_in_every_fetch(hub: RunningHub) -> None:
 # ---- through other doors
 
 def mqtt_client(hub: RunningHub) -> paho.Client:
+    connected = threading.Event()
     client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.on_connect = lambda *_: connected.set()
     client.connect("127.0.0.1", hub.port("mqtt"))
     client.loop_start()
+    assert connected.wait(WAIT_S)
     return client
 
 
