@@ -96,17 +96,17 @@ def test_a_release_brings_it_back_and_a_lease_that_runs_out_too(hub: RunningHub)
     publish(hub, "back", "a", "b", "c")
     held = pop(hub, "g", "back", invisible=60)
     assert settle(hub, "g", "release", held[1:2], delay=0) == (200, [None])
-    started = time.monotonic()
+    started = time.time()                                 # the hub's clock
     again = pop(hub, "g", "back", invisible=0.2)
     assert (values(again), again[0]["attempt"]) == (["b"], 2)
     third = pop(hub, "g", "back", wait=POLL_S)            # after the 0.2 s and the group's own back-off
     assert (values(third), third[0]["attempt"]) == (["b"], 3)
-    assert time.monotonic() - started > 0.19
+    assert time.time() - started > 0.19
     assert settle(hub, "g", "ack", again) == (207, ["receipt_expired"])
-    started = time.monotonic()
+    started = time.time()
     assert settle(hub, "g", "release", held[:1], delay=0.3)[0] == 200
     assert values(pop(hub, "g", "back", wait=POLL_S)) == ["a"]
-    assert time.monotonic() - started > 0.29
+    assert time.time() - started > 0.29
 
 
 def test_an_extended_lease_holds(hub: RunningHub) -> None:
