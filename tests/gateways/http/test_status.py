@@ -93,7 +93,9 @@ def test_a_hundred_readers_cost_what_one_does_and_none_costs_nothing() -> None:
         for answer in answers:
             answer.close()
         await until(lambda: not client.door.admission._seats._taken)
-        await asyncio.sleep(0.05)
+        begun = status.Pulse.of(client.door)._next              # what the last of them have waited for
+        assert begun is not None
+        await begun
         asked = source.asked
         await asyncio.sleep(0.1)
         assert source.asked == asked

@@ -305,7 +305,7 @@ async def two_that_wait(client: Client) -> tuple[Socket, DoorProtocol]:
     for name in ("s", "t"):
         await socket.ask(type="subscribe", subscription=name, topic="plant", **{"from": "earliest"})
     assert (await socket.ask(type="ping"))["type"] == "pong"
-    assert protocol._drain_waiter is not None
+    await until(lambda: protocol._drain_waiter is not None)
     return socket, protocol
 
 
