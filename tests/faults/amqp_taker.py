@@ -10,6 +10,7 @@ import time
 from typing import Any, Final
 
 import pika
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
 from tests.faults.oplog import ACKNOWLEDGED, OperationLog, identify
@@ -18,7 +19,8 @@ from tests.faults.writers import TOPIC
 QUEUE: Final = "box"
 PREFETCH: Final = 100
 IDLE_S: Final = 0.1
-GONE: Final = (AMQPError, OSError)
+ANSWER_S: Final = 30
+GONE: Final = (AMQPError, AMQPConnectorException, OSError)
 
 
 class AmqpTaker:
@@ -29,8 +31,9 @@ class AmqpTaker:
         self.given: set[tuple[str, int]] = set()
 
     def _connect(self) -> Any:
-        return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self._port, socket_timeout=5,
-                                                                 blocked_connection_timeout=5, heartbeat=0))
+        return pika.BlockingConnection(pika.ConnectionParameters(
+            "127.0.0.1", self._port, socket_timeout=ANSWER_S, stack_timeout=ANSWER_S,
+            blocked_connection_timeout=ANSWER_S, heartbeat=0))
 
     def bind(self) -> None:
         """Before there is load; where the hub dies of it, the next one is asked."""

@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +36,11 @@ from tests.faults.writers import HttpWriter, TopicMaker, writers_of
 from tests.running_hub import free_port
 
 OVERLAP: Final = 500               # messages per queue that are read again in every round
-JOIN_S: Final = 20.0
+JOIN_S: Final = 60.0               # longer than any client waits for an answer
+FLUSH_S: Final = 120.0
+GIVEN_S: Final = 120.0             # until everybody who reads was given something
+NEVER: Final = {"retention": 86_400}        # retention looks at nothing while a whole topic is compared
+CERTAIN: Final = {"die": {"at": "kernel.log.segments:SegmentLog.sync", "call": 10, "side": "before"}}
 TAKERS: Final = 2                  # members of a leased group
 QUEUES: Final = 4                  # of the topic, as `default_queues` has it
 
@@ -104,6 +108,7 @@ class Campaign:
         with self.told():
             for number in range(rounds):
                 self.round(number)
+            self._die_under_load()
             self.finish()
 
     @contextmanager
@@ -174,11 +179,26 @@ class Campaign:
 
     def drain(self) -> None:
         """Load, then SIGTERM: the hub answers what it has taken and ends well."""
+        end_s = time.monotonic() + self._random.uniform(*self._plan.load_s)
+        self._drain_once(lambda: time.monotonic() >= end_s)
+
+    def _drain_once(self, enough: Callable[[], bool]) -> None:
         hub = self.start({})
+        self._amqp.bind()
         with self.loaded():
-            time.sleep(self._random.uniform(*self._plan.load_s))
+            while not enough():
+                time.sleep(0.01)
             assert hub.stop() == 0
         assert "Traceback" not in hub.log, hub.log
+
+    def _die_under_load(self) -> None:
+        """By its own hand, for certain: a round's load may end before the hub comes to the place where it is to die."""
+        hub = self.start(CERTAIN)
+        with self.loaded():
+            code = hub.wait_ended(JOIN_S)
+        assert code == -9 and "Traceback" not in hub.log, hub.log
+        self.kills += 1
+        self.inside += 1
 
     def _load(self, hub: ForkedHub) -> None:
         end_s = time.monotonic() + self._random.uniform(*self._plan.load_s)
@@ -231,14 +251,16 @@ class Campaign:
 
     def finish(self) -> None:
         """Everything that was promised to be sent until it is stored; then all is read twice and the hub stopped."""
-        hub = self.start({})
-        self._kafka.finish(60)
+        deadline_s = time.monotonic() + GIVEN_S
+        self._drain_once(lambda: self._all_were_given() or time.monotonic() >= deadline_s)
+        assert self._all_were_given(), "somebody was given nothing while there was load"
+        hub = self.start(NEVER)
+        self._kafka.finish(FLUSH_S)
         for writer in self._writers:
             if isinstance(writer, HttpWriter):
                 writer.settle(self.ports)
         over_http = read_over_http(self.ports["http"])
         assert over_http == read_over_kafka(self.ports["kafka"])
-        assert self.log.seen and self.log.heard, "nobody was given anything while there was load"
         self.checker.check(over_http, whole=True)
         present = {identify(value) for messages in over_http.values() for _, _, value in messages}
         self._takers.finish(self.ports["http"], present, forgets=self._plan.forgets)
@@ -248,7 +270,11 @@ class Campaign:
         assert "Traceback" not in hub.log, hub.log
         with closing(sqlite3.connect(self._folder / "data" / "catalogue.sqlite")) as catalogue:
             assert {name for name, in catalogue.execute("SELECT name FROM topics")} == topics
-        hub = self.start({})
+        hub = self.start(NEVER)
         assert read_over_http(self.ports["http"]) == over_http, "an orderly stop changes nothing"
         assert hub.stop() == 0
+
+    def _all_were_given(self) -> bool:
+        """Whoever reads while there is load: in each round it may have ended too soon for somebody."""
+        return bool(self.log.seen and self.log.heard and self._takers.acked and self._amqp.given)
 

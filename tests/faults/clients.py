@@ -12,7 +12,7 @@ from tests.faults.mqtt_peer import PINGREQ_PACKET, PINGRESP, PUBACK, MqttPeer, p
 from tests.faults.writers import TOPIC
 
 
-def request(port: int, method: str, path: str, body: bytes | None = None, timeout_s: float = 20) -> tuple[int, Any]:
+def request(port: int, method: str, path: str, body: bytes | None = None, timeout_s: float = 60) -> tuple[int, Any]:
     """Status and JSON of one request on a connection of its own."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
@@ -48,10 +48,10 @@ def produce(port: int, value: bytes, key: str = "k") -> confluent_kafka.KafkaErr
     """One message of a producer that does not try again; its error, None where it is stored."""
     producer = confluent_kafka.Producer({
         "bootstrap.servers": f"127.0.0.1:{port}", "retries": 0, "linger.ms": 0, "log_level": 0,
-        "message.timeout.ms": 20_000, "message.max.bytes": 4 << 20})
+        "message.timeout.ms": 60_000, "message.max.bytes": 4 << 20})
     errors: list[confluent_kafka.KafkaError | None] = []
     producer.produce(TOPIC, value, key, on_delivery=lambda error, message: errors.append(error))
-    assert producer.flush(40) == 0
+    assert producer.flush(90) == 0
     return errors[0]
 
 

@@ -43,7 +43,7 @@ def publish_packet(topic: str, payload: bytes, packet_id: int = 0) -> bytes:
 class MqttPeer:
     """A connected client. Everything raises OSError once the hub is gone, a time-out included."""
 
-    def __init__(self, port: int, client_id: str, timeout_s: float = 20.0) -> None:
+    def __init__(self, port: int, client_id: str, timeout_s: float = 60.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""

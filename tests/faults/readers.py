@@ -15,7 +15,7 @@ from tests.faults.oplog import OperationLog
 from tests.faults.writers import TOPIC
 
 PAGE: Final = 1000
-READ_S: Final = 30.0
+READ_S: Final = 60.0
 
 Queues = dict[int, list[tuple[int, str, bytes]]]
 """By queue: offset, key, value, in order."""
@@ -151,8 +151,9 @@ class KafkaFollower:
 def follow_over_mqtt(port: int, log: OperationLog, stop: threading.Event) -> None:
     """A live subscriber: what it is given has been stored."""
     try:
-        peer = MqttPeer(port, "listener", timeout_s=0.5)
+        peer = MqttPeer(port, "listener")
         peer.subscribe(f"{TOPIC}/#", qos=0)
+        peer.socket.settimeout(0.5)
         while not stop.is_set():
             try:
                 for kind, body in peer.read_ready():

@@ -19,7 +19,7 @@ class SseReader:
         self._socket = socket.socket()
         if receive_bytes:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self._socket.settimeout(20)
+        self._socket.settimeout(60)
         self._socket.connect(("127.0.0.1", port))
         resume = f"Last-Event-ID: {last_id}\r\n" if last_id else ""
         self._socket.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{resume}\r\n".encode())
