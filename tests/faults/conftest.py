@@ -20,11 +20,13 @@ def nursery() -> Nursery:
 
 @pytest.fixture
 def start(nursery: Nursery, tmp_path: Path) -> Iterator[Start]:
-    """Start a hub on the test's folder and wait until it is ready; `orders` as in `sabotage`."""
+    """Start a hub on the test's folder and wait until it is ready; `orders` as in `sabotage`, `last_door` are
+    settings of the last of its doors."""
     started: list[ForkedHub] = []
 
-    def start(kernel: str = "", orders: dict[str, Any] | None = None, doors: tuple[str, ...] = DOORS) -> ForkedHub:
-        hub = nursery.start(tmp_path, config_of(doors, kernel), orders)
+    def start(kernel: str = "", orders: dict[str, Any] | None = None, doors: tuple[str, ...] = DOORS,
+              last_door: str = "") -> ForkedHub:
+        hub = nursery.start(tmp_path, config_of(doors, kernel) + last_door, orders)
         started.append(hub)
         assert hub.wait_ready(), hub.log
         return hub

@@ -5,7 +5,7 @@
     fail_sync   PATH: fdatasync fails while the file is there
     hold_sync   PATH: fdatasync does not return while the file is there, and says `held` in it when it waits
     retention   seconds between two looks of retention, which are ten
-    backup_idle seconds without a reader after which a backup ends, which are sixty
+    read_backups PATH: while the file is there, every backup counts as read; after it, as not for a minute
 """
 from __future__ import annotations
 
@@ -103,12 +103,20 @@ def retention(seconds: float) -> None:
     kernel.retention.retention.CHECK_MS = int(seconds * 1000)  # type: ignore[misc]
 
 
-def backup_idle(seconds: float) -> None:
+def read_backups(path: str) -> None:
     import kernel.log.backups
 
-    kernel.log.backups.IDLE_MS = int(seconds * 1000)  # type: ignore[misc]
+    kernel.log.backups.IDLE_MS = 100  # type: ignore[misc]
+    look, sign = kernel.log.backups.Backups._look, Path(path)
+
+    def looked(backups: kernel.log.backups.Backups, backup: kernel.log.backups.Backup) -> None:
+        if sign.exists():
+            backups.note_reader(backup)
+        look(backups, backup)
+
+    kernel.log.backups.Backups._look = looked  # type: ignore[method-assign]
 
 
 ORDERS: dict[str, Callable[[Any], None]] = {
     "die": die, "tear": tear, "fail_sync": fail_sync, "hold_sync": hold_sync, "retention": retention,
-    "backup_idle": backup_idle}
+    "read_backups": read_backups}

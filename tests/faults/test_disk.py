@@ -91,7 +91,8 @@ def test_a_failed_fdatasync_acknowledges_nothing_and_ends_the_hub(start: Start, 
 
 def test_an_fdatasync_that_does_not_return_holds_up_nobody_else(start: Start, tmp_path: Path) -> None:
     sign = tmp_path / "hold"
-    hub = start(orders={"hold_sync": str(sign)})
+    hub = start(orders={"hold_sync": str(sign)}, doors=("mqtt", "kafka", "http"),
+                last_door="request_deadline_s = 600\n")
     http, kafka = hub.port("http"), hub.port("kafka")
     peer = MqttPeer(hub.port("mqtt"), "pinger")
     for i in range(20):
