@@ -37,14 +37,14 @@ def connected(port: int, receive_bytes: int = 4096) -> Iterator[socket.socket]:
     """A socket that the system buffers little for, so that not reading from it is soon felt."""
     with socket.socket() as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        peer.settimeout(20)
+        peer.settimeout(60)
         peer.connect(("127.0.0.1", port))
         yield peer
 
 
 def flood(port: int) -> int:
     """Publish FLOOD_BYTES over MQTT, QoS 1; returns how many messages."""
-    peer = MqttPeer(port, "flood", timeout_s=30)
+    peer = MqttPeer(port, "flood")
     count, window = FLOOD_BYTES // VALUE_BYTES, 64
     value = bytes(VALUE_BYTES)
     for _ in range(0, count, window):
@@ -59,7 +59,7 @@ def test_a_subscriber_that_stops_reading_costs_no_memory_and_delays_nobody(start
     hub = start(SMALL_BUFFERS)
     mqtt = hub.port("mqtt")
     got: list[int] = []
-    reader = MqttPeer(mqtt, "reader", timeout_s=30)
+    reader = MqttPeer(mqtt, "reader")
     reader.subscribe("plant/#", qos=0)
 
     def read() -> None:
@@ -74,7 +74,7 @@ def test_a_subscriber_that_stops_reading_costs_no_memory_and_delays_nobody(start
         thread.start()
         before = resident_bytes(hub)
         sent = flood(mqtt)
-        thread.join(30)
+        thread.join(120)
         assert len(got) == sent, "who reads is given everything"
         assert resident_bytes(hub) - before < FLOOD_BYTES // 2, "what nobody takes is not kept"
     reader.close()
@@ -149,7 +149,9 @@ def test_garbage_ends_its_own_connection_and_no_other(start: Start, door: str) -
         with connected(hub.port(door)) as peer:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 peer.sendall(garbage)
-                peer.shutdown(socket.SHUT_WR) if name == "noise" else None
+            if name == "noise":
+                with contextlib.suppress(OSError):       # the hub may have closed it already
+                    peer.shutdown(socket.SHUT_WR)
             with contextlib.suppress(ConnectionResetError):
                 while peer.recv(1 << 16):
                     pass                # closed by the hub: else this times out

@@ -52,14 +52,14 @@ class Resuming:
             last_id = reader.last_id
 
     def join(self) -> list[str]:
-        self._thread.join(40)
+        self._thread.join(120)
         return self.values
 
 
 def publish(port: int, messages: list[dict[str, str]]) -> None:
     body = json.dumps({"messages": messages}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/publish", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 201
 
 
