@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 import pika
 import pika.exceptions
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from gatehouse.demo.orders.ledger import Outcome
 from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, LinkLost, Place, check_decided, decision_of
@@ -15,7 +16,7 @@ HELD: Final = f"$txn.half.{GROUP}"
 DECIDED: Final = "$txn.decided"
 CHECKS: Final = f"$txn.check.{GROUP}"
 EXCHANGE: Final = "amq.topic"
-LOST: Final = (pika.exceptions.AMQPError, OSError)
+LOST: Final = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
 
 
 class AmqpLink:
