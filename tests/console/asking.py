@@ -16,7 +16,7 @@ def ask(hub: RunningHub, method: str, path: str, body: Any = None, user: tuple[s
         headers["Authorization"] = "Basic " + base64.b64encode(":".join(user).encode()).decode()
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{hub.port('http')}{path}", data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read() or b"null")
 
 

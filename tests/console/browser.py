@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -33,6 +34,22 @@ MAX_FRAME_BYTES: Final = 64 << 20            # a screenshot comes as one frame
 
 FIND: Final = """(selector, text) => [...document.querySelectorAll(selector)].filter(one => one.checkVisibility()
     && (text === null || one.textContent.includes(text) || one.getAttribute("aria-label")?.includes(text)))"""
+
+AIM: Final = """found => {
+    if (!found || found.disabled) return null;
+    globalThis.aim?.end.abort();
+    const aim = globalThis.aim = {hit: false, end: new AbortController()};
+    addEventListener("click", event => {
+        aim.hit = found.contains(event.target);
+        if (!aim.hit) { event.preventDefault(); event.stopImmediatePropagation(); }
+    }, {capture: true, once: true, signal: aim.end.signal});
+    found.scrollIntoView({block: "center"});
+    const box = found.getBoundingClientRect();
+    return [box.x + box.width / 2, box.y + box.height / 2]; }"""
+
+
+class Refusal(AssertionError):
+    """What the browser says to a command; of a page that is being left, that it is not there."""
 
 
 class Browser:
@@ -91,11 +108,11 @@ class Browser:
         tab.call("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         tab.call("Page.navigate", url=url)
-        tab.wait("document.readyState === 'complete'")
+        tab.wait("location.href !== 'about:blank' && document.readyState === 'complete'")
         return tab
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> Any:
-        """One command of the protocol. Raises AssertionError with what the browser says."""
+        """One command of the protocol. Raises Refusal."""
         return self._await(self._call(method, session, parameters))
 
     async def _connect(self, url: str) -> None:
@@ -109,7 +126,8 @@ class Browser:
         frame = {"id": self._numbers, "method": method, "params": parameters}
         await self._socket.send_json(frame if session is None else {**frame, "sessionId": session})
         told = await asyncio.wait_for(answer, START_S)
-        assert "error" not in told, f"{method}: {told['error']}"
+        if "error" in told:
+            raise Refusal(f"{method}: {told['error']}")
         return told["result"]
 
     async def _read(self) -> None:
@@ -159,9 +177,10 @@ class Tab:
         """The expression's value once it is true. Raises AssertionError with what is seen instead."""
         deadline = time.monotonic() + WAIT_S
         while True:
-            value = self.evaluate(condition)
-            if value or value == {}:                 # which is how an element comes across
-                return value
+            with suppress(Refusal):
+                value = self.evaluate(condition)
+                if value or value == {}:             # which is how an element comes across
+                    return value
             if time.monotonic() > deadline:
                 raise AssertionError(f"never: {what or condition}; said {self.said}; seen:\n{self.text()[:MAX_TEXT]}")
             time.sleep(LOOK_S)
@@ -185,16 +204,19 @@ class Tab:
         self.wait(f"({FIND})({json.dumps(selector)}, {json.dumps(text)}).length > 0", f"a {selector} with {text!r}")
 
     def click(self, selector: str, text: str | None = None) -> None:
-        """The mouse on the middle of the first element that is seen and has this text or label."""
-        place = self.wait(f"""(() => {{
-            const [found] = ({FIND})({json.dumps(selector)}, {json.dumps(text)});
-            if (!found || found.disabled) return null;
-            found.scrollIntoView({{block: "center"}});
-            const box = found.getBoundingClientRect();
-            return [box.x + box.width / 2, box.y + box.height / 2];
-        }})()""", f"a {selector} with {text!r} to click")
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+        """The mouse on the middle of the first element that is seen and has this text or label.
+
+        A page that moved meanwhile has something else there: nothing comes of that click, and it is aimed anew.
+        """
+        deadline = time.monotonic() + WAIT_S
+        what = f"a {selector} with {text!r} to click"
+        hit = None
+        while not hit:
+            assert time.monotonic() < deadline, f"never: {what}"
+            place = self.wait(f"({AIM})(({FIND})({json.dumps(selector)}, {json.dumps(text)})[0])", what)
+            for kind in ("mousePressed", "mouseReleased"):
+                self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+            hit = self.evaluate("globalThis.aim.hit")
 
     def type(self, label: str, text: str) -> None:
         """Into the field with this label, in the place of what is there."""
@@ -209,6 +231,12 @@ class Tab:
             return document.activeElement === field;
         }})()""", f"a field {label!r}")
         self.call("Input.insertText", text=text)
+
+    def go(self, place: str) -> None:
+        """To another page of the console; returns once it is shown."""
+        self.evaluate(f"location.hash = '#/' + {json.dumps(place)}")
+        page = json.dumps(place.partition("/")[0])
+        self.wait(f"document.querySelector('nav [aria-current]')?.dataset.page === {page}", f"the page {place}")
 
     def press(self, key: str, code: int) -> None:
         """One key."""

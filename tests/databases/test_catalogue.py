@@ -16,6 +16,7 @@ from gatehouse import HubError, SyncClient
 from tests.running_hub import COMMAND_LINE, DEADLINE_S, ROOT, RunningHub, config_of
 
 PASSWORD = "correct horse battery"
+COMMAND_S = 120
 
 
 class Site:
@@ -47,7 +48,7 @@ class Site:
             where += ["--url", f"http://127.0.0.1:{hub.port('http')}"]
         done = subprocess.run(
             [sys.executable, "-c", COMMAND_LINE, *arguments, *where], cwd=ROOT, capture_output=True, text=True,
-            timeout=DEADLINE_S, check=False,
+            timeout=COMMAND_S, check=False,
             env={**os.environ, "GATEHOUSE_USER": "root", "GATEHOUSE_PASSWORD": PASSWORD})
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -27,7 +27,7 @@ def test_once_for_each_consumer(database: str) -> None:
     with engine.begin() as connection:
         assert handled.once(connection, "18", "billing"), "its note went with its work"
         assert handled.forget(connection, 3600) == 0
-        assert handled.forget(connection, -1) == 3
+        assert handled.forget(connection, -3600) == 3
     engine.dispose()
 
 
