@@ -175,12 +175,15 @@ class Campaign:
 
     def _strand(self, client: SyncClient, victim: str) -> None:
         """Kill it while an order waits for the shop's database. The order of a shop that dies is never placed; that of
-        a hub is placed, unless its shop is asked before."""
+        a hub is placed, unless its shop is asked before, and the hub is not told: it stays away until nobody tries."""
         with self._engines[0].connect() as connection:
             connection.execute(sa.text(NOBODY_WRITES[connection.dialect.name]))
             waiting = self._until(lambda: self._unplaced(client, connection), "no half message comes")
+            away = self._given_up()
             self._kill(victim)
             connection.rollback()
+        if victim == "hub":
+            self._until(lambda: self._given_up() > away, "the shop does not miss its hub")
         self._start(victim)
         self._until(lambda: waiting.isdisjoint(self._undecided(client)), "transactions stay undecided")
 
@@ -234,6 +237,10 @@ class Campaign:
     def _answered(self, outcome: Outcome) -> int:
         """How often a check found it."""
         return self._log("shop").read_text().count(f": {outcome.value}\n")
+
+    def _given_up(self) -> int:
+        """How often the shop has given a link up, and what it was about to say on it."""
+        return self._log("shop").read_text().count("the hub is away: ")
 
     def _until(self, condition: Callable[[], Found], otherwise: str) -> Found:
         """What the condition gives, once that is true."""
