@@ -23,9 +23,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from gatehouse import HubError, SyncClient
-from gatehouse.demo.orders.billing import Billing, bills
-from gatehouse.demo.orders.ledger import MAX_AMOUNT, Ledger, Outcome, engine_of, orders, outcomes
+from gatehouse import HandledMessages, HubError, SyncClient
+from gatehouse.demo.orders.billing import bills
+from gatehouse.demo.orders.ledger import MAX_AMOUNT, TABLES, Outcome, engine_of, orders, outcomes
 from tests.faults.nursery import ForkedHub, Nursery
 from tests.running_hub import DOORS, free_port
 
@@ -142,8 +142,10 @@ class Campaign:
     # ---- what happens
 
     def _prepare(self) -> None:
-        Ledger(self._urls[0])
-        Billing(self._urls[1])           # both make their tables, which is nothing to be killed at
+        shop, billing = self._engines    # their tables: making them is nothing to be killed at
+        TABLES.create_all(shop)
+        bills.create(billing)
+        HandledMessages().create(billing)
         self._start("hub")
         hub: ForkedHub = self._running["hub"]
         assert hub.wait_ready(), hub.log

@@ -58,6 +58,7 @@ def flood(port: int) -> int:
 def test_a_subscriber_that_stops_reading_costs_no_memory_and_delays_nobody(start: Start) -> None:
     hub = start(SMALL_BUFFERS)
     mqtt = hub.port("mqtt")
+    flood(mqtt)                          # what a hub takes that has much to do, it has by now
     got: list[int] = []
     reader = MqttPeer(mqtt, "reader")
     reader.subscribe("plant/#", qos=0)
