@@ -270,7 +270,11 @@ class DoorProtocol(web.RequestHandler):
 
     def handle_error(self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None,
                      message: str | None = None) -> web.StreamResponse:
-        """The answer to bytes that are no request. Always closes the connection."""
+        """The answer to bytes that are no request. Always closes the connection. Raises ConnectionError where nobody is
+        left to be answered."""
+        gone = self.transport is None or self.transport.is_closing()
+        if isinstance(exc, ConnectionError) and (gone or request.writer.output_size > 0):
+            raise exc
         if status >= 500:
             code = "internal_error"
             self._shared.counts["faults"] += 1
