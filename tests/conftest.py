@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 settings.register_profile("same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("random", settings.get_profile("same"), derandomize=False)
 settings.load_profile(os.environ.get("GATEHOUSE_EXAMPLES", "same"))
+if settings.default.derandomize:
+    # It makes examples of the constants in the modules that are loaded by now, too: others whenever other tests ran
+    # before in this process, and where the modules are compiled.
+    providers._get_local_constants = providers.Constants
 
 # Spark looks up this machine's name to find its address; in a container nobody may know that name.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
