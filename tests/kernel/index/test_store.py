@@ -41,5 +41,5 @@ def test_a_full_disk_is_told_apart_and_closing_goes_on(tmp_path: Path) -> None:
 
 def test_a_store_whose_files_reached_a_limit_is_written_again_when_that_is_lifted(tmp_path: Path) -> None:
     """In a process of its own, since the limit is one of the process."""
-    subprocess.run([sys.executable, "-m", "tests.kernel.quota", str(tmp_path / "index")], check=True, timeout=60,
+    subprocess.run([sys.executable, "-m", "tests.kernel.quota", str(tmp_path / "index")], check=True,
                    cwd=Path(__file__).parents[3])
