@@ -55,6 +55,7 @@ class LeasedGroup:
         self._turn: deque[Supply] = deque()
         self._pops: deque[Pop] = deque()
         self._reading: set[Supply] = set()
+        self._refused: dict[Supply, None] = {}             # a full disk did not take what they gave: they rest
         self._next_member = 0
         self._serving = False
         self.settled = self.dead = self.expired = self.dropped = 0
@@ -95,6 +96,7 @@ class LeasedGroup:
         membership = Membership(self, member, 1, True, None)
         membership.once = membership.lazily = True
         self.members.insert(0, membership)
+        self._ask_again()
         if self._serving:
             self._core.soon(self)
         else:
@@ -115,10 +117,8 @@ class LeasedGroup:
         self.wake()
 
     def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]) -> Pop:
-        """Lease up to `count` messages; answered once there is one, or by `Pop.on_time` with none.
-
-        Raises InvalidGroup for numbers that cannot be.
-        """
+        """Lease up to `count` messages; answered once there is one, or by `Pop.on_time` with none. Raises InvalidGroup
+        for numbers that cannot be."""
         if not 1 <= count <= MAX_POP:
             raise InvalidGroup(f"a pop takes 1 to {MAX_POP} messages, not {count}")
         if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
@@ -126,6 +126,7 @@ class LeasedGroup:
         pop = Pop(self, count, invisible_ms, on_popped)
         self._pops.append(pop)
         self._note_use()
+        self._ask_again()
         self.wake()
         return pop
 
@@ -248,12 +249,14 @@ class LeasedGroup:
 
     def on_refused(self, supply: Supply) -> None:
         """The line was put back to what is stored: what pops have found of it is not theirs. It is not served before
-        somebody asks again, or a while has passed."""
-        if supply.fetching:                        # what is being read counts no more, and must not bring the line back
-            supply.failed = True
-        else:
-            self.queue_up(supply)
+        somebody asks again, or a while has passed, whatever has been read of it or of another line meanwhile."""
+        supply.failed = True
+        self._refused[supply] = None
         self.drop_found(supply.line)
+
+    def _ask_again(self) -> None:
+        while self._refused:
+            self.queue_up(self._refused.popitem()[0])
 
     def drop_found(self, line: Line) -> None:
         """What waiting pops have of this line is not theirs any more."""

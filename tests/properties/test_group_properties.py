@@ -152,7 +152,10 @@ class GroupMachine(RuleBasedStateMachine):
             self.unwritten.remove((name, place))
             model, supply = self.subjects[name].model, self.group(name).supplies.get(place[0])
             known = model.messages[place]
-            attempt = supply.line.tries.get(place[1], 0) if supply is not None else 0
+            attempt = 0
+            if supply is not None:                       # what is written down may be a lease that ended long ago
+                lease = supply.line.out.get(place[1])
+                attempt = supply.line.tries.get(place[1], 0) if lease is None else lease.attempt
             assert known.attempt - 1 <= attempt <= known.attempt
             model.messages[place] = replace(known, attempt=attempt)
 
@@ -447,7 +450,7 @@ class GroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "subjects"):
             return
-        self.full = False
+        self.full, self.disk.space_bytes = False, SPACE_BYTES          # a step that failed leaves it full
         for name, subject in self.subjects.items():
             while subject.members:
                 self.leave(name, 0)

@@ -185,6 +185,25 @@ def test_leases_end_while_the_disk_is_full_without_asking_it_over_and_over(rig: 
     assert values(pop(rig, group)) == [b"1"]
 
 
+def test_lines_that_are_read_in_turn_do_not_ask_a_full_disk_for_each_other(rig: FullRig) -> None:
+    """Found by its property: what was read of one line brought back the other, whose lease had just been refused, and
+    so on without end."""
+    rig.kernel.create_topic("plant", queues=3)
+    sent = [b"%d" % number for number in range(9)]
+    for value in sent:
+        rig.publish(f"plant/{value.decode()}", value)
+    rig.world.advance(5_000)
+    rig.restart()                                               # nothing is in memory: reads take their time
+    group = rig.kernel.group("billing", "plant")
+    rig.run()
+    refused = rig.kernel.statistics()["refused_flushes_total"]
+    with rig.full():
+        popped = group.pop(10, 60_000, lambda found: None)
+    assert rig.kernel.statistics()["refused_flushes_total"] - refused <= 3, "one for each line"
+    popped.cancel()
+    assert sorted(take_all(rig, group)) == sent
+
+
 def test_a_rewind_that_was_not_stored_did_not_happen(rig: FullRig) -> None:
     topic = rig.kernel.topic("orders")
     assert topic is not None
