@@ -39,19 +39,19 @@ class Watch:
 
 class Watches:
     def __init__(self) -> None:
-        self._by_page: dict[int, set[Watch]] = {}
+        self._by_page: dict[int, dict[Watch, None]] = {}
 
     def add(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         watch = Watch(self, queue_ids if isinstance(queue_ids, (AbstractSet, range)) else set(queue_ids), wake)
         for page in watch.pages:
-            self._by_page.setdefault(page, set()).add(watch)
+            self._by_page.setdefault(page, {})[watch] = None
         return watch
 
     def remove(self, watch: Watch) -> None:
         for page in watch.pages:
             watches = self._by_page.get(page)
             if watches is not None:
-                watches.discard(watch)
+                watches.pop(watch, None)
                 if not watches:
                     del self._by_page[page]
 
@@ -59,11 +59,11 @@ class Watches:
         """Records entered these queues."""
         if not self._by_page:
             return
-        woken: set[Watch] = set()
+        woken: dict[Watch, None] = {}
         for page in {queue_id >> _PAGE_SHIFT for queue_id in queue_ids}:
             for watch in self._by_page.get(page, ()):
                 if watch.waits_for(queue_ids):
-                    woken.add(watch)
+                    woken[watch] = None
         for watch in woken:
             self.remove(watch)
         for watch in woken:

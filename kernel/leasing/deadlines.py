@@ -23,7 +23,7 @@ class Deadlines:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._steps: dict[int, set[Lease]] = {}                        # leases by the time that ends them
+        self._steps: dict[int, dict[Lease, None]] = {}                 # leases by the time that ends them
         self._waits: list[tuple[int, int, LeasedGroup, Supply, int]] = []
         self._numbers = 0
         self._not_before_ms = 0
@@ -34,15 +34,15 @@ class Deadlines:
         step = -(-max(lease.until_ms, self._not_before_ms) // STEP_MS) * STEP_MS
         leases = self._steps.get(step)
         if leases is None:
-            leases = self._steps[step] = set()
+            leases = self._steps[step] = {}
             self._loop.call_at(step, partial(self._on_step, step))
-        leases.add(lease)
+        leases[lease] = None
         lease.bucket = leases
         lease.supply = (group, supply)
 
     def _on_step(self, step: int) -> None:
         """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
-        leases = self._steps.pop(step, set())
+        leases = self._steps.pop(step, {})
         for lease in sorted(leases, key=lambda one: (one.until_ms, one.offsets[:1])):
             group, supply = lease.supply
             self.act(partial(group.on_lease_over, supply, lease))

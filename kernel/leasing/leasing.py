@@ -71,7 +71,7 @@ class Leasing:
         self._lazy_armed = False
         self._epochs = 0
         self.loaded_pages: Pages = {}                  # of lines that are being loaded
-        self.undefined: set[LeasedGroup] = set()       # whose definitions the disk refused: for the next frame
+        self.undefined: dict[LeasedGroup, None] = {}    # whose definitions the disk refused: for the next frame
         self._restoring = Restoring(parts, self)
         self._stopped = False
 

@@ -28,14 +28,14 @@ class Lease:
         self.attempt: int = attempt            # 1 the first time
         self.left: int = 0                     # messages of it that are still out
         self.offsets: list[int] = []           # what it was given for
-        self.bucket: set[Lease] | None = None  # the leases whose time is up together with this one's
+        self.bucket: dict[Lease, None] | None = None  # the leases whose time is up together with this one's
         self.supply: Any = None                # the line's supply, for whom it is when the time is up
 
     def end(self) -> None:
         """Nothing of it is out any more."""
         self.offsets = []
         if self.bucket is not None:
-            self.bucket.discard(self)
+            self.bucket.pop(self, None)
             self.bucket = None
 
 

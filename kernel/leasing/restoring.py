@@ -104,7 +104,7 @@ class Restoring:
                 if known is None or known.first_queue_id != group.queue.first_queue_id:
                     leasing.light.forget(group.queue)
             elif leasing.groups.get(group.tenant, group.name) is None:
-                leasing.undefined.add(group)
+                leasing.undefined[group] = None
 
     def _restore(self, group: LeasedGroup, supply: Supply, pages: Pages) -> None:
         line = supply.line
