@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kernel.errors import InvalidGroup, KernelError, UnknownGroup
+from kernel.leasing.burying import Burying
 from kernel.leasing.keys import KeysFreed
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.members import Budget, Core, Counts, Member, Membership, Pop
@@ -185,11 +186,12 @@ class LeasedGroup:
 
     def reject(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
                ) -> list[KernelError | None]:
-        """These will not be tried again: dead letters. Answers as `ack`."""
+        """These will not be tried again: dead letters. Answers as `ack`, once they are buried."""
         refused, by_line = good_handles(handles, self.supplies, self.name)
+        burying = None if owner is None else Burying(self._core, owner, token, len(by_line))
         for supply, offsets in by_line:
-            self._doom(supply, offsets, REJECTED)
-        self._core.answer(owner, token)
+            self._doom(supply, offsets, REJECTED, burying)
+        self._core.answer(burying, None)
         return refused
 
     def _settle(self, supply: Supply, offsets: list[int], *, lazily: bool) -> None:
@@ -205,10 +207,10 @@ class LeasedGroup:
 
     def _end_leases(self, supply: Supply, offsets: list[int], delay_ms: int | None) -> None:
         """These are not leased any more: ready again, waiting for their retry, or dead."""
-        core, line, settings = self._core, supply.line, self.settings
+        core, line, most, retry = self._core, supply.line, self.settings.max_attempts, self.settings.retry
         core.touch(line)
         now_ms = core.now_ms()
-        doomed = [offset for offset in offsets if 0 < settings.max_attempts <= line.out[offset].attempt]
+        doomed = [offset for offset in offsets if 0 < most <= line.out[offset].attempt]
         if doomed:
             self._doom(supply, doomed, ATTEMPTS)
             offsets = [offset for offset in offsets if offset in line.out]
@@ -216,18 +218,17 @@ class LeasedGroup:
             line.release(offsets, 0)
         else:
             for offset in offsets:
-                wait_ms = settings.retry.delay_ms(line.out[offset].attempt, core.chance()) if delay_ms is None \
-                    else delay_ms
+                wait_ms = delay_ms if delay_ms is not None else retry.delay_ms(line.out[offset].attempt, core.chance())
                 line.release([offset], now_ms + wait_ms if wait_ms else 0)
                 if wait_ms:
                     core.wait_until(self, supply, offset, now_ms + wait_ms)
         self.line_ready(supply)
 
-    def _doom(self, supply: Supply, offsets: list[int], reason: str) -> None:
-        """End these leases and bury the messages. Until they are buried they count as ready, should the hub end."""
+    def _doom(self, supply: Supply, offsets: list[int], reason: str, burying: Burying | None = None) -> None:
+        """End these leases and bury the messages. Until that they count as ready, should the hub end."""
         self._core.touch(supply.line)
         supply.line.doom(offsets)
-        supply.read_doomed(offsets, lambda found: self._core.bury(self, supply, found, reason))
+        supply.read_doomed(offsets, lambda found: self._core.bury(self, supply, found, reason), burying)
 
     # ---- time
 

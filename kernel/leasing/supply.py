@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kernel.errors import CorruptBatch, OffsetOutOfRange
+from kernel.leasing.burying import Burying
 from kernel.leasing.line import Line
 from kernel.message import Fetched, Leased, Piece
 from kernel.records.batch import leased_of
@@ -385,27 +386,28 @@ class Supply:
             self.lost += len(missing)
             self.line.settle(missing)
 
-    def read_doomed(self, offsets: list[int], then: Callable[[list[Leased]], None]) -> None:
-        """Read these to bury them, beside whatever else is being read."""
+    def read_doomed(self, offsets: list[int], then: Callable[[list[Leased]], None], burying: Burying | None) -> None:
+        """Read these to bury them, beside whatever else is being read; `burying` is told whatever has come of it."""
         moved = self.line.moved
         self._doomed += len(offsets)
         self._read_stretches(stretches_of(sorted(offsets)), [],
-                             lambda found: self._doomed_read(offsets, found, moved, then))
+                             lambda found: self._doomed_read(offsets, found, moved, then, burying))
 
     def _doomed_read(self, offsets: list[int], found: list[Leased] | None, moved: int,
-                     then: Callable[[list[Leased]], None]) -> None:
+                     then: Callable[[list[Leased]], None], burying: Burying | None) -> None:
         self._doomed -= len(offsets)
-        if moved != self.line.moved:
-            return
-        if found is None:                  # they come again, and may be given up again
-            self.line.put_back(offsets)
-            return
-        tries = self.line.tries
-        then([(one[0], one[1], tries.get(one[1], 1), *one[3:]) for one in found])
-        missing = set(offsets) - {one[1] for one in found}
-        if missing:
-            self.lost += len(missing)
-            self.line.settle(sorted(missing))
+        if moved == self.line.moved:
+            if found is None:              # they come again, and may be given up again
+                self.line.put_back(offsets)
+            else:
+                tries = self.line.tries
+                then([(one[0], one[1], tries.get(one[1], 1), *one[3:]) for one in found])
+                missing = set(offsets) - {one[1] for one in found}
+                if missing:
+                    self.lost += len(missing)
+                    self.line.settle(sorted(missing))
+        if burying is not None:
+            burying.on_buried()
 
     # ---- keys at a start
 
