@@ -241,8 +241,8 @@ class Campaign:
         return self._log("shop").read_text().count(f": {outcome.value}\n")
 
     def _given_up(self) -> int:
-        """How often the shop has given a link up, and what it was about to say on it."""
-        return self._log("shop").read_text().count("the hub is away: ")
+        """How often the shop has given up the link that it places orders on, and what it was about to say there."""
+        return self._log("shop").read_text().count(" placing: the hub is away: ")
 
     def _until(self, condition: Callable[[], Found], otherwise: str) -> Found:
         """What the condition gives, once that is true."""

@@ -27,12 +27,12 @@ class Shop:
     def place_orders(self, wanted: int) -> None:
         """Place orders until there are so many. Raises DecisionRefused."""
         while self._ledger.count() < wanted:
-            self._linked(lambda link: self._place_on(link, wanted))
+            self._linked("placing", lambda link: self._place_on(link, wanted))
 
     def answer_checks(self) -> None:
         """Answer what the hub asks, for ever. Raises DecisionRefused."""
         while True:
-            self._linked(lambda link: link.answer(self._look_up))
+            self._linked("answering checks", lambda link: link.answer(self._look_up))
 
     def _look_up(self, transaction_id: str) -> Outcome:
         outcome = self._ledger.outcome(transaction_id)
@@ -53,13 +53,13 @@ class Shop:
         link.decide(transaction_id, Outcome.COMMIT if placed is Placing.PLACED else Outcome.ROLLBACK)
         return placed
 
-    def _linked(self, work: Callable[[Link], None]) -> None:
+    def _linked(self, what: str, work: Callable[[Link], None]) -> None:
         """Work on a link. One that is lost leaves what was not decided to the check-back."""
         try:
             with self._connect() as link:
                 work(link)
         except LinkLost as error:
-            log.info("the hub is away: %s", error)
+            log.info("%s: the hub is away: %s", what, error)
             time.sleep(PAUSE_S)
 
 
