@@ -106,7 +106,6 @@ class Route:
         self.names = names                # per level: the name of its capture, or ""
         self.has_rest = entry.filter.endswith(MANY)
         self.topic = topic
-        self.topic_beginning = topic.beginning
         self.topic_tells = len(topic.names) <= 1          # two captures in a topic run together: they hold no '/'
         self.key = key
         self.key_tells = key.is_separable()
@@ -130,7 +129,7 @@ class Route:
 
     def candidate(self, topic: str, text: str) -> str | None:
         """An address that may have led to this topic and key text; the caller routes it to be sure."""
-        if not topic.startswith(self.topic_beginning):
+        if not topic.startswith(self.topic.beginning):
             return None
         of_topic = self.topic.undo(topic) if self.topic_tells else {}
         of_key = self.key.undo(text) if self.key_tells else {}
