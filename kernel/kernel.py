@@ -382,6 +382,10 @@ class Kernel(GroupCalls):
         """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
         self._reader.offset_for_time(queue_id, timestamp_ms, on_done)
 
+    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty queue."""
+        self._reader.offset_of_largest_timestamp(queue_id, on_done)
+
     # ---- topics
 
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
@@ -448,6 +452,10 @@ class Kernel(GroupCalls):
         """
         self.leasing.check_commits(group, offsets)
         self._appending.commit_offsets(group, offsets, owner, token)
+
+    def require_commits(self, group: str, tenant: str = "/") -> None:
+        """Raises GroupIsLeased where messages are leased from the group, which commits no offsets; InvalidGroup."""
+        self.leasing.require_commits(tenant, group)
 
     def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
         """The durable offsets by queue id of a tenant's group."""
