@@ -438,29 +438,11 @@ class Kernel(GroupCalls):
         self._sharing.on_topic(topic)
         return topic
 
-    # ---- producers and groups
+    # ---- producers
 
     def new_producer_id(self, owner: Owner, token: object = None) -> None:
         """A number no producer had before, answered as [(producer id, 0, 0)]."""
         self._appending.new_producer_id(owner, token)
-
-    def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
-                       token: object = None) -> None:
-        """Per queue id the group's next offset and some bytes of its own (at most 4096).
-
-        Raises GroupIsLeased, Stopping.
-        """
-        self.leasing.check_commits(group, offsets)
-        self._appending.commit_offsets(group, offsets, owner, token)
-
-    def require_commits(self, group: str, tenant: str = "/") -> None:
-        """Raises GroupIsLeased where messages are leased from the group, which commits no offsets; InvalidGroup."""
-        self.leasing.require_commits(tenant, group)
-
-    def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
-        """The durable offsets by queue id of a tenant's group."""
-        return {queue_id: offset for queue_id, offset in self._views.offsets.get(group, {}).items()
-                for found in [self._topics.of_queue(queue_id)] if found is not None and found[0].tenant == tenant}
 
     # ---- live subscribers
 
