@@ -65,6 +65,7 @@ class FakeLink:
         self.paused = False
         self.wake_ms = 0
         self.writes = 0
+        self.gone = False
         self._unsent = 0
 
     @property

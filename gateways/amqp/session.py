@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.admission import Denied, NotAuthenticated
+from gateways.admission.admission import Denied, LoginsFull, NotAuthenticated
 from gateways.amqp import codec, login
 from gateways.amqp.broker import Broker
 from gateways.amqp.channels import Channels
@@ -35,6 +35,7 @@ CONNECTION_FORCED: Final = 320
 CHANNEL_ERROR: Final = 504
 ACCESS_REFUSED: Final = 403
 NOT_ALLOWED: Final = 530
+RESOURCE_ERROR: Final = 506
 FRAME_ERROR: Final = 501
 
 
@@ -239,7 +240,8 @@ class AmqpSession:
                 if self._parts:
                     self.handle_data(b"")
 
-        self._services.admission.authenticate(DOOR_NAME, self._link.peer, credentials, told)
+        self._services.admission.authenticate(DOOR_NAME, self._link.peer, credentials, told,
+                                              lambda: self._state is not State.CHECKING or self._link.gone)
 
     def _logged_in(self, found: Principal | NotAuthenticated, mechanism: str) -> None:
         self._state = State.TUNE
@@ -248,7 +250,11 @@ class AmqpSession:
             self._seat = self._services.admission.seat(found, DOOR_NAME, self)
             self._write_method(0, login.encode_tune(self._config))
         elif login.CLOSES_ON_REFUSAL not in self._capabilities:
-            self._end("connect_refused: unknown user or wrong password")
+            self._end(f"connect_refused: {found}")
+        elif isinstance(found, LoginsFull):
+            busy = ConnectionFault(RESOURCE_ERROR, str(found))
+            busy.method = IDS["connection.start-ok"]
+            self.fail(busy)
         else:
             fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
                                                     "For details see the broker logfile.")

@@ -20,6 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from gateways.connections.connection import peer_name
 from gateways.connections.endings import Endings
+from gateways.connections.hang_ups import has_hung_up
 from gateways.http.answers import SERVER, problem_answer
 from gateways.http.config import HttpConfig
 from gateways.http.direct import DirectCalls, Line
@@ -222,6 +223,11 @@ class DoorProtocol(web.RequestHandler):
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """What comes from here on are frames of a WebSocket."""
         super().set_parser(cast(Any, FrameGuard(parser)), data_received_cb)
+
+    @property
+    def gone(self) -> bool:
+        """See `contract.Link`."""
+        return self.transport is None or has_hung_up(self.transport)
 
     @property
     def certificate_der(self) -> bytes | None:

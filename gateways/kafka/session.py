@@ -351,7 +351,7 @@ class KafkaSession:
 
         link = self.link
         credentials = Credentials(certificate=link.certificate, certificate_ends_ms=link.certificate_ends_ms)
-        self.admission.authenticate(DOOR, link.peer, credentials, told)
+        self.admission.authenticate(DOOR, link.peer, credentials, told, lambda: self._closed or link.gone)
 
     def _become(self, principal: Principal) -> None:
         """The connection is this principal's from now on."""

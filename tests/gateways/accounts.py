@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateways.admission.admission import OnAuthenticated
+from gateways.admission.attempt import Gone, OnAuthenticated, never
 from gateways.admission.credentials import Credentials
 from gateways.admission.errors import NotAuthenticated
 from gateways.admission.principal import Principal
@@ -28,7 +28,8 @@ class KnownUsers(RecordingAdmission):
         self.seated: list[tuple[Principal, Occupant]] = []
         self._answers: list[Callable[[], None]] = []
 
-    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated) -> None:
+    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
+                     gone: Gone = never) -> None:
         self.asked.append(credentials)
         answer = self._answer(credentials)
         if self.late:

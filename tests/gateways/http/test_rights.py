@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateways.admission.admission import OnAuthenticated
+from gateways.admission.attempt import Gone, OnAuthenticated, never
 from gateways.admission.credentials import Credentials
 from gateways.admission.decision import Operation
 from tests.gateways.accounts import KnownUsers
@@ -95,9 +95,10 @@ def test_a_login_is_held_against_the_peer_as_every_door_names_it() -> None:
     peers: list[str] = []
 
     class Noting(KnownUsers):
-        def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated) -> None:
+        def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
+                         gone: Gone = never) -> None:
             peers.append(peer)
-            super().authenticate(door, peer, credentials, on_done)
+            super().authenticate(door, peer, credentials, on_done, gone)
 
     async def test(client: Client) -> None:
         await client.ask("GET", "/v1/topics", headers=basic("ada", "wrong"))
