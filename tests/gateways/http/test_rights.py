@@ -114,3 +114,15 @@ def test_a_token_is_asked_for_by_its_own_scheme() -> None:
         assert (good.status, bad.status) == (200, 401)
         assert bad.headers["WWW-Authenticate"].startswith('Bearer realm="test", error="invalid_token"')
     run_door(test, admission=lambda kernel: KnownUsers(kernel, lambda: NOW_MS))
+
+
+def test_where_too_many_logins_wait_a_client_is_told_to_come_again() -> None:
+    def full(kernel: Any) -> KnownUsers:
+        admission = KnownUsers(kernel, lambda: NOW_MS)
+        admission.full = True
+        return admission
+
+    async def test(client: Client) -> None:
+        answer = await client.ask("GET", "/v1/topics", headers=basic("ada", "lovelace"))
+        assert (answer.status, answer.json["code"], answer.headers["Retry-After"]) == (503, "busy", "1")
+    run_door(test, admission=full)

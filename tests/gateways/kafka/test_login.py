@@ -160,12 +160,23 @@ def test_what_is_sent_behind_a_login_waits_for_admission() -> None:
     assert not peer.link.paused
 
 
+def test_where_too_many_wait_a_client_is_cut_off_and_not_told_that_its_password_is_wrong() -> None:
+    peer = closed_peer()
+    admission_of(peer).full = True
+    handshake(peer)
+    assert peer.send(framed(SaslAuthenticateRequest(version=2, auth_bytes=PLAIN), 2)) == []
+    assert peer.link.closed and peer.link.reason.startswith("busy: ")
+
+
 def test_a_client_that_goes_while_it_is_checked() -> None:
     peer = closed_peer()
     admission_of(peer).late = True
     handshake(peer)
     peer.send(framed(SaslAuthenticateRequest(version=2, auth_bytes=PLAIN), 2))
+    gone, = admission_of(peer).gone
+    assert not gone()
     peer.session.handle_closed()
+    assert gone()
     admission_of(peer).tell()
     assert admission_of(peer).seated == []
 
