@@ -102,7 +102,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_connections": Declared(GAUGE, "Connections that are open.", ("door",)),
     "gatehouse_connections_accepted": Declared(COUNTER, "Connections that were let in.", ("door",)),
     "gatehouse_connections_refused": Declared(
-        COUNTER, "Connections refused because no descriptor could be spent on them.", ("door",)),
+        COUNTER, "Connections refused because there was no place for them.", ("door",)),
+    "gatehouse_connections_refused_by_address": Declared(
+        COUNTER, "Those of them whose address had as many as one address may have.", ("door",)),
     "gatehouse_connections_closed": Declared(
         COUNTER, "Connections that the hub ended, by why.", ("door", "reason")),
     "gatehouse_tls_handshakes": Declared(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from gateways.admission.errors import NotAuthenticated
 from gateways.admission.principal import Principal
-from gateways.admission.throttle import host_of
+from gateways.networks import network_of
 
 OnAuthenticated = Callable[[Principal | NotAuthenticated], None]
 
@@ -25,7 +25,7 @@ class Attempt:
 
     def __init__(self, door: str, peer: str, user: str, on_done: OnAuthenticated, gone: Gone = never) -> None:
         self.door = door
-        self.network = host_of(peer)
+        self.network = network_of(peer)
         self.user = user
         """Whom its failure is counted under."""
 

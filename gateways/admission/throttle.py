@@ -1,6 +1,6 @@
 """Failed logins, counted per (network, user) and per network, and how long the next waits. Pure: time is an argument.
 
-A network is an IPv4 address, or the /64 of an IPv6 address. The first failures of a user at a network hold the next
+A network is as in `gateways.networks`. The first failures of a user at a network hold the next
 login of that user there back for `DELAY_MS`, each further one for twice as long, up to `DELAY_MAX_MS`. Failures under
 whatever names are counted for the network too: beyond `FREE_OF_NETWORK` they hold everybody there back in the same way,
 so that trying one password with every name is slowed as well. Names that nobody has count as all others do. Somebody
@@ -12,9 +12,9 @@ an old password does not keep out those that share its address. Ten minutes with
 """
 from __future__ import annotations
 
-from functools import lru_cache
-from ipaddress import IPv6Address, IPv6Network
 from typing import Final, Generic, TypeVar
+
+from gateways.networks import region_of
 
 DELAY_MS: Final = 100
 DELAY_MAX_MS: Final = 5_000
@@ -39,35 +39,6 @@ class Failures:
         self.last_ms = 0
         self.free_ms = 0                 # when the next login may be looked at
         self.waiting = 0                 # SCRAM proofs that are held back
-
-
-def host_of(peer: str) -> str:
-    """The network of a peer (`host:port`), against which its failures are held: the address without its port, of IPv6
-    the network of 64 bits, all of which is one customer's (RFC 6177). As it is where it is no address."""
-    host, colon, port = peer.rpartition(":")
-    if not colon or not port.isdigit() or not (host.endswith("]") or ":" not in host):
-        return peer
-    return _network(host) if host.startswith("[") else host
-
-
-@lru_cache(maxsize=1024)
-def _network(host: str) -> str:
-    """Of `[ADDRESS]`."""
-    try:
-        address = IPv6Address(host[1:-1])
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(IPv6Address(int(address) >> 64 << 64)) + "/64"
-
-
-@lru_cache(maxsize=1024)
-def region_of(network: str) -> str:
-    """What this network (of `host_of`) is a part of: the /24 of an IPv4 address, the /48 of IPv6, a whole site's."""
-    if network.endswith("/64"):
-        return str(IPv6Network(network).supernet(new_prefix=48))
-    return network.rpartition(".")[0] or network
 
 
 class Counts(Generic[Key]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.admission import Denied, LoginsFull, NotAuthenticated
+from gateways.admission.admission import Denied, NotAuthenticated
 from gateways.amqp import codec, login
 from gateways.amqp.broker import Broker
 from gateways.amqp.channels import Channels
@@ -33,9 +33,7 @@ SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack
 CLOSE_TIMEOUT_MS: Final = 3_000        # a client that does not answer connection.close is left
 CONNECTION_FORCED: Final = 320
 CHANNEL_ERROR: Final = 504
-ACCESS_REFUSED: Final = 403
 NOT_ALLOWED: Final = 530
-RESOURCE_ERROR: Final = 506
 FRAME_ERROR: Final = 501
 
 
@@ -251,15 +249,8 @@ class AmqpSession:
             self._write_method(0, login.encode_tune(self._config))
         elif login.CLOSES_ON_REFUSAL not in self._capabilities:
             self._end(f"connect_refused: {found}")
-        elif isinstance(found, LoginsFull):
-            busy = ConnectionFault(RESOURCE_ERROR, str(found))
-            busy.method = IDS["connection.start-ok"]
-            self.fail(busy)
         else:
-            fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
-                                                    "For details see the broker logfile.")
-            fault.method = IDS["connection.start-ok"]
-            self.fail(fault)
+            self.fail(login.refusal(found, mechanism))
 
     def _open(self, virtual_host: str) -> None:
         admission = self._services.admission

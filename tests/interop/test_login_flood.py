@@ -1,4 +1,4 @@
-"""Wrong logins by the hundred at a real hub, from networks of their own: every address of 127.0.0.0/8 is this machine's.
+"""Wrong logins by the hundred at a real hub, from many networks: every address of 127.0.0.0/8 is this machine's.
 
 What counts is the order in which logins are answered, not how long this machine takes for them.
 """

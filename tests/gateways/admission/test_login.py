@@ -13,7 +13,7 @@ from gateways.admission.decision import Operation
 from gateways.admission.errors import Denied, LoginsFull, NotAuthenticated
 from gateways.admission.passwords import PROVEN_MS
 from gateways.admission.principal import Principal
-from gateways.admission.throttle import DELAY_MAX_MS, DELAY_MS, WAITING_MAX, host_of
+from gateways.admission.throttle import DELAY_MAX_MS, DELAY_MS, WAITING_MAX
 from tests.gateways.admission.kit import Administered, Rig
 
 
@@ -147,15 +147,6 @@ def test_many_at_once_are_few_guesses() -> None:
     assert rig.passwords.done == 1 + WAITING_MAX + 1 + 1, "one that was looked at, those that waited, bob's, elsewhere"
     assert all(len(told) == 1 and isinstance(told[0], NotAuthenticated) for told in (*guesses, *same))
     assert isinstance(rig.login("ann", "right password"), Principal)
-
-
-def test_a_network_of_ipv6_is_one_peer() -> None:
-    """Whoever has one address there has 2**64 of them."""
-    one, same, other = "[2001:db8:1:2::7]:5000", "[2001:db8:1:2:ffff::1]:6000", "[2001:db8:1:3::7]:5000"
-    assert host_of(one) == host_of(same) != host_of(other)
-    assert host_of("[::ffff:192.0.2.7]:1") == host_of("192.0.2.7:2") != host_of("[::ffff:192.0.2.8]:1")
-    assert host_of("[fe80::1%eth0]:1") == host_of("[fe80::1%eth0]:2")
-    assert host_of("unknown") == "unknown" and host_of("[::1]:7") == host_of("[::1]:8") != host_of("127.0.0.1:7")
 
 
 def test_a_password_that_is_changed_while_it_is_checked_is_wrong() -> None:

@@ -18,7 +18,7 @@ from gateways.admission.credentials import Credentials
 from gateways.admission.errors import LoginsFull, NotAuthenticated
 from gateways.admission.passwords import PROVEN_MS
 from gateways.admission.principal import Principal
-from gateways.admission.throttle import DELAY_MAX_MS, FREE_OF_NETWORK, region_of
+from gateways.admission.throttle import DELAY_MAX_MS, FREE_OF_NETWORK
 from tests.gateways.admission.kit import Clock, Rig
 
 CHECK_MS = 30
@@ -247,9 +247,3 @@ def test_a_name_of_64_kibibytes_is_not_prepared(monkeypatch: pytest.MonkeyPatch)
     told = rig.ask("\ufdfa" * 21_000, "guess")
     rig.run(1_000)
     assert isinstance(told[0], NotAuthenticated) and not prepared
-
-
-@pytest.mark.parametrize("network, region", [
-    ("203.0.113.7", "203.0.113"), ("2001:db8:1:2::/64", "2001:db8:1::/48"), ("unknown", "unknown"), ("::/64", "::/48")])
-def test_neighbours(network: str, region: str) -> None:
-    assert region_of(network) == region

@@ -274,6 +274,31 @@ def test_connections_are_bounded_over_all_doors() -> None:
     run(test)
 
 
+class Bounded(list[EchoSession]):
+    """A door's settings, where `EchoSession` looks for a list."""
+
+    max_connections_per_address = 1
+
+
+def test_connections_of_one_address_are_bounded() -> None:
+    async def test() -> None:
+        async with Stage(Bounded()) as stage:
+            _, held = await stage.connect()
+            refused, _ = await stage.connect()
+            assert await refused.read() == b""
+            counts = stage.listener.counts
+            assert (counts["refused"], counts["refused_by_address"], stage.capacity.open) == (1, 1, 1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", stage.port, local_addr=("127.0.0.2", 0))
+            writer.write(b"in")
+            assert await reader.readexactly(2) == b"in"
+            held.close()
+            await until(lambda: stage.capacity.open == 1)
+            reader, writer = await stage.connect()
+            writer.write(b"in")
+            assert await reader.readexactly(2) == b"in"
+    run(test)
+
+
 SMALL = ConnectionSettings(high_water_bytes=64 * 1024, low_water_bytes=16 * 1024, write_timeout_ms=150)
 
 

@@ -91,7 +91,7 @@ def test_a_page_may_be_asked_for_with_the_right_to_the_topic_alone() -> None:
 
 
 def test_a_login_is_held_against_the_peer_as_every_door_names_it() -> None:
-    """With its port, and brackets round an address of IPv6: what `host_of` makes a network of."""
+    """With its port, and brackets round an address of IPv6: what `network_of` makes a network of."""
     peers: list[str] = []
 
     class Noting(KnownUsers):
