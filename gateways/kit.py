@@ -162,7 +162,7 @@ class FakeKernel:
 
     # --- where things go ---------------------------------------------------------------------------------------------
 
-    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
         check_address(address)
         if address in self.refused_addresses:
             raise self.refused_addresses[address]
@@ -176,7 +176,7 @@ class FakeKernel:
         return placement
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
+                 may_create: bool = True, maker: str = "") -> Placement:
         return self.place(join_address(topic, key), tenant=tenant, may_create=may_create)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from kernel.addresses.address import is_topic_name
 from kernel.addresses.filters import MANY, ONE, parse_filter
+from kernel.addresses.makers import Makers, is_short
 from kernel.addresses.placing import Places
 from kernel.addresses.routes import RouteEntry, Routes
 from kernel.appending.appending import Appending
@@ -86,9 +87,11 @@ class Kernel(GroupCalls):
         """More is pending than is good: stop reading from publishers until `on_relief`."""
 
         self.on_needed_room: Callable[[], None] = lambda: None    # the disk is full, and a cut holds retention back
+        self.on_topics_short: Callable[[], None] = lambda: None   # a tenth is left of those that use may make
         self._loop = loop
         self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
+        self._makers = Makers(topics)
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
         self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
@@ -250,17 +253,19 @@ class Kernel(GroupCalls):
 
     # ---- where things go
 
-    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
-        """Where a message for this address is stored; its topic is made where it is missing.
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
+        """Where a message for this address is stored; its topic is made where it is missing, and counted for its maker
+        (see `addresses.makers`).
 
-        Raises InvalidAddress; UnknownTopic where topics are not made by use.
+        Raises InvalidAddress; UnknownTopic where topics are not made by use; TooManyTopics, where there is a maker.
         """
-        return self._places.place(address, tenant, may_create)
+        return self._places.place(address, tenant, may_create, maker)
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
-        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic."""
-        return self._places.place_in(topic, key, queue, tenant, may_create)
+                 may_create: bool = True, maker: str = "") -> Placement:
+        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic,
+        TooManyTopics."""
+        return self._places.place_in(topic, key, queue, tenant, may_create, maker)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
@@ -396,6 +401,11 @@ class Kernel(GroupCalls):
         """Counts the changes of topics: while it stays the same, so do they."""
         return self._topics.version
 
+    @property
+    def topics_short(self) -> bool:
+        """Whether a tenth or less is left of the topics that use may make."""
+        return is_short(len(self._topics), self.settings)
+
     def topics_for(self, filter: str, tenant: str = "/") -> list[Topic]:
         """The topics that can hold messages whose address matches. Raises InvalidFilter."""
         first, topics = parse_filter(filter)[0], self._topics.of(tenant)
@@ -425,13 +435,19 @@ class Kernel(GroupCalls):
         self._appending.delete_topic(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
 
-    def _create_by_use(self, name: str, tenant: str) -> Topic:
-        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+    def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
+        """Raises TooManyTopics, where there is a maker."""
+        if maker:
+            self._makers.check(maker, self.settings, self._loop.now_ms())
+        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None, maker)
 
     def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
-                token: object) -> Topic:
-        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token)
+                token: object, maker: str = "") -> Topic:
+        was_short = self.topics_short
+        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token, maker)
         self._sharing.on_topic(topic)
+        if self.topics_short and not was_short:
+            self.on_topics_short()
         return topic
 
     # ---- producers and groups
@@ -493,6 +509,7 @@ class Kernel(GroupCalls):
             "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
+            "max_auto_topics": self.settings.max_auto_topics,
             "subscriptions": len(self._subscriptions),
             **self.scheduling.statistics(),
             "epoch": self.epoch,

@@ -251,7 +251,7 @@ class Admission:
     def place(self, principal: Principal, address: str) -> Placement:
         """Where a message for `address` goes. Raises Denied and what `kernel.place` raises."""
         self.require(principal, Operation.PUBLISH, address)
-        return self._kernel.place(address, tenant=principal.tenant,
+        return self._kernel.place(address, tenant=principal.tenant, maker=principal.name,
                                   may_create=self.may(principal, Operation.CREATE, address))
 
     def place_in(self, principal: Principal, topic: str, key: bytes | None, queue: int | None = None) -> Placement:
@@ -259,7 +259,7 @@ class Admission:
         kernel = self._kernel
         address = kernel.address_of(topic, key, ())
         self.require(principal, Operation.PUBLISH, address)
-        return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant,
+        return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant, maker=principal.name,
                                may_create=self.may(principal, Operation.CREATE, address))
 
     def cache(self, principal: Principal, door: str) -> PlacementCache:

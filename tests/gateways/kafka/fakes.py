@@ -102,7 +102,7 @@ class FakeKernel:
         return topic
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
+                 may_create: bool = True, maker: str = "") -> Placement:
         found = self.by_name.get(topic)
         if found is None:
             if not may_create:
