@@ -71,7 +71,7 @@ class Storage:
             on_damage=self._on_damage, on_error=self._on_error, projection=self._catalogue, new_hub=uuid4().bytes,
             new_secret=token_bytes(32), selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             last_reserve=last_reserve_of(config, folder))
-        self.kernel.on_topics_short = self._on_topics_short
+        self.kernel.makers.on_short = self._on_topics_short
         self.kernel.parts.room.on_refusing = self._on_refusing
         self.kernel.parts.room.on_failure = self._on_reserve_failure
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
@@ -91,8 +91,7 @@ class Storage:
             raise Refused(f"the data directory {self.folder} cannot be opened: {error}", exits.STORAGE) from None
         if self.kernel.recovered_frames:
             log.info("replayed %d frames of the log", self.kernel.recovered_frames)
-        if self.kernel.topics_short:
-            self._on_topics_short()
+        self.kernel.makers.look(self.kernel.settings)
 
     async def close(self) -> None:
         """Flush, leave a checkpoint, let go of the files."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from kernel.addresses.address import is_topic_name
 from kernel.addresses.filters import MANY, ONE, parse_filter
-from kernel.addresses.makers import Makers, is_short
+from kernel.addresses.makers import Makers
 from kernel.addresses.placing import Places
 from kernel.addresses.routes import RouteEntry, Routes
 from kernel.appending.appending import Appending
@@ -87,11 +87,10 @@ class Kernel(GroupCalls):
         """More is pending than is good: stop reading from publishers until `on_relief`."""
 
         self.on_needed_room: Callable[[], None] = lambda: None    # the disk is full, and a cut holds retention back
-        self.on_topics_short: Callable[[], None] = lambda: None   # a tenth is left of those that use may make
         self._loop = loop
         self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
-        self._makers = Makers(topics)
+        self.makers = Makers(topics)
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
         self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
@@ -401,11 +400,6 @@ class Kernel(GroupCalls):
         """Counts the changes of topics: while it stays the same, so do they."""
         return self._topics.version
 
-    @property
-    def topics_short(self) -> bool:
-        """Whether a tenth or less is left of the topics that use may make."""
-        return is_short(len(self._topics), self.settings)
-
     def topics_for(self, filter: str, tenant: str = "/") -> list[Topic]:
         """The topics that can hold messages whose address matches. Raises InvalidFilter."""
         first, topics = parse_filter(filter)[0], self._topics.of(tenant)
@@ -438,16 +432,14 @@ class Kernel(GroupCalls):
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
         """Raises TooManyTopics, where there is a maker."""
         if maker:
-            self._makers.check(maker, self.settings, self._loop.now_ms())
+            self.makers.check(maker, self.settings, self._loop.now_ms())
         return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None, maker)
 
     def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
                 token: object, maker: str = "") -> Topic:
-        was_short = self.topics_short
         topic = self._appending.create_topic(name, tenant, queues, settings, owner, token, maker)
         self._sharing.on_topic(topic)
-        if self.topics_short and not was_short:
-            self.on_topics_short()
+        self.makers.look(self.settings)
         return topic
 
     # ---- producers and groups

@@ -5,6 +5,7 @@ letter's topic, a delayed message's) has no maker, and is under the bound over a
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from kernel.errors import TooManyTopics
@@ -17,15 +18,14 @@ MINUTE_MS: Final = 60_000
 SHORT_OF: Final = 10               # a tenth of all is left: somebody should look
 
 
-def is_short(topics: int, settings: KernelSettings) -> bool:
-    """Whether a tenth or less is left of the topics that use may make."""
-    return (settings.max_auto_topics - topics) * SHORT_OF <= settings.max_auto_topics
-
-
 class Makers:
-    """Asked before a topic is made by use."""
+    """Asked before a topic is made by use, and told of every topic that is there."""
 
     def __init__(self, topics: Topics) -> None:
+        self.on_short: Callable[[], None] = lambda: None
+        """Called when a tenth or less is left of the topics that use may make."""
+
+        self._is_short = False
         self._topics = topics
         self._paces: dict[str, tuple[float, int]] = {}         # what may be made at once, and as of when
 
@@ -38,6 +38,13 @@ class Makers:
             raise TooManyTopics(f"{maker} has made as many topics by use as one user may "
                                 f"(kernel.max_auto_topics_per_user, {settings.max_auto_topics_per_user})")
         self._spend(maker, settings.auto_topics_per_minute, now_ms)
+
+    def look(self, settings: KernelSettings) -> None:
+        """There are more topics than before, or these are the first that are known."""
+        was_short = self._is_short
+        self._is_short = (settings.max_auto_topics - len(self._topics)) * SHORT_OF <= settings.max_auto_topics
+        if self._is_short and not was_short:
+            self.on_short()
 
     def _spend(self, maker: str, per_minute: int, now_ms: int) -> None:
         left, at_ms = self._paces.pop(maker, (float(per_minute), now_ms))

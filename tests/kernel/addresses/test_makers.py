@@ -82,18 +82,15 @@ def test_all_together_are_bounded_and_what_is_created_or_the_hubs_own_is_not_ref
     assert rig.kernel.place("letters/x").topic == "unrouted", "what the hub has to store is stored"
 
 
-def test_nobody_is_told_twice_that_a_tenth_is_left() -> None:
+def test_somebody_is_told_once_that_a_tenth_is_left() -> None:
     rig = rig_with(max_auto_topics=20)
     told: list[int] = []
-    rig.kernel.on_topics_short = lambda: told.append(len(rig.kernel.topics()))
-    made(rig, "ann", range(17))
-    assert (told, rig.kernel.topics_short) == ([], False)
-    made(rig, "ann", range(17, 20))
-    assert (told, rig.kernel.topics_short) == ([18], True)
-    rig.kernel.delete_topic("ann0")
-    rig.kernel.delete_topic("ann1")
-    rig.kernel.delete_topic("ann2")
-    made(rig, "bob", range(1))
-    assert told == [18, 18]
+    rig.kernel.makers.on_short = lambda: told.append(len(rig.kernel.topics()))
+    assert (made(rig, "ann", range(17)), told) == (17, [])
+    assert (made(rig, "ann", range(17, 20)), told) == (3, [18])
+    for number in range(4):
+        rig.kernel.delete_topic(f"ann{number}")
+    assert (made(rig, "bob", range(2)), told) == (2, [18, 18]), "there was room meanwhile"
     rig.kernel.configure(replace(rig.kernel.settings, max_auto_topics=1000))
-    assert not rig.kernel.topics_short
+    rig.kernel.create_topic("another")
+    assert told == [18, 18]
