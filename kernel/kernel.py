@@ -386,6 +386,10 @@ class Kernel(GroupCalls):
         """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
         self._reader.offset_for_time(queue_id, timestamp_ms, on_done)
 
+    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty queue."""
+        self._reader.offset_of_largest_timestamp(queue_id, on_done)
+
     # ---- topics
 
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
@@ -442,25 +446,11 @@ class Kernel(GroupCalls):
         self.makers.look(self.settings)
         return topic
 
-    # ---- producers and groups
+    # ---- producers
 
     def new_producer_id(self, owner: Owner, token: object = None) -> None:
         """A number no producer had before, answered as [(producer id, 0, 0)]."""
         self._appending.new_producer_id(owner, token)
-
-    def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
-                       token: object = None) -> None:
-        """Per queue id the group's next offset and some bytes of its own (at most 4096).
-
-        Raises GroupIsLeased, Stopping.
-        """
-        self.leasing.check_commits(group, offsets)
-        self._appending.commit_offsets(group, offsets, owner, token)
-
-    def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
-        """The durable offsets by queue id of a tenant's group."""
-        return {queue_id: offset for queue_id, offset in self._views.offsets.get(group, {}).items()
-                for found in [self._topics.of_queue(queue_id)] if found is not None and found[0].tenant == tenant}
 
     # ---- live subscribers
 

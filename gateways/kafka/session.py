@@ -167,6 +167,11 @@ class KafkaSession:
         assert self._principal is not None
         return self._principal
 
+    def advertised(self) -> tuple[str, int]:
+        """Host and port by which clients of this listener reach the hub."""
+        host, _, port = (self.link.listen.advertise or self.config.advertise).rpartition(":")
+        return host.strip("[]"), int(port)
+
     def on_done(self) -> None:
         """A request has its answer."""
         if not self._busy:

@@ -307,6 +307,37 @@ class Reader:
                     return record[0], record[1]
         return entry.first_offset, entry.max_ms
 
+    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `Kernel.offset_of_largest_timestamp`."""
+        in_memory = self._latest_in_memory(queue_id)
+        start = self.start_of(queue_id)
+        self._worker.submit(partial(self._find_latest, queue_id, start, in_memory),
+                            partial(self._time_found, on_done))
+
+    def _latest_in_memory(self, queue_id: int) -> Entry | None:
+        """The first entry of the queue in memory whose largest timestamp no other one exceeds."""
+        latest: Entry | None = None
+        for tail in (self.frozen, self.tail):
+            if tail is not None and (numbers := tail.numbers_of(queue_id)):
+                number = max(numbers, key=tail.entries.max_ms.__getitem__)
+                if latest is None or tail.entries.max_ms[number] > latest.max_ms:
+                    latest = tail_entry(tail, number)
+        return latest
+
+    def _find_latest(self, queue_id: int, start: int, in_memory: Entry | None) -> tuple[int, int] | None:
+        """On the reading thread."""
+        entry = self._index.with_largest_timestamp(queue_id, start)
+        if entry is None or in_memory is not None and in_memory.max_ms > entry.max_ms:
+            entry = in_memory
+        if entry is None:
+            return None
+        records = [record for piece_read in self._read([entry]) for record in records_of(piece_read)
+                   if record[0] >= start]
+        if not records:
+            return None
+        latest = max(records, key=lambda record: record[1])          # the first of those that are equal
+        return latest[0], latest[1]
+
     @staticmethod
     def _time_found(on_done: Callable[[int | None, int], None], found: tuple[int, int] | None,
                     error: BaseException | None) -> None:
