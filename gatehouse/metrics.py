@@ -62,7 +62,7 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_cold_reads": Declared(COUNTER, "Reads that memory could not answer and the disk did."),
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
     "gatehouse_max_auto_topics": Declared(
-        GAUGE, "Topics that may exist before use makes no more, see `kernel.max_auto_topics`."),
+        GAUGE, "Topics that may exist before users make no more, see `kernel.max_auto_topics`."),
     "gatehouse_scheduled": Declared(GAUGE, "Messages that wait for their time."),
     "gatehouse_scheduled_delivered": Declared(COUNTER, "Messages appended when they fell due."),
     "gatehouse_scheduled_late_seconds": Declared(

@@ -10,7 +10,7 @@
      "pending": {"bytes", "congested"},                             taken from publishers, not in the log yet
      "checkpoint": {"age_ms", "taken", "postponed", "unindexed_bytes"},
      "loop": {"stall_recent_ms", "stall_worst_ms"},
-     "memory_bytes", "topics", "topics_left",                       that use may still make, all users together
+     "memory_bytes", "topics", "topics_left",                       that users may still make, all together
      "subscriptions", "scheduled",
      "groups": {"active", "ready", "leased", "waiting"},            leased groups and light queues that are in use
      "transactions": {"open", "open_bytes", "members", "committed", "rolled_back", "expired"}}

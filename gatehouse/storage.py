@@ -135,7 +135,7 @@ class Storage:
 
     def _on_topics_short(self) -> None:
         """Told at the start, and whenever it becomes so."""
-        log.warning("a tenth or less is left of the topics that use may make: %d of kernel.max_auto_topics (%d) exist",
+        log.warning("a tenth or less is left of the topics that users may make: there are %d of max_auto_topics, %d",
                     self.kernel.statistics()["topics"], self.kernel.settings.max_auto_topics)
 
     def _on_damage(self, damage: Damage) -> None:

@@ -15,8 +15,8 @@ class UnknownTopic(KernelError):
 
 
 class TooManyTopics(KernelError):
-    """Use may make no more topics: there are as many as may be, or this user has made as many, or makes them too fast.
-    Nothing was stored."""
+    """Users may make no more topics: there are as many as may be, or this user has made as many as one may, or makes
+    them too fast. Nothing was stored."""
 
     code = "too_many_topics"
 

@@ -413,12 +413,12 @@ class Kernel(GroupCalls):
                 if (levels := self._places.first_levels_of(topic.name)) is None or first in levels]
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
-                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
-        """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
+        """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping; durable once `owner` is told."""
         if not is_topic_name(name):
             raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
         return self._create(name, tenant, self.settings.default_queues if queues is None else queues,
-                            settings or TopicSettings(), owner, token)
+                            settings or TopicSettings(), owner, token, maker)
 
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
@@ -434,13 +434,12 @@ class Kernel(GroupCalls):
         self.leasing.end_topic(topic)
 
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
-        """Raises TooManyTopics, where there is a maker."""
-        if maker:
-            self.makers.check(maker, self.settings, self._loop.now_ms())
         return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None, maker)
 
     def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
-                token: object, maker: str = "") -> Topic:
+                token: object, maker: str) -> Topic:
+        if maker and self._topics.get(name, tenant) is None:
+            self.makers.check(maker, self.settings, self._loop.now_ms())
         topic = self._appending.create_topic(name, tenant, queues, settings, owner, token, maker)
         self._sharing.on_topic(topic)
         self.makers.look(self.settings)

@@ -21,7 +21,7 @@ class KernelSettings:
     max_auto_topics: int = 10_000
     max_auto_topics_per_user: int = 2_500
     auto_topics_per_minute: int = 600
-    """Topics made by use: in sum, by each maker, and by each in a minute, which is also what it may make at once."""
+    """Topics made by users: in sum, by each, and by each in a minute, which is also what it may make at once."""
 
     default_queues: int = 4
     retention_ms: int = 72 * 3_600_000

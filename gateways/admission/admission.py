@@ -262,6 +262,10 @@ class Admission:
         return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant, maker=principal.name,
                                may_create=self.may(principal, Operation.CREATE, address))
 
+    def maker(self, principal: Principal) -> str:
+        """For whom a topic counts that the principal creates by its name: for nobody, where he administers the hub."""
+        return "" if self.may_hub(principal, Operation.ADMINISTER) else principal.name
+
     def cache(self, principal: Principal, door: str) -> PlacementCache:
         """The bounded look-up from the door's raw addresses to placements that were allowed."""
         key = (principal, door)

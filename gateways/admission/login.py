@@ -365,7 +365,7 @@ class Login:
 
     def _succeeded(self, network: str, name: str) -> None:
         """A password, or a proof of it, was looked at and is right."""
-        self._throttle.on_success(network, name, self._now_ms())
+        self._throttle.on_success(network, name, self._recent.knows(network, name), self._now_ms())
         self._recent.remember(network, name)
 
     def _failed(self, guess: Attempt | Check) -> int:

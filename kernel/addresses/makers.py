@@ -1,7 +1,8 @@
-"""Who may still make topics by use: a bound for each maker, a pace, and one bound over all. Pure: time is an argument.
+"""Who may still make topics: a bound for each maker, a pace, and one bound over all. Pure: time is an argument.
 
-A maker is a text that the kernel does not look into: doors give the user's name. What the hub makes of itself (a dead
-letter's topic, a delayed message's) has no maker, and is under the bound over all alone.
+A maker is a text that the kernel does not look into: doors give the user's name. What administrators create has no
+maker and no bound; what the hub makes of itself (a dead letter's topic, a delayed message's) has no maker either, and
+goes to `unrouted` instead where there are as many as may be.
 """
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ SHORT_OF: Final = 10               # a tenth of all is left: somebody should loo
 
 
 class Makers:
-    """Asked before a topic is made by use, and told of every topic that is there."""
+    """Asked before somebody makes a topic, and told of every topic that is there."""
 
     def __init__(self, topics: Topics) -> None:
         self.on_short: Callable[[], None] = lambda: None
-        """Called when a tenth or less is left of the topics that use may make."""
+        """Called when a tenth or less is left of the topics that users may make."""
 
         self._is_short = False
         self._topics = topics
@@ -32,10 +33,10 @@ class Makers:
     def check(self, maker: str, settings: KernelSettings, now_ms: int) -> None:
         """One more by this maker. Raises TooManyTopics."""
         if len(self._topics) >= settings.max_auto_topics:
-            raise TooManyTopics("there are as many topics as use may make "
+            raise TooManyTopics("there are as many topics as users may make "
                                 f"(kernel.max_auto_topics, {settings.max_auto_topics})")
         if self._topics.made_by(maker) >= settings.max_auto_topics_per_user:
-            raise TooManyTopics(f"{maker} has made as many topics by use as one user may "
+            raise TooManyTopics(f"{maker} has made as many topics as one user may "
                                 f"(kernel.max_auto_topics_per_user, {settings.max_auto_topics_per_user})")
         self._spend(maker, settings.auto_topics_per_minute, now_ms)
 
@@ -53,5 +54,5 @@ class Makers:
             del self._paces[next(iter(self._paces))]
         self._paces[maker] = (left - 1 if left >= 1 else left), now_ms
         if left < 1:
-            raise TooManyTopics(f"{maker} makes topics by use faster than one user may "
+            raise TooManyTopics(f"{maker} makes topics faster than one user may "
                                 f"(kernel.auto_topics_per_minute, {per_minute}); try again in a while")

@@ -64,7 +64,7 @@ class Topic:
     settings: TopicSettings
     created_ms: int
     maker: str = ""
-    """Who made it by use; nobody, where it was created, or made by the hub."""
+    """For whom it counts, see `addresses.makers`; nobody, where an administrator or the hub made it."""
 
     @property
     def queues(self) -> int:
@@ -169,7 +169,7 @@ class Topics:
         return list(self._by_id.values())
 
     def made_by(self, maker: str) -> int:
-        """How many topics this maker has made by use that still exist."""
+        """How many topics of this maker exist."""
         return self._made[maker]
 
     def __len__(self) -> int:

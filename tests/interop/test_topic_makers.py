@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import paho.mqtt.publish
@@ -40,7 +39,7 @@ def test_each_door_says_that_there_are_too_many(hub: RunningHub) -> None:
     stored = [one for one in answer["messages"] if one["status"] == 201]
     refused = [one for one in answer["messages"] if one["status"] == 429]
     assert (len(stored), len(refused), refused[0]["code"]) == (MAY_MAKE, 1_000 - MAY_MAKE, "too_many_topics")
-    hub.wait_log_line("a tenth or less is left of the topics that use may make")
+    hub.wait_log_line("a tenth or less is left of the topics that users may make")
     assert ask(hub, "/v1/status")["topics_left"] == 2
 
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp"), stack_timeout=WAIT_S))

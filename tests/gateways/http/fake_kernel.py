@@ -214,7 +214,7 @@ class FakeKernel:
         return self._topics.of(tenant)
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
-                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         if not is_topic_name(name):
             raise InvalidTopic(f"{name!r} is no topic name")
         topic = self._topics.create(name, tenant, queues or self._queues_default, settings or TopicSettings(), NOW_MS)

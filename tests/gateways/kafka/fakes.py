@@ -91,7 +91,7 @@ class FakeKernel:
         return list(self.by_name.values())
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
-                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         if name in self.by_name:
             raise TopicExists(f"topic {name!r} exists already")
         number = len(self.by_name) + 1

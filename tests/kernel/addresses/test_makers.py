@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel.errors import TooManyTopics
+from kernel.errors import TooManyTopics, TopicExists
 from kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig
@@ -80,6 +80,18 @@ def test_all_together_are_bounded_and_what_is_created_or_the_hubs_own_is_not_ref
     rig.kernel.create_topic("created")
     assert rig.kernel.place("created/x", maker="bob").topic == "created"
     assert rig.kernel.place("letters/x").topic == "unrouted", "what the hub has to store is stored"
+
+
+def test_who_creates_topics_by_name_makes_them_too() -> None:
+    rig = rig_with(max_auto_topics_per_user=2)
+    for name in ("a", "b"):
+        rig.kernel.create_topic(name, maker="ann")
+    with pytest.raises(TopicExists):
+        rig.kernel.create_topic("a", maker="ann")
+    with pytest.raises(TooManyTopics):
+        rig.kernel.create_topic("c", maker="ann")
+    assert made(rig, "ann", range(1)) == 0
+    rig.kernel.create_topic("c")
 
 
 def test_somebody_is_told_once_that_a_tenth_is_left() -> None:
