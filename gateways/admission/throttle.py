@@ -1,15 +1,15 @@
 """Failed logins, counted per (network, user) and per network, and how long the next waits. Pure: time is an argument.
 
-A network is as in `gateways.networks`. The first failures of a user at a network hold the next login of that user there
-back for `DELAY_MS`, each further one for twice as long, up to `DELAY_MAX_MS`. Failures under whatever names are counted
-for the network too: beyond `FREE_OF_NETWORK` they hold everybody there back in the same way, so that trying one password
-with every name is slowed as well. Names that nobody has count as all others do. Somebody may have thousands of networks
-side by side: beyond `FREE_OF_REGION` failures in an IPv4 /24 or an IPv6 /48 all networks there count as failing, and are
-held back no longer for it.
+A network is as in `gateways.networks`. The first failures of a user at a network hold the next login of that user
+there back for `DELAY_MS`, each further one for twice as long, up to `DELAY_MAX_MS`. Failures under whatever names are
+counted for the network too: beyond `FREE_OF_NETWORK` they hold everybody there back in the same way, so that trying
+one password with every name is slowed as well. Names that nobody has count as all others do. Somebody may have
+thousands of networks side by side: beyond `FREE_OF_REGION` failures in an IPv4 /24 or an IPv6 /48 all networks there
+count as failing, and are held back no longer for it.
 
 A success forgets what was held against its user there and, where that user was not known there, half of what was held
-against the network: one device with an old password does not keep out those that share its address. Ten minutes without
-a failure forget everything.
+against the network: one device with an old password does not keep out those that share its address. Ten minutes
+without a failure forget everything.
 """
 from __future__ import annotations
 
