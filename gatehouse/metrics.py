@@ -61,6 +61,8 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Checkpoints that did not fit on the disk and are tried again."),
     "gatehouse_cold_reads": Declared(COUNTER, "Reads that memory could not answer and the disk did."),
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
+    "gatehouse_max_auto_topics": Declared(
+        GAUGE, "Topics that may exist before users make no more, see `kernel.max_auto_topics`."),
     "gatehouse_scheduled": Declared(GAUGE, "Messages that wait for their time."),
     "gatehouse_scheduled_delivered": Declared(COUNTER, "Messages appended when they fell due."),
     "gatehouse_scheduled_late_seconds": Declared(
@@ -102,7 +104,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_connections": Declared(GAUGE, "Connections that are open.", ("door",)),
     "gatehouse_connections_accepted": Declared(COUNTER, "Connections that were let in.", ("door",)),
     "gatehouse_connections_refused": Declared(
-        COUNTER, "Connections refused because no descriptor could be spent on them.", ("door",)),
+        COUNTER, "Connections refused because there was no place for them.", ("door",)),
+    "gatehouse_connections_refused_by_address": Declared(
+        COUNTER, "Those of them whose address had as many as one address may have.", ("door",)),
     "gatehouse_connections_closed": Declared(
         COUNTER, "Connections that the hub ended, by why.", ("door", "reason")),
     "gatehouse_tls_handshakes": Declared(

@@ -122,26 +122,31 @@ class Completions:
 
 
 class ThreadWorker:
-    """`kernel.ports.Worker`: one thread that runs its jobs in order."""
+    """`kernel.ports.Worker`: one thread that runs its jobs in order. With several `threads` jobs begin in order, and
+    end as they may."""
 
-    def __init__(self, name: str, completions: Completions) -> None:
+    def __init__(self, name: str, completions: Completions, threads: int = 1) -> None:
         self.name = name
         self._completions = completions
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
         # A daemon: a job stuck on a dead disk cannot keep a failing hub alive. `close` waits for the normal end.
-        self._thread = threading.Thread(target=self._run, name=f"gatehouse-{name}", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, name=f"gatehouse-{name}", daemon=True)
+                         for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         self._jobs.put((job, done))
 
     def close(self, abandon: bool = False) -> None:
-        """Run what has been submitted, unless it is abandoned, then end the thread; returns when it has ended."""
+        """Run what has been submitted, unless it is abandoned, then end the threads; returns when they have ended."""
         while abandon and not self._jobs.empty():
             with contextlib.suppress(Empty):
                 self._jobs.get_nowait()
-        self._jobs.put(None)
-        self._thread.join()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
 
     def _run(self) -> None:
         jobs, post = self._jobs, self._completions.post

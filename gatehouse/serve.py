@@ -393,6 +393,7 @@ class Hub:
             yield "gatehouse_connections", (name,), len(door)
             yield "gatehouse_connections_accepted", (name,), counts["accepted"]
             yield "gatehouse_connections_refused", (name,), counts["refused"]
+            yield "gatehouse_connections_refused_by_address", (name,), counts["refused_by_address"]
             yield "gatehouse_faults", (name,), counts["faults"]
             yield "gatehouse_tls_handshakes", (name,), counts["tls_handshakes"]
             ends_s = door.certificate_ends_s() if isinstance(door, Certified) else None

@@ -71,6 +71,7 @@ class Storage:
             on_damage=self._on_damage, on_error=self._on_error, projection=self._catalogue, new_hub=uuid4().bytes,
             new_secret=token_bytes(32), selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             last_reserve=last_reserve_of(config, folder))
+        self.kernel.makers.on_short = self._on_topics_short
         self.kernel.parts.room.on_refusing = self._on_refusing
         self.kernel.parts.room.on_failure = self._on_reserve_failure
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
@@ -90,6 +91,7 @@ class Storage:
             raise Refused(f"the data directory {self.folder} cannot be opened: {error}", exits.STORAGE) from None
         if self.kernel.recovered_frames:
             log.info("replayed %d frames of the log", self.kernel.recovered_frames)
+        self.kernel.makers.look(self.kernel.settings)
 
     async def close(self) -> None:
         """Flush, leave a checkpoint, let go of the files."""
@@ -130,6 +132,11 @@ class Storage:
         yield "gatehouse_catalogue_failures", (), self._catalogue.failures
         yield "gatehouse_backups", (), len(self.backups)
         yield "gatehouse_catalogue_failing", (), int(self._catalogue.failing)
+
+    def _on_topics_short(self) -> None:
+        """Told at the start, and whenever it becomes so."""
+        log.warning("a tenth or less is left of the topics that users may make: there are %d of max_auto_topics, %d",
+                    self.kernel.statistics()["topics"], self.kernel.settings.max_auto_topics)
 
     def _on_damage(self, damage: Damage) -> None:
         """Told once, however often somebody reads there."""

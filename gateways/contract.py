@@ -71,6 +71,10 @@ class Link(Protocol):
     """When that certificate is no longer good, in ms since 1970; 0 without one."""
 
     @property
+    def gone(self) -> bool:
+        """Whether the peer has hung up, or is being closed: asked of the system, so also of a peer that is not read."""
+
+    @property
     def unsent_bytes(self) -> int:
         """Written but not yet taken by the peer's socket. Above `high_water_bytes` the peer's requests are not read."""
 

@@ -65,6 +65,7 @@ class FakeLink:
         self.paused = False
         self.wake_ms = 0
         self.writes = 0
+        self.gone = False
         self._unsent = 0
 
     @property
@@ -161,7 +162,7 @@ class FakeKernel:
 
     # --- where things go ---------------------------------------------------------------------------------------------
 
-    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
         check_address(address)
         if address in self.refused_addresses:
             raise self.refused_addresses[address]
@@ -175,7 +176,7 @@ class FakeKernel:
         return placement
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
+                 may_create: bool = True, maker: str = "") -> Placement:
         return self.place(join_address(topic, key), tenant=tenant, may_create=may_create)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:

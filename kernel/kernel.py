@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from kernel.addresses.address import is_topic_name
 from kernel.addresses.filters import MANY, ONE, parse_filter
+from kernel.addresses.makers import Makers
 from kernel.addresses.placing import Places
 from kernel.addresses.routes import RouteEntry, Routes
 from kernel.appending.appending import Appending
@@ -89,6 +90,7 @@ class Kernel(GroupCalls):
         self._loop = loop
         self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
+        self.makers = Makers(topics)
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
         self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
         self.parts = Parts(
@@ -250,17 +252,19 @@ class Kernel(GroupCalls):
 
     # ---- where things go
 
-    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
-        """Where a message for this address is stored; its topic is made where it is missing.
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
+        """Where a message for this address is stored; its topic is made where it is missing, and counted for its maker
+        (see `addresses.makers`).
 
-        Raises InvalidAddress; UnknownTopic where topics are not made by use.
+        Raises InvalidAddress; UnknownTopic where topics are not made by use; TooManyTopics, where there is a maker.
         """
-        return self._places.place(address, tenant, may_create)
+        return self._places.place(address, tenant, may_create, maker)
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
-        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic."""
-        return self._places.place_in(topic, key, queue, tenant, may_create)
+                 may_create: bool = True, maker: str = "") -> Placement:
+        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic,
+        TooManyTopics."""
+        return self._places.place_in(topic, key, queue, tenant, may_create, maker)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
@@ -409,12 +413,12 @@ class Kernel(GroupCalls):
                 if (levels := self._places.first_levels_of(topic.name)) is None or first in levels]
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
-                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
-        """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
+        """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping; durable once `owner` is told."""
         if not is_topic_name(name):
             raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
         return self._create(name, tenant, self.settings.default_queues if queues is None else queues,
-                            settings or TopicSettings(), owner, token)
+                            settings or TopicSettings(), owner, token, maker)
 
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
@@ -429,13 +433,16 @@ class Kernel(GroupCalls):
         self._appending.delete_topic(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
 
-    def _create_by_use(self, name: str, tenant: str) -> Topic:
-        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+    def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
+        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None, maker)
 
     def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
-                token: object) -> Topic:
-        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token)
+                token: object, maker: str) -> Topic:
+        if maker and self._topics.get(name, tenant) is None:
+            self.makers.check(maker, self.settings, self._loop.now_ms())
+        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token, maker)
         self._sharing.on_topic(topic)
+        self.makers.look(self.settings)
         return topic
 
     # ---- producers
@@ -483,6 +490,7 @@ class Kernel(GroupCalls):
             "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
+            "max_auto_topics": self.settings.max_auto_topics,
             "subscriptions": len(self._subscriptions),
             **self.scheduling.statistics(),
             "epoch": self.epoch,

@@ -82,7 +82,14 @@ class KernelSection:
     auto_create_topics: bool = field(default=True, metadata={
         "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it goes to `unrouted`."})
     max_auto_topics: int = field(default=10_000, metadata={
-        "min": 0, "max": 1_000_000, "help": "Topics made by use; what comes after them goes to `unrouted`."})
+        "min": 0, "max": 1_000_000, "help": "Topics that may exist before users make no more, by use or by name; "
+                                            "whoever needs one more is refused. What administrators create is not "
+                                            "bounded."})
+    max_auto_topics_per_user: int = field(default=2_500, metadata={
+        "min": 0, "max": 1_000_000, "help": "Topics made by one user that may exist; all of anonymous are one."})
+    auto_topics_per_minute: int = field(default=600, metadata={
+        "min": 0, "max": 1_000_000, "help": "Topics that one user may make in a minute, or at once after a while "
+                                            "without."})
     default_queues: int = field(default=4, metadata={
         "min": 1, "max": 10_000, "help": "Queues (Kafka: partitions) of a new topic."})
     retention_hours: int = field(default=72, metadata={

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateways.connections.capacity import PER_ADDRESS
+
 FRAME_MIN_SIZE = 4096          # 0-9-1, 1.2, "Constants": frame-min-size
 
 
@@ -21,3 +23,4 @@ class AmqpConfig:
         "help": "bytes sent to one client and not yet taken by it; beyond, its consumers wait", "min": 1 << 20})
     blocked_after_ms: int = field(default=1_000, metadata={
         "help": "a publisher that is not read for so long is told so by connection.blocked", "min": 1})
+    max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

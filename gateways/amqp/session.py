@@ -33,7 +33,6 @@ SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack
 CLOSE_TIMEOUT_MS: Final = 3_000        # a client that does not answer connection.close is left
 CONNECTION_FORCED: Final = 320
 CHANNEL_ERROR: Final = 504
-ACCESS_REFUSED: Final = 403
 NOT_ALLOWED: Final = 530
 FRAME_ERROR: Final = 501
 
@@ -239,7 +238,8 @@ class AmqpSession:
                 if self._parts:
                     self.handle_data(b"")
 
-        self._services.admission.authenticate(DOOR_NAME, self._link.peer, credentials, told)
+        self._services.admission.authenticate(DOOR_NAME, self._link.peer, credentials, told,
+                                              lambda: self._state is not State.CHECKING or self._link.gone)
 
     def _logged_in(self, found: Principal | NotAuthenticated, mechanism: str) -> None:
         self._state = State.TUNE
@@ -248,12 +248,9 @@ class AmqpSession:
             self._seat = self._services.admission.seat(found, DOOR_NAME, self)
             self._write_method(0, login.encode_tune(self._config))
         elif login.CLOSES_ON_REFUSAL not in self._capabilities:
-            self._end("connect_refused: unknown user or wrong password")
+            self._end(f"connect_refused: {found}")
         else:
-            fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
-                                                    "For details see the broker logfile.")
-            fault.method = IDS["connection.start-ok"]
-            self.fail(fault)
+            self.fail(login.refusal(found, mechanism))
 
     def _open(self, virtual_host: str) -> None:
         admission = self._services.admission

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from gateways.connections.hang_ups import has_hung_up
 from gateways.tls.certificates import ends_ms_of, name_in
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ class Connection(asyncio.Protocol):
         self._armed_tick = 0
 
     # --- what the session sees ---------------------------------------------------------------------------------------
+
+    @property
+    def gone(self) -> bool:
+        transport = self._transport
+        return transport is None or bool(self._idle & ENDING) or has_hung_up(transport)
 
     @property
     def unsent_bytes(self) -> int:

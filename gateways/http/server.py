@@ -2,8 +2,9 @@
 
 - What is no HTTP is answered with a problem document and closed, and is not a traceback in the log.
 - A client that takes nothing of its answer for `stall_timeout_s` is cut off; until then it is asked for nothing more.
-- A connection beyond `max_connections`, or beyond what the descriptors allow all doors together, is answered 503 and
-  closed. Where the other doors have taken all of them, a few are left for whoever looks after the hub.
+- A connection beyond `max_connections`, beyond what its address may have, or beyond what the descriptors allow all
+  doors together, is answered 503 and closed. Where the other doors have taken all of them, a few are left for whoever
+  looks after the hub.
 
 Time for headers and between requests is the library's keep-alive timeout: it runs from the end of the last answer and
 does not start again with every byte, so a header that trickles in is bounded too.
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
+from gateways.connections.capacity import Room
 from gateways.connections.connection import peer_name
 from gateways.connections.endings import Endings
+from gateways.connections.hang_ups import has_hung_up
 from gateways.http.answers import SERVER, problem_answer
 from gateways.http.config import HttpConfig
 from gateways.http.direct import DirectCalls, Line
@@ -61,45 +64,32 @@ class Connections:
         self.config = config
         self.services = services
         self.open: set[DoorProtocol] = set()
-        self.handshakes = 0
         self.counts: Counter[str] = Counter()
         """accepted, refused, faults, closed_stalled; the names that the shared listener of the other doors uses."""
         self._endings = Endings(NAME, self.counts, services.now_ms)
+        self._room = Room(services.capacity, self.counts, config.max_connections_per_address,
+                          most=config.max_connections, spare=SPARE)
 
-    @property
-    def full(self) -> bool:
-        """Whether no further connection may be open."""
-        own, all_doors = len(self.open) + self.handshakes, self.services.capacity
-        return own >= self.config.max_connections or all_doors.open >= all_doors.limit + SPARE
-
-    def add(self, connection: DoorProtocol) -> bool:
-        """Count a connection in, or refuse it."""
-        if self.full:
-            self.counts["refused"] += 1
-            return False
-        self.services.capacity.open += 1
-        self.open.add(connection)
-        self.counts["accepted"] += 1
-        return True
+    def add(self, connection: DoorProtocol) -> str:
+        """Count a connection in. Returns why there is no place for it, `code: text`; "" where there is."""
+        refusal = self._take_place(connection.peer)
+        if not refusal:
+            self.open.add(connection)
+            self.counts["accepted"] += 1
+        return refusal
 
     def remove(self, connection: DoorProtocol) -> None:
         """It has ended, or speaks another protocol now; one that was refused was never here."""
         if connection in self.open:
             self.open.remove(connection)
-            self.services.capacity.open -= 1
+            self._room.give(connection.peer)
 
     def begin_handshake(self, peer: str) -> bool:
         """See `tls_transport.Doorstep`."""
-        if self.full:
-            self.counts["refused"] += 1
-            return False
-        self.handshakes += 1
-        self.services.capacity.open += 1
-        return True
+        return not self._take_place(peer)
 
     def end_handshake(self, peer: str, reason: str) -> None:
-        self.handshakes -= 1
-        self.services.capacity.open -= 1
+        self._room.give(peer)
         if reason:
             self._endings.note(peer, reason)
         else:
@@ -107,6 +97,12 @@ class Connections:
 
     def note_broken(self, peer: str, reason: str) -> None:
         self._endings.note(peer, reason)
+
+    def _take_place(self, peer: str) -> str:
+        refusal = self._room.take(peer)
+        if refusal:
+            self._endings.log(peer, refusal)
+        return refusal
 
 
 class Stream(Protocol):
@@ -150,13 +146,14 @@ class DoorProtocol(web.RequestHandler):
         """Take the connection, or say that there are too many."""
         shared = self._shared
         stream = cast(asyncio.Transport, transport)
-        if not shared.add(self):
+        self.peer = peer_name(stream.get_extra_info("peername"))
+        refusal = shared.add(self)
+        if refusal:
             self.close()
-            stream.write(_refusal("busy", "too many connections are open"))
+            stream.write(_refusal("busy", "too many connections are open, " + refusal.partition(": ")[2]))
             stream.close()
             return
         services = shared.services
-        self.peer = peer_name(stream.get_extra_info("peername"))
         self.since_ms = services.now_ms()
         if self.listen.tls is not None:
             self.tls = stream.get_extra_info("tls_version")
@@ -222,6 +219,11 @@ class DoorProtocol(web.RequestHandler):
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """What comes from here on are frames of a WebSocket."""
         super().set_parser(cast(Any, FrameGuard(parser)), data_received_cb)
+
+    @property
+    def gone(self) -> bool:
+        """See `contract.Link`."""
+        return self.transport is None or has_hung_up(self.transport)
 
     @property
     def certificate_der(self) -> bytes | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateways.connections.capacity import PER_ADDRESS
 from gateways.mqtt.window import INFLIGHT_LIMIT
 
 
@@ -30,3 +31,4 @@ class MqttConfig:
                 "mosquitto does, since MQTT 3.1.1 has no word for no; disconnect lets the client notice"})
     max_subscriptions: int = field(default=1_000, metadata={
         "help": "filters of one client; further ones are refused with 0x80", "min": 1})
+    max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

@@ -181,11 +181,11 @@ class GroupCalls:
         """Into a light queue alone."""
         return self._places.place_light(queue, priority, key)
 
-    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True
-                     ) -> Placement:
+    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True,
+                     maker: str = "") -> Placement:
         """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
         `chosen`. Raises as `place`."""
-        return self._places.place_routed(address, queue_ids, tenant, may_create)
+        return self._places.place_routed(address, queue_ids, tenant, may_create, maker)
 
     # ---- offsets of assigned groups
 

@@ -75,7 +75,7 @@ def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
     """A topic by being asked for. Raises UnknownTopic, Denied, and what the kernel says to the name."""
     if may_create and session.kernel.settings.auto_create_topics:
         session.admission.require_topic(session.principal, Operation.CREATE, name)
-        session.kernel.place_in(name, None, tenant=session.principal.tenant)
+        session.kernel.place_in(name, None, tenant=session.principal.tenant, maker=session.principal.name)
     topic = session.kernel.topic(name, session.principal.tenant)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")

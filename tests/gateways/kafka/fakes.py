@@ -91,7 +91,7 @@ class FakeKernel:
         return list(self.by_name.values())
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
-                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         if name in self.by_name:
             raise TopicExists(f"topic {name!r} exists already")
         number = len(self.by_name) + 1
@@ -105,7 +105,7 @@ class FakeKernel:
         return topic
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
+                 may_create: bool = True, maker: str = "") -> Placement:
         found = self.by_name.get(topic)
         if found is None:
             if not may_create:

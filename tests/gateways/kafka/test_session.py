@@ -137,7 +137,7 @@ def test_nothing_is_dispatched_while_the_peer_does_not_take_its_answers() -> Non
 
 def test_a_turn_is_bounded_whatever_a_peer_sends_at_once() -> None:
     """Questions of a few bytes for answers of hundreds of kilobytes: others get their turn in between."""
-    peer = Peer()
+    peer = Peer(idle_timeout_ms=0)
     peer.kernel.create_topic("wide", queues=10_000)
     question = MetadataRequest(version=5, topics=None)
     frames = peer.send(b"".join(framed(question, i) for i in range(20)))
