@@ -36,6 +36,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_loop_stall_recent_seconds": Declared(
         GAUGE, "Longest time of the last one to two minutes in which something kept the event loop from running."),
     "gatehouse_loop_stall_worst_seconds": Declared(GAUGE, "The same since the start."),
+    "gatehouse_loop_longest_turn_seconds": Declared(
+        GAUGE, "Longest time of the last one to two minutes that the kernel worked before anybody else was served: a "
+               "flush with its answers, a slice of deliveries."),
     "gatehouse_descriptors_limit": Declared(GAUGE, "Files and sockets that this process may have open."),
     "gatehouse_resident_bytes": Declared(GAUGE, "Memory of this process that is not swapped out, in bytes."),
     "gatehouse_congested": Declared(GAUGE, "1 while more is waiting for the disk than is good and publishers wait."),

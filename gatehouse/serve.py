@@ -122,6 +122,7 @@ class Hub:
         self._shared: Services | None = None
         self._reload_asked = self._reload_refused = False
         self._reloading: asyncio.Future[None] | None = None      # kept, or nobody would
+        self._loop = HubLoop(asyncio.get_running_loop())
         self._stall = Stall(asyncio.get_running_loop())
         self._watchdog = Watchdog(asyncio.get_running_loop(), watchdog_s())
         self._status: HubStatus | None = None
@@ -134,7 +135,7 @@ class Hub:
             loop.add_signal_handler(number, handler)
         self._reload_asked = bool(self._asked_early)
         try:
-            await self._start(HubLoop(loop))
+            await self._start(self._loop)
             gc.collect()
             gc.freeze()    # what exists now stays; later collections need not look at it
             self._stall.start()
@@ -384,6 +385,7 @@ class Hub:
         yield "gatehouse_start_time_seconds", (), self._ready_s
         yield "gatehouse_loop_stall_recent_seconds", (), self._stall.recent_ms / 1000
         yield "gatehouse_loop_stall_worst_seconds", (), self._stall.worst_ms / 1000
+        yield "gatehouse_loop_longest_turn_seconds", (), self._loop.turns.recent_s
         yield "gatehouse_descriptors_limit", (), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield "gatehouse_resident_bytes", (), resident_bytes()
 

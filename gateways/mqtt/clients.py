@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kernel.message import Message, Placement
 
 TOPICS_MAX: Final = 65536          # topic names kept in encoded form
-ENCODED_MAX: Final = 64            # runs of messages kept in encoded form while their flush is handed out
+ENCODED_MAX: Final = 512           # runs of messages kept in encoded form while they are handed out: two portions
 ENCODED_BYTES_MAX: Final = 1 << 20
 
 
