@@ -102,6 +102,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_jwks_failures": Declared(COUNTER, "Times that the key set of the tokens' issuer could not be read."),
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
+    "gatehouse_unsent_bytes": Declared(
+        GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 64 KiB and a "
+               "message more for each of those clients."),
     "gatehouse_connections": Declared(GAUGE, "Connections that are open.", ("door",)),
     "gatehouse_connections_accepted": Declared(COUNTER, "Connections that were let in.", ("door",)),
     "gatehouse_connections_refused": Declared(

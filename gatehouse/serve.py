@@ -45,6 +45,7 @@ from gateways.admission.trace import Trace
 from gateways.connections.capacity import descriptor_capacity
 from gateways.connections.listener import Listener
 from gateways.connections.open_connections import OpenConnections
+from gateways.connections.unsent import UnsentBudget
 from gateways.contract import GatewaySpec, Service, Services
 from gateways.registry import GatewayClash, load_specs
 from gateways.tls.revocation import find_revoked
@@ -295,8 +296,9 @@ class Hub:
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
             transactions=storage.transactions,
-            connections=OpenConnections(kernel.epoch), render_metrics=self.metrics.render, ready=lambda: self._ready,
-            status=self._status, console=read_console(), backups=storage.backups,
+            connections=OpenConnections(kernel.epoch), unsent=UnsentBudget(self.config.hub.unsent_bytes),
+            render_metrics=self.metrics.render, ready=lambda: self._ready, status=self._status,
+            console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
@@ -390,6 +392,8 @@ class Hub:
         yield "gatehouse_resident_bytes", (), resident_bytes()
 
     def _door_samples(self) -> Iterator[Sample]:
+        if self._shared is not None:
+            yield "gatehouse_unsent_bytes", (), self._shared.unsent.used_bytes
         for name, door in self._counted():
             counts = door.counts
             yield "gatehouse_connections", (name,), len(door)

@@ -25,6 +25,7 @@ from kernel.appending.producer_expiry import ProducerExpiry
 from kernel.appending.producers import Producers
 from kernel.delivery.deliveries import Deliveries
 from kernel.delivery.retained import RetainedValues
+from kernel.delivery.slices import Slices
 from kernel.delivery.subscriptions import Subscriptions
 from kernel.delivery.watches import Watch, Watches
 from kernel.errors import InvalidTopic
@@ -452,6 +453,10 @@ class Kernel(GroupCalls):
 
     def unsubscribe(self, filter: str, subscriber: Subscriber, *, tenant: str = "/") -> bool:
         return self._subscriptions.unsubscribe(filter, subscriber, tenant)
+
+    def slices(self) -> Slices:
+        """For work of a door that grows with its clients."""
+        return Slices(self._loop, self.parts.on_error)
 
     @property
     def delivered(self) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateways.mqtt.catching_up import CatchingUp
 from gateways.mqtt.codec import encode_qos0
 from gateways.mqtt.mapping import topic_field
 
@@ -26,18 +27,20 @@ class ClientIdRefused(Exception):
 class Clients:
     """One per hub, found through `Services.shared`."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
         self._by_id: dict[tuple[str, str], MqttSession] = {}
         self._topics: dict[Placement, bytes] = {}
         self._encoded: dict[int, tuple[list[Message], bytes]] = {}
         self._encoded_bytes = 0
+        self.unsent = services.unsent
+        self.catching_up = CatchingUp(services.kernel.slices())
         self._assigned = 0
 
     @classmethod
     def of(cls, services: Services) -> Clients:
         clients = services.shared.get("mqtt")
         if not isinstance(clients, cls):
-            clients = services.shared["mqtt"] = cls()
+            clients = services.shared["mqtt"] = cls(services)
         return clients
 
     # --- client ids --------------------------------------------------------------------------------------------------
