@@ -12,8 +12,8 @@ from typing import Final
 UNSENT_BYTES: Final = 64 << 20
 """The default: some thousand subscribers that stall at once are a tenth of a small machine's memory."""
 
-PART: Final = 16
-"""One connection may hold this part of what is left: n of them together n / (n + 16) of the budget."""
+PART: Final = 4
+"""One connection may hold this part of what is left: n of them together n / (n + 4) of the budget."""
 
 FLOOR_BYTES: Final = 64 << 10
 """A connection that holds more is slow, and is told when its peer has taken nearly all of it."""

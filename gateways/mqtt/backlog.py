@@ -67,7 +67,6 @@ class Backlog:
         self._waiting: deque[Waiting] = deque()
         self._ranges: deque[Range] = deque()
         self._fetching = False
-        self._pumping = False
 
     @property
     def empty(self) -> bool:
@@ -135,14 +134,23 @@ class Backlog:
         self._charge(size + MESSAGE_BYTES * len(messages))
 
     def pump(self) -> None:
-        """Send what waits, as far as window and socket allow."""
-        if self._pumping:
-            return
-        self._pumping = True
-        self._send_waiting()
-        self._pumping = False
-        if self._may_read():
+        """Send what waits, as far as window and socket allow, when its turn comes: at once where nobody else waits."""
+        if self._may_send() or self._may_read():
             self._outbox.clients.catching_up.add(self)
+
+    def go_on(self) -> None:
+        """Its turn has come: one piece, and read the next."""
+        self._send_waiting()
+        if self._may_read():
+            self._fetch()                # answered before it returns where all is in memory
+        self.pump()
+
+    def _may_send(self) -> bool:
+        return len(self._waiting) > 0 and self._outbox.may_send(self._waiting[0][3])
+
+    def _may_read(self) -> bool:
+        return (len(self._ranges) > 0 and not self._waiting and not self._fetching
+                and self._outbox.may_send(self._ranges[0].acknowledged))
 
     def _send_waiting(self) -> None:
         outbox, waiting = self._outbox, self._waiting
@@ -162,15 +170,6 @@ class Backlog:
         outbox.flush()
 
     # --- reading back ------------------------------------------------------------------------------------------------
-
-    def _may_read(self) -> bool:
-        return (len(self._ranges) > 0 and not self._waiting and not self._fetching
-                and self._outbox.may_send(self._ranges[0].acknowledged))
-
-    def read_on(self) -> None:
-        """Its turn has come, see `CatchingUp`."""
-        if self._may_read():
-            self._fetch()                # answered before it returns where all is in memory
 
     def _fetch(self) -> None:
         firsts: dict[int, int] = {}

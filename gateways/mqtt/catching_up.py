@@ -1,5 +1,5 @@
-"""Clients that are behind and can be sent more: each reads a piece of the log in its turn, some milliseconds a turn of
-the loop in all. So a thousand that begin to read again at once hold up nobody, and none of them the others.
+"""Clients that are behind and can be sent more: each sends a piece in its turn, some milliseconds a turn of the loop for
+all of them. So a thousand that begin to read again at once hold up nobody, and none of them the others.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CatchingUp:
         self._waiting: dict[Backlog, None] = {}
 
     def add(self, backlog: Backlog) -> None:
-        """It has something to read, and room for it."""
+        """It has something to send, or to read, and room for it."""
         self._waiting[backlog] = None
         if not self._slices.busy:
             self._slices.run(self._read(), self._go_on)
@@ -32,7 +32,7 @@ class CatchingUp:
         while self._waiting:
             backlog = next(iter(self._waiting))
             del self._waiting[backlog]
-            backlog.read_on()
+            backlog.go_on()
             yield
 
     def _go_on(self) -> None:

@@ -7,8 +7,9 @@
 What waits is sent before anything newer of its QoS, so the order of each topic and QoS is kept [MQTT-4.6.0-6].
 
 What is written and not taken is bounded twice: by `max_unsent_bytes` and by what the budget of all connections allows.
-A large burst is therefore written piece by piece, each of which the socket takes at once or the connection is slow, and
-large values are not copied: they are the same bytes for every client.
+Of a large burst one piece is sent at once and the rest waits for its turn (`catching_up`); either the socket takes such
+a piece, or the connection is slow and is told when it is not any more. Large values are not copied: they are the same
+bytes for every client.
 """
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ class Outbox:
         if self._feed is not None:
             self._feed.pump()
         backlog = self._backlog
-        if backlog is not None and not backlog.empty:
+        if backlog is not None:
             backlog.pump()
         if self.shares is not None:
             self.shares.pump()
@@ -151,31 +152,26 @@ class Outbox:
 
     def send(self, placement: Placement, messages: list[Message], start: int, stop: int, acknowledged: bool) -> int:
         """Send of `messages[start:stop]` what window and socket have room for; returns the first that was not sent."""
+        if acknowledged:
+            stop = min(stop, start + self.window.room())
+        if start >= stop or self._room <= 0:
+            return start
         topic = self.clients.topic_field(placement)
-        fixed = len(topic) + 2 if acknowledged else len(topic)
-        while start < stop and self._room > 0:
-            end = min(stop, start + self.window.room()) if acknowledged else stop
-            if end == start:
-                break
-            end, size = fitting(messages, start, end, self._room, fixed)
-            count = end - start
-            if not acknowledged:
-                if count == len(messages) and len(placement.targets) > 1:
-                    self._parts.append(self.clients.encode_shared(topic, messages))
-                else:
-                    self._parts.append(encode_qos0(topic, messages, start, end))
-            elif size >= count * LARGE_BYTES:
-                self._parts += parts_qos1(topic, messages, start, end, self.window.take(count))
+        stop, size = fitting(messages, start, stop, self._room, len(topic) + 2 if acknowledged else len(topic))
+        count = stop - start
+        if not acknowledged:
+            if count == len(messages) and len(placement.targets) > 1:
+                self._parts.append(self.clients.encode_shared(topic, messages))
             else:
-                self._parts.append(encode_qos1(topic, messages, start, end, self.window.take(count)))
-            self.flow.messages_out += count
-            self.flow.bytes_out += size
-            self._room -= size
-            start = end
-            if self._room <= 0:          # either the socket takes it now, or the connection is slow from here on
-                self.flush()
-                self.begin()
-        return start
+                self._parts.append(encode_qos0(topic, messages, start, stop))
+        elif size >= count * LARGE_BYTES:
+            self._parts += parts_qos1(topic, messages, start, stop, self.window.take(count))
+        else:
+            self._parts.append(encode_qos1(topic, messages, start, stop, self.window.take(count)))
+        self.flow.messages_out += count
+        self.flow.bytes_out += size
+        self._room -= size
+        return stop
 
     def flush(self) -> None:
         """Write what was sent."""
