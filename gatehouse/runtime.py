@@ -5,7 +5,6 @@
     ThreadWorker   one thread with a queue of jobs, run in order
     Longest        the longest of some times, lately and since the start, for the metrics
     Stall          how long the loop was kept from running
-    resident_bytes memory of this process
 
 Rules: nothing here swallows an error. A job's error goes to its `done`; an error raised by a callback is our own fault
 and goes to the loop's exception handler, and the callbacks after it still run.
@@ -14,12 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -241,12 +238,3 @@ class Stall:
     def _tick(self) -> None:
         self._longest.note(max(self._aio.time() - self._due_s, 0.0))
         self._arm()
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in RAM; 0 where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pages * resource.getpagesize()

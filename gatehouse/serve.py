@@ -33,10 +33,11 @@ from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, ch
 from gatehouse.console import read_console
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
+from gatehouse.memory import GivingBack, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.relisten import Relistening, relisten
-from gatehouse.runtime import HubLoop, Stall, resident_bytes
+from gatehouse.runtime import HubLoop, Stall
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 from gateways.admission.admission import Admission
@@ -302,6 +303,7 @@ class Hub:
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
+        services.unsent.on_released = GivingBack(asyncio.get_running_loop()).soon
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples):

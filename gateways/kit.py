@@ -145,6 +145,11 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+def one_turn() -> Slices:
+    """For fake kernels: all work is done at once."""
+    return Slices(cast("Loop", _Standing()), _raise)
+
+
 class FakeKernel:
     """The kernel facade as far as doors use it. `flush()` is the group commit; `disk_error` makes the next one fail.
 
@@ -301,7 +306,7 @@ class FakeKernel:
 
     def slices(self) -> Slices:
         """Everything in one turn."""
-        return Slices(cast("Loop", _Standing()), _raise)
+        return one_turn()
 
     # --- live subscribers --------------------------------------------------------------------------------------------
 

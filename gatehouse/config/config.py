@@ -71,9 +71,9 @@ class HubSettings:
         "help": "Folder of everything that is stored, from the folder of the configuration file on."})
     unsent_bytes: int = field(default=UNSENT_BYTES, metadata={
         "min": 1 << 20, "max": 1 << 40,
-        "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. The "
-                "less is left, the less each may hold: the largest go on from the log first. Beside it each connection "
-                "may hold a last piece of 64 KiB."})
+        "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
+                "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
+                "connection may hold a last piece of 64 KiB."})
 
 
 @dataclass(frozen=True, slots=True)

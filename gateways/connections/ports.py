@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 BACKLOG: Final = 4096                 # connections that the system may hold for us before they are accepted
 KEEP_ALIVE_S: Final = (120, 30, 4)    # TCP's own: idle time, interval, probes. A peer that has vanished holds no
                                       # descriptor for longer, whatever its protocol asks for
-NOT_SENT_BYTES: Final = 128 << 10     # that the system takes beyond what a peer's window allows: by itself it takes 4 MiB
-                                      # for each that stalls, and some hundred of those slow the TCP of the whole machine
+NOT_SENT_BYTES: Final = 128 << 10     # that the system takes beyond what a peer's window allows: by itself it takes up
+                                      # to 4 MiB, and some hundred that stall slow the TCP of the whole machine
 
 Key = tuple[str, int, int]
 """Host, port, and how many of the same came before: port 0 may stand there twice."""

@@ -1,8 +1,9 @@
-"""Clients that are behind and can be sent more: each sends a piece in its turn, some milliseconds a turn of the loop for
-all of them. So a thousand that begin to read again at once hold up nobody, and none of them the others.
+"""Clients that are behind and can be sent more: each is sent a piece in its turn, some milliseconds a turn of the loop
+for all of them. So a thousand that begin to read again at once hold up nobody, and none of them the others.
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,26 +17,28 @@ class CatchingUp:
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
-        self._waiting: dict[Backlog, None] = {}
+        self._waiting: deque[Backlog] = deque()
+        self._known: set[Backlog] = set()          # the same, but for those whose client has gone
 
     def add(self, backlog: Backlog) -> None:
         """It has something to send, or to read, and room for it."""
-        self._waiting[backlog] = None
-        if not self._slices.busy:
-            self._slices.run(self._read(), self._go_on)
+        if backlog not in self._known:
+            self._known.add(backlog)
+            self._waiting.append(backlog)
+            self._go_on()
 
     def remove(self, backlog: Backlog) -> None:
         """Its client has gone."""
-        self._waiting.pop(backlog, None)
+        self._known.discard(backlog)
 
-    def _read(self) -> Iterator[None]:
+    def _take_turns(self) -> Iterator[None]:
         while self._waiting:
-            backlog = next(iter(self._waiting))
-            del self._waiting[backlog]
-            backlog.go_on()
-            yield
+            backlog = self._waiting.popleft()
+            if backlog in self._known:
+                self._known.discard(backlog)
+                backlog.go_on()
+                yield
 
     def _go_on(self) -> None:
-        """The work has ended; where it failed there are others."""
-        if self._waiting:
-            self._slices.run(self._read(), self._go_on)
+        if self._waiting and not self._slices.busy:
+            self._slices.run(self._take_turns(), self._go_on)

@@ -17,8 +17,8 @@ class MqttConfig:
     connect_timeout_ms: int = field(default=10_000, metadata={
         "help": "a connection that has sent no CONNECT after this time is closed", "min": 100})
     max_unsent_bytes: int = field(default=256 << 10, metadata={
-        "help": "bytes sent to one client and not yet taken by it; beyond, and where `hub.unsent_bytes` are nearly used "
-                "up, messages to it wait", "min": 128 << 10})
+        "help": "bytes sent to one client and not yet taken by it; beyond, and where `hub.unsent_bytes` are nearly "
+                "used up, messages to it wait", "min": 128 << 10})
     max_waiting_bytes: int = field(default=4 << 20, metadata={
         "help": "bytes of messages waiting in memory for one slow client; beyond, and where `hub.unsent_bytes` are "
                 "nearly used up, they are read from the log again when their turn comes", "min": 0})
