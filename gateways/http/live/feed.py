@@ -173,18 +173,21 @@ class Feed:
             self._read_up_to(queue_id, offset)
         block = Block(self._feeds.entries_of(self.scope, page), positions, after)
         self.positions = after
-        self._fetching = True
-        self._owed = set(self.live)
-        self._slices.run(self._hand_out(block), self._on_given)
+        self.give(block)
 
     def _first_of(self, fetched: Fetched) -> int:
         """From where this queue was wanted."""
         return 0
 
+    def give(self, block: Block) -> None:
+        """To all readers, in this turn and the next ones."""
+        self._fetching, self._under_way = True, block
+        self._owed = set(self.live) if block.entries else set()
+        self._slices.run(self._hand_out(block), self._on_given)
+
     def _hand_out(self, block: Block) -> Iterator[None]:
         """May be interrupted after each reader. Who joins meanwhile has read the log as far as this block goes."""
-        self._under_way = block
-        for reader in list(self.live) if block.entries else ():
+        for reader in list(self.live):
             if reader in self._owed:
                 self._owed.discard(reader)
                 if not reader.on_block(block):
