@@ -117,7 +117,7 @@ class _Clock:
     """Time without timers."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self.now_ms = now_ms
+        self.now_ms = self.monotonic_ms = now_ms
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         callback()

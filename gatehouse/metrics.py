@@ -36,6 +36,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_loop_stall_recent_seconds": Declared(
         GAUGE, "Longest time of the last one to two minutes in which something kept the event loop from running."),
     "gatehouse_loop_stall_worst_seconds": Declared(GAUGE, "The same since the start."),
+    "gatehouse_loop_longest_turn_seconds": Declared(
+        GAUGE, "Longest time of the last one to two minutes that the kernel worked before anybody else was served: a "
+               "flush with its answers, a slice of deliveries."),
     "gatehouse_descriptors_limit": Declared(GAUGE, "Files and sockets that this process may have open."),
     "gatehouse_resident_bytes": Declared(GAUGE, "Memory of this process that is not swapped out, in bytes."),
     "gatehouse_congested": Declared(GAUGE, "1 while more is waiting for the disk than is good and publishers wait."),
@@ -101,6 +104,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_jwks_failures": Declared(COUNTER, "Times that the key set of the tokens' issuer could not be read."),
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
+    "gatehouse_unsent_bytes": Declared(
+        GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 64 KiB and a "
+               "message more for each of those clients."),
     "gatehouse_connections": Declared(GAUGE, "Connections that are open.", ("door",)),
     "gatehouse_connections_accepted": Declared(COUNTER, "Connections that were let in.", ("door",)),
     "gatehouse_connections_refused": Declared(

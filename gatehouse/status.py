@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse import __version__
+from gatehouse.memory import resident_bytes
 from gatehouse.rates import FIELDS, NOTHING, Rates
-from gatehouse.runtime import resident_bytes
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -51,7 +51,7 @@ class Storage:
 
     def __init__(self, config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> None:
         settings = config.kernel.for_kernel()
-        completions = Completions(hub_loop.aio)
+        completions = Completions(hub_loop.aio, hub_loop.turns)
         self._fatal = fatal
         self.folder = folder
         self._catalogue = open_catalogue(config.kernel.catalogue_url or default_url(folder))

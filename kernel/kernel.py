@@ -26,6 +26,7 @@ from kernel.appending.producer_expiry import ProducerExpiry
 from kernel.appending.producers import Producers
 from kernel.delivery.deliveries import Deliveries
 from kernel.delivery.retained import RetainedValues
+from kernel.delivery.slices import Slices
 from kernel.delivery.subscriptions import Subscriptions
 from kernel.delivery.watches import Watch, Watches
 from kernel.errors import InvalidTopic
@@ -102,8 +103,8 @@ class Kernel(GroupCalls):
             views=Views(topics, heads),
             room=Room(loop, checkpoint_worker, reserve, last_reserve),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
-            deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
-            hub=new_hub, secret=new_secret)
+            deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, loop, on_error),
+            settings=settings, hub=new_hub, secret=new_secret)
         self._log = log
         self._heads = heads
         self._topics = topics
@@ -195,10 +196,10 @@ class Kernel(GroupCalls):
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     room=parts.room, fatal=parts.fatal)
-        self._committer.is_behind = self._checkpoints.is_behind
+        self._committer.is_behind = lambda: self._checkpoints.is_behind() or parts.deliveries.is_behind()
         self._committer.on_congestion = self._on_congestion
         parts.room.on_short = self._on_short
-        self._checkpoints.on_caught_up = self._committer.relieve
+        self._checkpoints.on_caught_up = parts.deliveries.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.light.limits.refuse_full
         self._appending.require_room = self.leasing.light.limits.require_room
@@ -459,6 +460,10 @@ class Kernel(GroupCalls):
 
     def unsubscribe(self, filter: str, subscriber: Subscriber, *, tenant: str = "/") -> bool:
         return self._subscriptions.unsubscribe(filter, subscriber, tenant)
+
+    def slices(self) -> Slices:
+        """For work of a door that grows with its clients."""
+        return Slices(self._loop, self.parts.on_error)
 
     @property
     def delivered(self) -> bool:

@@ -33,6 +33,7 @@ from gatehouse.config.rights import (
 from gatehouse.config.settings import Place, Problems, Text, read_section
 from gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gateways.admission.tokens import JwtSettings
+from gateways.connections.unsent import UNSENT_BYTES
 from gateways.contract import GatewaySpec, Listen
 from gateways.tls.certificates import check_rule
 from kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
@@ -68,6 +69,11 @@ class HubSettings:
         "help": "Name of this hub, shown to clients and in the metrics."})
     data_dir: str = field(default="data", metadata={
         "help": "Folder of everything that is stored, from the folder of the configuration file on."})
+    unsent_bytes: int = field(default=UNSENT_BYTES, metadata={
+        "min": 1 << 20, "max": 1 << 40,
+        "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
+                "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
+                "connection may hold a last piece of 64 KiB."})
 
 
 @dataclass(frozen=True, slots=True)

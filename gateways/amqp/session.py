@@ -315,10 +315,10 @@ class AmqpSession:
     @property
     def unsent_max(self) -> int:
         """Bytes that may wait for the client to take them."""
-        return self._config.max_unsent_bytes
+        return self._services.unsent.allowed(self._config.max_unsent_bytes)
 
     def may_deliver(self) -> bool:
-        return self._state is State.OPEN and self._link.unsent_bytes < self._config.max_unsent_bytes
+        return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max
 
     def on_settled(self) -> None:
         """A confirm has left: the end may have waited for it."""

@@ -118,7 +118,7 @@ class DoorProtocol(web.RequestHandler):
     """One client's connection."""
 
     __slots__ = ("certificate", "certificate_ends_ms", "id", "line", "listen", "peer", "since_ms", "stream", "tls",
-                 "user", "_ending", "_shared", "_stall_timer", "_stalled_bytes")
+                 "user", "_charged", "_ending", "_shared", "_stall_timer", "_stalled_bytes")
 
     def __init__(self, manager: web.Server, shared: Connections, calls: DirectCalls, listen: Listen, **kwargs: Any
                  ) -> None:
@@ -141,6 +141,7 @@ class DoorProtocol(web.RequestHandler):
         self._shared = shared
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
+        self._charged = 0                # of what is unsent, to the budget of all connections; 0 while it keeps up
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or say that there are too many."""
@@ -166,6 +167,7 @@ class DoorProtocol(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget it."""
         self._stop_stall_timer()
+        self._charge(0)
         self._shared.remove(self)
         self._shared.services.connections.remove(self.id)
         super().connection_lost(exc)
@@ -255,6 +257,7 @@ class DoorProtocol(web.RequestHandler):
     def resume_writing(self) -> None:
         """It has taken most of it."""
         self._stop_stall_timer()
+        self._charge(0)
         super().resume_writing()
 
     async def drained(self) -> None:
@@ -304,6 +307,7 @@ class DoorProtocol(web.RequestHandler):
         transport = self.transport
         if transport is not None:
             self._stalled_bytes = transport.get_write_buffer_size()
+            self._charge(self._stalled_bytes)
             self._stall_timer = self._loop.call_later(self._shared.config.stall_timeout_s, self._check_stall)
 
     def _check_stall(self) -> None:
@@ -315,6 +319,10 @@ class DoorProtocol(web.RequestHandler):
             return
         self._shared.counts["closed_stalled"] += 1
         transport.abort()
+
+    def _charge(self, unsent: int) -> None:
+        self._shared.services.unsent.charge(unsent - self._charged)
+        self._charged = unsent
 
     def _stop_stall_timer(self) -> None:
         if self._stall_timer is not None:

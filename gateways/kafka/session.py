@@ -284,8 +284,8 @@ class KafkaSession:
 
     def _may_answer(self) -> bool:
         """Whether there is room for one more answer, in this turn and with the peer."""
-        return (self._spent_bytes < TURN_BYTES
-                and self.link.unsent_bytes <= min(self.config.fetch_max_bytes, UNSENT_BYTES))
+        most = self.services.unsent.allowed(min(self.config.fetch_max_bytes, UNSENT_BYTES))
+        return self._spent_bytes < TURN_BYTES and self.link.unsent_bytes <= most
 
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused and not self._stopping:

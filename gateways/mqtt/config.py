@@ -17,11 +17,12 @@ class MqttConfig:
         "min": 1.0, "max": 10.0})
     connect_timeout_ms: int = field(default=10_000, metadata={
         "help": "a connection that has sent no CONNECT after this time is closed", "min": 100})
-    max_unsent_bytes: int = field(default=8 << 20, metadata={
-        "help": "bytes sent to one client and not yet taken by it; beyond, messages to it wait", "min": 1 << 20})
+    max_unsent_bytes: int = field(default=256 << 10, metadata={
+        "help": "bytes sent to one client and not yet taken by it; beyond, and where `hub.unsent_bytes` are nearly "
+                "used up, messages to it wait", "min": 128 << 10})
     max_waiting_bytes: int = field(default=4 << 20, metadata={
-        "help": "bytes of messages waiting in memory for one slow client; beyond, they are read from the log "
-                "again when their turn comes", "min": 0})
+        "help": "bytes of messages waiting in memory for one slow client; beyond, and where `hub.unsent_bytes` are "
+                "nearly used up, they are read from the log again when their turn comes", "min": 0})
     max_waiting_ranges: int = field(default=10_000, metadata={
         "help": "stretches of the log that one slow client is still owed; beyond, QoS 0 messages to it are dropped "
                 "and counted, and for QoS 1 it is disconnected", "min": 1})

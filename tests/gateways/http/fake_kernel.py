@@ -11,8 +11,10 @@ from array import array
 from collections.abc import Callable, Collection
 from typing import Any
 
+from gateways.kit import one_turn
 from kernel.addresses.address import is_topic_name
 from kernel.addresses.routes import Routed, RouteEntry, Routes
+from kernel.delivery.slices import Slices
 from kernel.delivery.watches import Watch, Watches
 from kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
@@ -47,6 +49,10 @@ class FakeKernel:
         self._pending: list[tuple[list[Message], Owner | None, object, str | None]] = []
         self._answers: dict[str, list[tuple[int, int, int]]] = {}
         self._next_id = (1 << 60) + 1
+
+    def slices(self) -> Slices:
+        """Everything in one turn."""
+        return one_turn()
 
     # --- placing
 
