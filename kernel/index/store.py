@@ -67,9 +67,6 @@ class IndexStore(Protocol):
         With `sync` everything written so far survives a power cut on return. Raises StoreFull, with a part written.
         """
 
-    def clear(self) -> None:
-        """Forget everything, for good: an older state that came back after a power cut might look right by then."""
-
     def close(self) -> None: ...
 
 
@@ -251,10 +248,6 @@ class RocksStore:
                     batch.put(key, value)
             self._db.write(batch)
 
-    def clear(self) -> None:
-        self._db.delete_range(b"", b"\xff" * 32)
-        self._db.put(b"\0sync", b"", write_opt=self._synced)
-
     def close(self) -> None:
         try:
             self._db.close()
@@ -300,10 +293,6 @@ class MemoryStore:
         for key in keys:
             if self._values.pop(key, None) is not None:
                 del self._keys[bisect_left(self._keys, key)]
-
-    def clear(self) -> None:
-        self._keys.clear()
-        self._values.clear()
 
     def close(self) -> None:
         pass

@@ -45,10 +45,6 @@ class Views:
         self.epoch = 0
         self.offsets: dict[str, dict[int, tuple[int, bytes]]] = {}
 
-    def clear(self) -> None:
-        self.epoch = 0
-        self.offsets.clear()
-
     def apply(self, record: StateRecord) -> None:
         """A record at replay; a kind that is not kept in memory does nothing."""
         if record.kind == Kind.COUNTERS and record.value is not None:
