@@ -66,7 +66,7 @@ class Log(Protocol):
         """
 
     def advance(self, main: int, kept: int) -> None:
-        """Give out no positions before these any more: the chains' ends are lost. Raises LogFull or LogFailed."""
+        """Give out no positions up to these any more: the chains' ends are lost. Raises LogFull or LogFailed."""
 
     def append(self, head: bytes, body: bytes) -> int:
         """Write one frame at the end of the main chain; returns its position. Raises LogFull or LogFailed."""

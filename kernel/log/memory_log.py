@@ -30,7 +30,8 @@ class MemoryChain:
             yield Frame(position, head, position + len(body) + 1)
 
     def advance(self, position: int) -> None:
-        self._next = max(self._next, position)
+        if self._next < position:
+            self._next = position + 1
 
     def append(self, head: bytes, body: bytes) -> int:
         if self._counts[self._bases[-1]] == self._frames_per_segment:

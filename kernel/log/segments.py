@@ -128,9 +128,10 @@ class SegmentChain:
         on_damage(damage._replace(reason=f"{damage.reason}; {copied}"))
 
     def advance(self, position: int) -> None:
-        """Give out no position before this one any more. Raises LogFull, LogFailed."""
+        """Give out no position up to this one any more, which a frame without a body may have had. Raises LogFull,
+        LogFailed."""
         if self.end() < position:
-            self._lowest_base = max(self._lowest_base, position)
+            self._lowest_base = max(self._lowest_base, position + 1)
             try:
                 self._roll()
             except OSError as error:

@@ -83,8 +83,8 @@ class SetAside:
         stop = reader.last_byte(start, reader.size)
         if stop > start:
             put = self.copy(kind, reader, start, min(stop, start + MAX_TAIL_BYTES))
-            self._tell(Note(False, f"behind the end of the log {stop - start} bytes are cut off that are no whole frame,"
-                                   f" as a kill leaves them; {put}"))
+            self._tell(Note(False, f"behind the end of the log {stop - start} bytes are cut off that are no whole "
+                                   f"frame, as a kill leaves them; {put}"))
 
     def move(self, name: str, *, is_tail: bool) -> Put:
         """Take a file away from among the segments, as it is. `is_tail`: behind the end of its chain."""
@@ -106,7 +106,8 @@ class SetAside:
         except OSError as error:
             return Put(False, f"it could not be moved: {error}")
         if is_tail:
-            self._tell(Note(False, f"{name} holds no whole frame, as a kill leaves a new file; it is {DAMAGED}/{new} now"))
+            self._tell(Note(False, f"{name} holds no whole frame, as a kill leaves a new file; it is {DAMAGED}/{new} "
+                                   "now"))
         return Put(True, f"it is {DAMAGED}/{new} now")
 
     def tell_mended(self, name: str) -> None:
