@@ -16,6 +16,7 @@ from kernel.log.frame import StateRecord, decode_head
 from kernel.log.log import KEPT_BASE, Damage, Frame
 from kernel.parts import Parts
 from kernel.state.state import Kind, StateChanges
+from kernel.state.views import queues_of_heads
 
 LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, Kind.OFFSET)
 """Kinds of state that are in memory whole; the others are read when they are needed."""
@@ -107,6 +108,9 @@ class Recovery:
         self._heads.apply(head.entries)
         if self._loss is not None:
             self._loss.known.update(head.entries.queue_id)
+            for record in head.state:
+                if record.kind == Kind.HEADS:
+                    self._loss.known.update(queues_of_heads(record.key))
         self._state.changes.absorb(frame.position, head.state)
         for record in head.state:
             self._apply(record)

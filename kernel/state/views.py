@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 
-from kernel.index.heads import Heads
+from kernel.index.heads import PAGE_QUEUES, Heads
 from kernel.log.frame import StateRecord
 from kernel.state.state import Kind
 from kernel.state.topics import Topics
@@ -34,6 +34,12 @@ def decode_offset(value: bytes) -> tuple[int, bytes]:
 
 def heads_record(page: int, packed: bytes) -> StateRecord:
     return StateRecord(Kind.HEADS, _PAGE.pack(page), packed)
+
+
+def queues_of_heads(key: bytes) -> range:
+    """The queues whose heads a HEADS record holds."""
+    first = int(_PAGE.unpack(key)[0]) * PAGE_QUEUES
+    return range(first, first + PAGE_QUEUES)
 
 
 class Views:

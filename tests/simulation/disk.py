@@ -256,8 +256,15 @@ class SimDisk:
     def flip(self, name: str, offset: int, bit: int = 0) -> None:
         """Rot: one bit of a synced byte."""
         inode = self._inode(name)
-        inode.data[offset] ^= 1 << bit
-        inode.sync()
+        durable = bytearray(inode.durable)
+        for held in (inode.data, durable):
+            held[offset] ^= 1 << bit
+        inode.durable = bytes(durable)
+
+    def flip_header(self, name: str, bit: int) -> None:
+        """Rot in the first bytes of a file, where it has them."""
+        if bit // 8 < len(self._inode(name).durable):
+            self.flip(name, bit // 8, bit % 8)
 
     def used_bytes(self) -> int:
         return sum(len(inode.data) for folder in self._folders.values() for inode in folder.names.values())
