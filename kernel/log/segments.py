@@ -35,6 +35,7 @@ from kernel.log.segment_file import (
 )
 from kernel.log.set_aside import SetAside
 
+FAR: Final = 1 << 50                        # behind the end of a chain: no segment of ours was to begin there
 OPEN_FILES: Final = 64                      # segment files kept open for reading
 
 
@@ -67,7 +68,6 @@ class SegmentChain:
         self._dirty = True
         self.bases = [base for base in named if self._belongs(base)]
         unread = [base for base in named if base not in self.bases]
-        self._lowest_base = max([self._range.start, *[base + 1 for base in named]])
         self._sizes = {base: self._file_size(base) for base in self.bases[:-1]}
         for i, base in enumerate(self.bases):
             last = i == len(self.bases) - 1
@@ -103,9 +103,11 @@ class SegmentChain:
 
     def _place(self, unread: list[int], on_damage: Callable[[Damage], None]) -> None:
         """Files without a whole frame: a new segment that a crash cut off is begun anew, under the name that it has."""
+        end = self._beyond(self.bases[-1], self._size) if self.bases else self._range.start
+        self._lowest_base = max([self._range.start, *[base + 1 for base in [*self.bases, *unread] if base < end + FAR]])
         unborn = -1
         for base in unread:
-            is_next = not self.bases or base >= self._beyond(self.bases[-1], self._size)
+            is_next = end <= base < end + FAR
             with closing(self._disk.open_read(self._name(base))) as file:
                 size = file.size()
                 is_empty = SegmentReader(file, base).last_byte(SEGMENT_HEADER_BYTES, size) <= SEGMENT_HEADER_BYTES

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from kernel.log.disk import RealDisk
-from kernel.log.log import Damage
+from kernel.log.log import KEPT_BASE, Damage
 from kernel.log.segment_file import SEGMENT_HEADER_BYTES, encode_header
 from kernel.log.segments import SegmentLog
 from kernel.log.set_aside import Note
@@ -125,7 +125,18 @@ def test_what_else_lies_in_the_folder_stops_nothing(tmp_path: Path, name: str, c
     assert Opened(tmp_path).heads == [*FRAMES, *FRAMES, b"and on"]
 
 
-@pytest.mark.parametrize("by", [1, 100, 1 << 40])
+@pytest.mark.parametrize("content", [b"", b"garbage" * 10])
+def test_no_name_leads_the_log_out_of_its_positions(tmp_path: Path, content: bytes) -> None:
+    filled(tmp_path)
+    (tmp_path / "log" / f"{KEPT_BASE - 100:020d}.log").write_bytes(content)
+    opened = Opened(tmp_path)
+    position = 0
+    for _ in range(100):
+        position = opened.log.append(b"and on", b"body" * 100)
+    assert position < 1 << 40 and opened.log.read([(position, 0, 4)]) == [b"body"]
+
+
+@pytest.mark.parametrize("by", [1, 100, 1 << 40, 1 << 60])
 def test_a_copy_of_a_segment_under_another_name_is_moved_away_whole(tmp_path: Path, by: int) -> None:
     files = filled(tmp_path)
     content = files[0].read_bytes()
