@@ -49,10 +49,10 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_dropped_segments": Declared(COUNTER, "Files of the log that retention deleted."),
     "gatehouse_damaged_ranges": Declared(COUNTER, "Ranges of the log that cannot be read."),
     "gatehouse_mended_headers": Declared(
-        COUNTER, "Files of the log whose header was damaged and was written anew by this start; nothing is lost by it."),
+        COUNTER, "Files of the log whose header was damaged and was written anew by this start; nothing is lost."),
     "gatehouse_set_aside_files": Declared(
         GAUGE, "What lies in the folder `damaged`, which starts could not use, until somebody deletes it."),
-    "gatehouse_set_aside_bytes": Declared(GAUGE, "Its size."),
+    "gatehouse_set_aside_bytes": Declared(GAUGE, "The size of that, in bytes."),
     "gatehouse_reserve_held": Declared(
         GAUGE, "0 while the disk is full and the hub lives from its reserve: no messages are taken."),
     "gatehouse_backups": Declared(GAUGE, "Backups that are being read; retention deletes nothing meanwhile."),

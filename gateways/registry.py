@@ -32,7 +32,7 @@ class Specs(dict[str, GatewaySpec]):
     def __init__(self, specs: Mapping[str, GatewaySpec], broken: Mapping[str, str]) -> None:
         super().__init__(specs)
         self.broken = broken
-        """Plugins that do not load, by the name of their entry point: a sentence that names the package and says why."""
+        """Plugins that do not load, by the name of their entry point: a sentence that names package and reason."""
 
 
 def load_specs() -> Specs:

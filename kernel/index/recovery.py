@@ -72,9 +72,11 @@ class Recovery:
 
     def _on_damage(self, damage: Damage) -> None:
         """Frames that cannot be read gave out offsets and ids that nobody knows, but where later frames of the same
-        queues say how far they got."""
+        queues say how far they got. What the index is complete to, it knows, and it alone."""
         self._parts.on_damage(damage)
-        if not damage.is_known:
+        if damage.end <= self._complete:
+            self._index.mark_lost()
+        elif not damage.is_known:
             lost_bytes = damage.end - damage.start
             self._loss = Loss(lost_bytes + (self._loss.lost_bytes if self._loss is not None else 0), set())
 
@@ -140,6 +142,8 @@ class Recovery:
         pages = {number: self._heads.packed(number) for number in self._heads.dirty}
         self._heads.dirty.clear()
         tail = self._reader.tail
+        if self._loss is not None:
+            self._index.mark_lost()          # the next start would begin behind what cannot be read
         self._superseded += self._index.write(
             Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id),
                        self._heads.consumed),

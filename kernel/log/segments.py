@@ -33,7 +33,7 @@ from kernel.log.segment_file import (
     encode_header,
     file_name,
 )
-from kernel.log.set_aside import SetAside
+from kernel.log.set_aside import Note, SetAside
 
 FAR: Final = 1 << 50                        # behind the end of a chain: no segment of ours was to begin there
 OPEN_FILES: Final = 64                      # segment files kept open for reading
@@ -99,7 +99,9 @@ class SegmentChain:
         with closing(self._disk.open_append(self._name(base))) as file:
             file.overwrite(0, encode_header(base))
             file.sync()
-        self._aside.tell_mended(self._name(base))
+        self._aside.mended += 1
+        self._aside.tell(Note(True, f"the header of {self._name(base)} was damaged and is written anew; its frames are "
+                                    "read as they are"))
 
     def _place(self, unread: list[int], on_damage: Callable[[Damage], None]) -> None:
         """Files without a whole frame: a new segment that a crash cut off is begun anew, under the name that it has."""
@@ -108,20 +110,34 @@ class SegmentChain:
         unborn = -1
         for base in unread:
             is_next = end <= base < end + FAR
-            with closing(self._disk.open_read(self._name(base))) as file:
-                size = file.size()
-                is_empty = SegmentReader(file, base).last_byte(SEGMENT_HEADER_BYTES, size) <= SEGMENT_HEADER_BYTES
+            is_empty = self._is_empty(base)
             if not is_empty:
-                moved = self._aside.move(self._name(base), is_tail=is_next)
-                if not is_next:
-                    on_damage(Damage(base, base + size, f"{self._name(base)} holds no frame of its place; {moved}"))
-            if is_next and (is_empty or moved.is_done):
+                is_empty = self._move_away(base, is_next, on_damage)
+            if is_next and is_empty:
                 unborn = base
         if unborn >= 0:
             self._beginning = True                   # what is there of it is no use
             self._begin(unborn)
         elif not self.bases:
             self._begin(self._lowest_base)
+
+    def _is_empty(self, base: int) -> bool:
+        with closing(self._disk.open_read(self._name(base))) as file:
+            last = SegmentReader(file, base).last_byte(SEGMENT_HEADER_BYTES, file.size())
+        return last <= SEGMENT_HEADER_BYTES
+
+    def _move_away(self, base: int, is_next: bool, on_damage: Callable[[Damage], None]) -> bool:
+        """Whether a file without a whole frame is out of the way. It is a loss where it fills a gap of the chain."""
+        size = self._file_size(base)
+        moved = self._aside.move(self._name(base), is_tail=is_next)
+        told = f"{self._name(base)} holds no whole frame of its place; {moved}"
+        i = bisect_right(self.bases, base) - 1
+        before = self.bases[i] + self._sizes.get(self.bases[i], self._size) if i >= 0 else self._range.start
+        if not is_next and before <= base < self.bases[-1]:
+            on_damage(Damage(base, base + size, told))
+        else:
+            self._aside.tell(Note(not is_next, told))
+        return moved.is_done
 
     def _on_damage(self, base: int, on_damage: Callable[[Damage], None], damage: Damage) -> None:
         with closing(self._disk.open_read(self._name(base))) as file:

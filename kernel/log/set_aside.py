@@ -46,7 +46,7 @@ class Put(NamedTuple):
 class Note(NamedTuple):
     """Something that a start did and that is no loss."""
 
-    is_warning: bool
+    is_warning: bool           # else it is what any kill may leave
     text: str
 
 
@@ -83,7 +83,7 @@ class SetAside:
         stop = reader.last_byte(start, reader.size)
         if stop > start:
             put = self.copy(kind, reader, start, min(stop, start + MAX_TAIL_BYTES))
-            self._tell(Note(False, f"behind the end of the log {stop - start} bytes are cut off that are no whole "
+            self.tell(Note(False, f"behind the end of the log {stop - start} bytes are cut off that are no whole "
                                    f"frame, as a kill leaves them; {put}"))
 
     def move(self, name: str, *, is_tail: bool) -> Put:
@@ -105,17 +105,10 @@ class SetAside:
             self._disk.sync_folder(folder)
         except OSError as error:
             return Put(False, f"it could not be moved: {error}")
-        if is_tail:
-            self._tell(Note(False, f"{name} holds no whole frame, as a kill leaves a new file; it is {DAMAGED}/{new} "
-                                   "now"))
         return Put(True, f"it is {DAMAGED}/{new} now")
 
-    def tell_mended(self, name: str) -> None:
-        """A segment's header was written anew."""
-        self.mended += 1
-        self._tell(Note(True, f"the header of {name} was damaged and is written anew; its frames are read as they are"))
-
-    def _tell(self, note: Note) -> None:
+    def tell(self, note: Note) -> None:
+        """What people should know, up to MAX_NOTES of it."""
         self._notes += 1
         if self._notes <= MAX_NOTES:
             self.on_note(note)

@@ -135,6 +135,20 @@ def test_a_lost_end_of_what_is_kept_loses_no_state(tmp_path: Path) -> None:
     rig.world.advance(15_000)
 
 
+def test_state_of_a_segment_that_is_lost_is_written_down_again(tmp_path: Path) -> None:
+    rig = filled(tmp_path)
+    topic, end = rig.kernel.topic("quiet"), rig.log.end()
+    rig.log.close()
+    oldest = sorted((tmp_path / "log").iterdir())[0]
+    oldest.write_bytes(b"x" * oldest.stat().st_size)
+    rig.restart()
+    assert len(rig.damage) == 1 and rig.log.end() > end
+    rig.world.advance(5_000)
+    rig.restart(lose_index=True)
+    assert rig.kernel.topic("quiet") == topic
+    assert rig.publish("quiet/k", b"new")[0][1] >= 1
+
+
 def damage_head(file: Path, holding: bytes) -> None:
     """Flip a bit in the head of the frame whose body holds these bytes."""
     data = bytearray(file.read_bytes())

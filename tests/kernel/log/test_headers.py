@@ -152,6 +152,18 @@ def test_a_copy_of_a_segment_under_another_name_is_moved_away_whole(tmp_path: Pa
     assert Opened(tmp_path).heads == [*FRAMES, *FRAMES, b"and on"]
 
 
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_a_segment_without_one_whole_frame_is_a_loss_and_a_stray_file_is_none(tmp_path: Path, rebuilt: bool) -> None:
+    files = filled(tmp_path)
+    size = files[1].stat().st_size
+    files[1].write_bytes(b"x" * size)
+    (tmp_path / "log" / f"{int(files[0].stem) + 5:020d}.log").write_bytes(b"a stray file" * 10)
+    opened = Opened(tmp_path, 0 if rebuilt else int(files[-1].stem))
+    assert [(damage.start, damage.end) for damage in opened.damage] == [(int(files[1].stem), int(files[1].stem) + size)]
+    assert [note.is_warning for note in opened.notes] == [True] and "5.log" in opened.notes[0].text
+    assert {file.read_bytes() for file in (tmp_path / "damaged").iterdir()} == {b"x" * size, b"a stray file" * 10}
+
+
 def test_a_message_full_of_the_frames_first_bytes_does_not_hold_up_the_search(tmp_path: Path) -> None:
     """It was looked for by reading a mebibyte anew at each of them: some 64 GiB here."""
     log = SegmentLog(RealDisk(tmp_path), 1 << 20)
