@@ -55,5 +55,5 @@ def _queues(parts: Parts) -> set[int]:
     found = {queue_id for topic in parts.topics.all() for queue_id in topic.queue_ids()}
     found.update(parts.heads.used())
     for key, value in parts.state.scan(Kind.QUEUE):
-        found.update(decode_queue(key, value).queue_ids)
+        found.update(decode_queue(key, value).queue_ids())
     return found

@@ -12,6 +12,7 @@ from kernel.log.segment_file import SEGMENT_HEADER_BYTES
 from kernel.settings import KernelSettings
 from kernel.state.state import Kind
 from kernel.state.topics import TopicSettings
+from tests.kernel.leasing.test_groups import pop, send, values
 from tests.kernel.rig import Rig
 from tests.simulation.disk import Crash, SimDisk
 
@@ -147,6 +148,31 @@ def test_state_of_a_segment_that_is_lost_is_written_down_again(tmp_path: Path) -
     rig.restart(lose_index=True)
     assert rig.kernel.topic("quiet") == topic
     assert rig.publish("quiet/k", b"new")[0][1] >= 1
+
+
+@pytest.mark.parametrize("rebuilt", [False, True], ids=["index stays", "index is lost later"])
+def test_groups_and_light_queues_go_on_behind_a_loss(tmp_path: Path, rebuilt: bool) -> None:
+    rig = filled(tmp_path)
+    queue = rig.kernel.declare_queue("work")
+    rig.kernel.declare_queue("unused")
+    group = rig.kernel.group("readers", "busy")
+    rig.run()
+    taken = pop(rig, group)
+    group.ack([one[:3] for one in taken], rig.witness)
+    send(rig, queue, b"one", b"two")
+    rig.world.advance(5_000)
+    rig.log.close()
+    remove(tmp_path)
+    rig.restart()
+    if rebuilt:
+        rig.world.advance(5_000)
+        rig.restart(lose_index=True)
+    queue, group = rig.kernel.queue("work"), rig.kernel.group("readers", "busy")
+    assert queue is not None and rig.kernel.queue("unused") is not None
+    send(rig, queue, b"three")
+    rig.publish("busy/k", b"new")
+    for leased, expected in ((rig.kernel.queue_group(queue), b"three"), (group, b"new")):
+        assert values(pop(rig, leased) or pop(rig, leased))[-1] == expected
 
 
 def damage_head(file: Path, holding: bytes) -> None:
