@@ -51,6 +51,11 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_kept_bytes": Declared(GAUGE, "Bytes kept beyond retention for what is still owed."),
     "gatehouse_dropped_segments": Declared(COUNTER, "Files of the log that retention deleted."),
     "gatehouse_damaged_ranges": Declared(COUNTER, "Ranges of the log that cannot be read."),
+    "gatehouse_mended_headers": Declared(
+        COUNTER, "Files of the log whose header was damaged and was written anew by this start; nothing is lost."),
+    "gatehouse_set_aside_files": Declared(
+        GAUGE, "What lies in the folder `damaged`, which starts could not use, until somebody deletes it."),
+    "gatehouse_set_aside_bytes": Declared(GAUGE, "The size of that, in bytes."),
     "gatehouse_reserve_held": Declared(
         GAUGE, "0 while the disk is full and the hub lives from its reserve: no messages are taken."),
     "gatehouse_backups": Declared(GAUGE, "Backups that are being read; retention deletes nothing meanwhile."),

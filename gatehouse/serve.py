@@ -48,7 +48,7 @@ from gateways.connections.listener import Listener
 from gateways.connections.open_connections import OpenConnections
 from gateways.connections.unsent import UnsentBudget
 from gateways.contract import GatewaySpec, Service, Services
-from gateways.registry import GatewayClash, load_specs
+from gateways.registry import GatewayClash, Specs, load_specs
 from gateways.tls.revocation import find_revoked
 from gateways.tls.tls import TlsFault
 from kernel.kernel import Kernel
@@ -67,7 +67,7 @@ ALLOW_ANONYMOUS: Final = "auth.allow_anonymous"
 DRAIN_S: Final = 10.0            # what sessions get to answer and say goodbye
 
 
-def read_specs() -> dict[str, GatewaySpec]:
+def read_specs() -> Specs:
     """Every door that is installed. Raises Refused."""
     try:
         return load_specs()

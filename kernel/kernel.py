@@ -24,6 +24,7 @@ from kernel.appending.flushing import Flushing
 from kernel.appending.idempotency import Window
 from kernel.appending.producer_expiry import ProducerExpiry
 from kernel.appending.producers import Producers
+from kernel.beginning import begin_epoch
 from kernel.delivery.deliveries import Deliveries
 from kernel.delivery.retained import RetainedValues
 from kernel.delivery.slices import Slices
@@ -45,7 +46,6 @@ from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
 from kernel.log.cut import Cutting
-from kernel.log.frame import Entries, StateRecord, encode_head
 from kernel.log.log import Damage, Log
 from kernel.log.reserve import Reserve
 from kernel.log.room import Room
@@ -65,9 +65,6 @@ from kernel.state.projection import Projection
 from kernel.state.state import Kind, StateTable
 from kernel.state.topics import Topic, Topics, TopicSettings
 from kernel.state.views import Views
-
-ID_STEP = 1 << 20
-"""Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
 
 
 class Kernel(GroupCalls):
@@ -139,9 +136,7 @@ class Kernel(GroupCalls):
         parts = self.parts
         recovered = Recovery(parts).run()
         self.recovered_frames = recovered.frames
-        parts.epoch = parts.views.epoch + 1
-        next_id = parts.first_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
-        self._begin_epoch(next_id, recovered.deleted)
+        next_id = begin_epoch(parts, recovered)
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), value) for key, value in answered)
         self._build(next_id, recovered.kept_end)
@@ -166,25 +161,6 @@ class Kernel(GroupCalls):
             queue_id, chosen, filter_text = decode_binding(key)
             if queue_id in tenants:
                 self._subscriptions.bind(filter_text, queue_id, chosen, tenants[queue_id])
-
-    def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
-        parts = self.parts
-        records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), *deleted]
-        known = parts.state.get(Kind.HUB, b"")
-        if known is None:
-            records.append(StateRecord(Kind.HUB, b"", parts.hub))
-        else:
-            parts.hub = known
-        secret = parts.state.get(Kind.SECRET, b"")
-        if secret is None:
-            records.append(StateRecord(Kind.SECRET, b"", parts.secret))
-        else:
-            parts.secret = secret
-        head = encode_head(parts.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
-        position = self._log.append(head, b"")
-        self._log.sync()
-        self._reader.tail.absorb(position, self._log.end(), 0, 0, Entries())
-        parts.state.changes.absorb(position, records)
 
     def _build(self, next_id: int, kept_end: int) -> None:
         parts, settings = self.parts, self.settings

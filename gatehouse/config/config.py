@@ -35,6 +35,7 @@ from gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gateways.admission.tokens import JwtSettings
 from gateways.connections.unsent import UNSENT_BYTES
 from gateways.contract import GatewaySpec, Listen
+from gateways.registry import Specs
 from gateways.tls.certificates import check_rule
 from kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
 from kernel.settings import LIVE, KernelSettings
@@ -245,11 +246,11 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
         raise ConfigError(problems.lines)
     data_dir = path.parent / sections["hub"].data_dir
     return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, entries,
-                  data_dir, sections["transactions"], check_back, rights, _notices(doors))
+                  data_dir, sections["transactions"], check_back, rights, _notices(doors, specs))
 
 
-def _notices(doors: list[Door]) -> tuple[str, ...]:
-    notices = []
+def _notices(doors: list[Door], specs: Mapping[str, GatewaySpec]) -> tuple[str, ...]:
+    notices = [f"{reason}; it is not configured" for reason in _broken(specs).values()]
     if not doors:
         notices.append("no [gateways.NAME] table: no door opens")
     for door in doors:
@@ -287,7 +288,7 @@ def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mappi
                                                   f"{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME")
             continue
         if folders[0] == "gateways" and folders[1] not in specs:
-            problems.unknown(source, ".".join(folders), folders[1], specs, "door")
+            _refuse_door(source, ".".join(folders), folders[1], specs, problems)
             continue
         if folders[0] not in SECTIONS and folders[0] not in NESTED:
             problems.unknown(source, folders[0], folders[0], [*SECTIONS, *NESTED], "section")
@@ -336,12 +337,24 @@ def _read_doors(tables: dict[str, Any], specs: Mapping[str, GatewaySpec], place:
     for name, table in tables.items():
         key = f"gateways.{name}"
         if name not in specs:
-            problems.unknown(place.source, key, name, specs, "door")
+            _refuse_door(place.source, key, name, specs, problems)
         elif not isinstance(table, dict):
             problems.add(place.source, key, f"must be a table: [{key}]")
         else:
             doors.append(_read_door(specs[name], table, place, problems))
     return doors
+
+
+def _refuse_door(source: str, key: str, name: str, specs: Mapping[str, GatewaySpec], problems: Problems) -> None:
+    broken = _broken(specs)
+    if name in broken:
+        problems.add(source, key, broken[name])
+    else:
+        problems.unknown(source, key, name, specs, "door")
+
+
+def _broken(specs: Mapping[str, GatewaySpec]) -> Mapping[str, str]:
+    return specs.broken if isinstance(specs, Specs) else {}
 
 
 def _read_door(spec: GatewaySpec, table: dict[str, Any], place: Place, problems: Problems) -> Door:

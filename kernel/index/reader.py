@@ -198,7 +198,7 @@ class Reader:
 
     def _read_plan(self, plan: Plan) -> tuple[list[Piece], int]:
         entries = self._entries_of(plan)
-        return self._read(entries), entries[-1].end_offset if entries else plan.want.offset
+        return self._read(entries), entries[-1].end_offset if entries else END
 
     def _entries_of(self, plan: Plan, from_position: int = 0) -> list[Entry]:
         """Where the log has what is wanted: first as the store knows it, then as memory does."""

@@ -113,10 +113,6 @@ class Topics:
     """All topics of the hub by name and by id."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Know nothing: at first, and before building anew from the log."""
         self._by_name: dict[tuple[str, str], Topic] = {}
         self._by_uuid: dict[bytes, Topic] = {}
         self._by_id: dict[int, Topic] = {}
