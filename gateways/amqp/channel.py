@@ -40,7 +40,8 @@ class Channel:
         self.number = number
         self.raw = number.to_bytes(2, "big")
         self.connection = connection
-        self.publishing = Publishing(self)
+        self.publishing = Publishing(self, confirms=False)
+        self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
         self.listeners: dict[str, Listener] = {}           # consumers of what is told about transactions
         self.unacked: Unacked[Origin] = Unacked()
@@ -145,6 +146,11 @@ class Channel:
         for source, handles in self.unacked.take_all():
             source.out -= len(handles)
             source.settle("release", handles)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was published on it has been answered."""
+        return self.publishing.settled and (self._unconfirmed is None or self._unconfirmed.settled)
 
     def wake(self) -> None:
         """Its consumers may have room again."""
@@ -256,7 +262,8 @@ class Channel:
         self.reply(encode_method("basic.recover-ok"))
 
     def _select_confirms(self, arguments: Arguments) -> None:
-        self.publishing.confirms = True
+        if not self.publishing.confirms:
+            self._unconfirmed, self.publishing = self.publishing, Publishing(self, confirms=True)
         if not arguments["no_wait"]:
             self.reply(encode_method("confirm.select-ok"))
 
@@ -277,18 +284,21 @@ class Channel:
         return queue
 
     def queue(self, name: str, operation: Operation = Operation.CONSUME, access: str = READ) -> AmqpQueue:
-        """The queue of that name, or the last one declared here. Raises ChannelFault: where it is not there, 403 for
-        whoever could not do this with it if it were, so that nobody learns which queues others have."""
+        """The queue of that name, or the last one declared here. Raises ChannelFault: where it is not there, or another
+        connection's, 403 for whoever could not do this with it otherwise, so that nobody learns which queues others
+        have."""
         if not name:
             name = self._last_queue
             if not name:
                 raise ChannelFault(404, "no previously declared queue")
-        self.check_missing(name, operation, access)
+        self.check_hidden(name, operation, access)
         return self.connection.vhost.require_queue(name, self.connection)
 
-    def check_missing(self, name: str, operation: Operation, access: str) -> None:
+    def check_hidden(self, name: str, operation: Operation, access: str) -> None:
         """See `queue`. A generated name is nobody's secret to find out, and clients ask for their own that are gone."""
-        if not name.startswith(RESERVED) and self.connection.vhost.find_queue(name) is None:
+        queue = self.connection.vhost.find_queue(name)
+        is_hidden = queue is None or queue.owner not in (None, self.connection)
+        if is_hidden and not name.startswith(RESERVED):
             self.connection.rights.require_queue(name, operation, access)
 
     def note_declared(self, name: str) -> None:

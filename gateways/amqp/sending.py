@@ -88,7 +88,8 @@ class Sender:
         self.refresh()
         name, routing_key = arguments["exchange"], arguments["routing_key"]
         traits = properties.traits(raw)
-        ttl_ms = self._check(name, traits)
+        self._check_exchange(name, routing_key)
+        ttl_ms = self._check(traits)
         target = self._target(name, routing_key, traits)
         placement = target.placement
         if placement is None:
@@ -109,10 +110,18 @@ class Sender:
         return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
                     mapping.half_headers(traits.headers))
 
-    def _check(self, name: str, traits: Traits) -> int | None:
+    def _check_exchange(self, name: str, routing_key: str) -> None:
+        """Raises ChannelFault where nothing may be published to it. Who has no right there does not learn whether it
+        is there."""
+        exchange = self._vhost.exchanges.get(name)
+        if not name or exchange is not None and not exchange.internal:
+            return
+        self._rights.require_publish(name, [routing_key])
+        self._vhost.require_exchange(name)
+        raise refused(f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'")
+
+    def _check(self, traits: Traits) -> int | None:
         """The message's time to live in ms, or None. Raises ChannelFault."""
-        if name and self._vhost.require_exchange(name).internal:
-            raise refused(f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'")
         if traits.user_id is not None and traits.user_id != self._principal.name \
                 and not (self._principal.anonymous and traits.user_id == "guest"):
             raise precondition(f"user_id property set to '{traits.user_id}' but authenticated user was "

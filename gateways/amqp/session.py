@@ -468,7 +468,7 @@ class AmqpSession:
             self._link.pause()
 
     def _is_settled(self) -> bool:
-        return not self._holds and all(channel.publishing.settled for channel in self.channels)
+        return not self._holds and all(channel.settled for channel in self.channels)
 
     def _finish_stopping(self) -> None:
         self._stopping = False

@@ -26,8 +26,8 @@ class Rules:
 
 
 def furnished(*allowed: tuple[Operation, str]) -> tuple[Hub, Client, Rules]:
-    """A hub with the exchanges `plant` (topic) and `fan` (fanout) and the queue `work`, and a client with these
-    rights."""
+    """A hub with the exchanges `plant` (topic), `fan` (fanout), `direct` and `inside` (internal) and the queue `work`,
+    and a client with these rights."""
     rules = Rules()
     rules.allowed = EVERYTHING
     hub = Hub(decision=rules)
@@ -35,6 +35,7 @@ def furnished(*allowed: tuple[Operation, str]) -> tuple[Hub, Client, Rules]:
     owner.ask("exchange.declare", exchange="plant", type="topic")
     owner.ask("exchange.declare", exchange="fan", type="fanout")
     owner.ask("exchange.declare", exchange="direct", type="direct")
+    owner.ask("exchange.declare", exchange="inside", type="topic", internal=True)
     owner.ask("queue.declare", queue="work")
     rules.allowed = set(allowed)
     client = hub.client().login()
@@ -54,8 +55,11 @@ TABLE: list[tuple[str, dict[str, Any], tuple[tuple[Operation, str], ...], str]] 
     ("exchange.declare", {"exchange": "new", "type": "topic"}, ((M, "new"),), "configure access to exchange 'new'"),
     ("exchange.declare", {"exchange": "new", "type": "topic", "arguments": {"alternate-exchange": "fan"}},
      ((M, "new"), (A, "fan")), "configure access to exchange 'new'"),
-    ("exchange.declare", {"exchange": "plant", "type": "topic"}, (), ""),
-    ("exchange.declare", {"exchange": "plant", "passive": True}, (), ""),
+    ("exchange.declare", {"exchange": "plant", "type": "topic"}, ((P, "plant/#"),),
+     "configure access to exchange 'plant'"),
+    ("exchange.declare", {"exchange": "plant", "passive": True}, ((C, "plant/#"),),
+     "read access to exchange 'plant'"),
+    ("exchange.declare", {"exchange": "amq.topic", "passive": True}, (), ""),
     ("exchange.delete", {"exchange": "plant"}, ((A, "plant"),), "configure access to exchange 'plant'"),
     ("exchange.bind", {"source": "plant", "destination": "fan", "routing_key": "a.#"}, ((A, "fan"), (C, "plant/a/#")),
      "write access to exchange 'fan'"),
@@ -129,6 +133,59 @@ def test_who_has_no_right_to_a_queue_does_not_learn_whether_it_is_there(method: 
     said = set()
     for name in ("work", "none"):
         _, client, _ = furnished()
+        said.add(refusal(client.ask(method, queue=name, **arguments)).replace(name, "NAME"))
+    assert len(said) == 1 and "" not in said
+
+
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("exchange.declare", {"exchange": "NAME", "passive": True}), ("exchange.declare", {"exchange": "NAME"}),
+    ("exchange.declare", {"exchange": "NAME", "type": "topic"}),
+    ("exchange.declare", {"exchange": "NAME", "type": "topic", "durable": True}),
+    ("exchange.delete", {"exchange": "NAME"}),
+    ("exchange.bind", {"source": "NAME", "destination": "amq.topic"}),
+    ("exchange.bind", {"source": "amq.topic", "destination": "NAME"}),
+    ("exchange.unbind", {"source": "NAME", "destination": "amq.topic"}),
+    ("exchange.unbind", {"source": "amq.topic", "destination": "NAME"}),
+    ("queue.bind", {"queue": "own", "exchange": "NAME"}), ("basic.publish", {"exchange": "NAME"})])
+@pytest.mark.parametrize("there", ["plant", "fan", "direct", "inside"])
+def test_who_has_no_right_to_an_exchange_does_not_learn_whether_it_is_there(method: str, arguments: dict[str, Any],
+                                                                            there: str) -> None:
+    said = set()
+    for name in (there, "none"):
+        named = {key: name if value == "NAME" else value for key, value in arguments.items()}
+        _, client, _ = furnished((M, "$queue/own"), (A, "amq.topic"), (C, "amq.topic"), (C, "#"))
+        client.ask("queue.declare", queue="own", exclusive=True)
+        if method == "basic.publish":
+            client.publish(name, "a", b"x")
+            told = client.got()
+        else:
+            told = client.ask(method, **named)
+        said.add(refusal(told).replace(name, "NAME"))
+    assert len(said) == 1 and "" not in said
+
+
+def test_who_has_a_right_to_an_exchange_is_told_that_it_is_not_there() -> None:
+    for method, arguments in (("exchange.declare", {"exchange": "none", "passive": True}),
+                              ("queue.bind", {"queue": "own", "exchange": "none", "routing_key": "a"})):
+        _, client, _ = furnished((M, "$queue/own"), (C, "none/#"))
+        client.ask("queue.declare", queue="own", exclusive=True)
+        (_, _, told), = client.ask(method, **arguments)
+        assert told["text"] == "NOT_FOUND - no exchange 'none' in vhost '/'"
+
+
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("queue.declare", {"passive": True}), ("queue.declare", {}), ("queue.declare", {"exclusive": True}),
+    ("queue.delete", {}), ("queue.purge", {}), ("queue.bind", {"exchange": "amq.topic", "routing_key": "a"}),
+    ("queue.unbind", {"exchange": "amq.topic", "routing_key": "a"}), ("basic.get", {}), ("basic.consume", {})])
+@pytest.mark.parametrize("there", ["work", "locked"])
+def test_nor_of_a_queue_that_is_another_connections(method: str, arguments: dict[str, Any], there: str) -> None:
+    said = set()
+    for name in (there, "none"):
+        hub, client, rules = furnished()
+        rules.allowed = EVERYTHING
+        owner = hub.client().login()
+        owner.ask("queue.declare", queue="locked", exclusive=True)
+        rules.allowed = set()
         said.add(refusal(client.ask(method, queue=name, **arguments)).replace(name, "NAME"))
     assert len(said) == 1 and "" not in said
 
