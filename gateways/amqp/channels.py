@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 CHANNEL_ERROR: Final = 504
 FRAME_ERROR: Final = 501
-NOT_ALLOWED: Final = 530
 RESOURCE_ERROR: Final = 506
 CONTENT_BYTES_MAX: Final = 64 << 20    # of contents that have begun on all channels of a connection
 OPEN: Final = start_of("channel.open")
@@ -130,10 +129,9 @@ class Channels:
             if kind == codec.METHOD:
                 fault.method = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
             raise fault
-        count = len(self._by_number)
-        if number > self.channel_max or count >= self.channel_max:
-            raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({count}) has reached the negotiated "
-                                               f"channel_max ({self.channel_max})")
+        if number > self.channel_max:                      # so there are never more than that
+            raise ConnectionFault(CHANNEL_ERROR, f"channel number {number} is above the negotiated channel_max "
+                                                 f"({self.channel_max})")
         channel = self._by_number[number] = Channel(number, self._connection)
         self.open[channel.raw] = channel
         channel.reply(encode_method("channel.open-ok"))

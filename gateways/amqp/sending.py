@@ -66,7 +66,6 @@ class Sender:
         self._now_ms = services.now_ms
         self._vhost = vhost
         self._rights = rights
-        self._principal = rights.principal
         self._version = vhost.version
         self._targets: dict[tuple[str, str, int, tuple[str, ...]], Target] = {}
         self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
@@ -122,10 +121,10 @@ class Sender:
 
     def _check(self, traits: Traits) -> int | None:
         """The message's time to live in ms, or None. Raises ChannelFault."""
-        if traits.user_id is not None and traits.user_id != self._principal.name \
-                and not (self._principal.anonymous and traits.user_id == "guest"):
+        if traits.user_id is not None and traits.user_id != self._rights.principal.name \
+                and not (self._rights.principal.anonymous and traits.user_id == "guest"):
             raise precondition(f"user_id property set to '{traits.user_id}' but authenticated user was "
-                               f"'{self._principal.name}'")
+                               f"'{self._rights.principal.name}'")
         if traits.ttl_ms is None:
             return None
         return _milliseconds(traits.ttl_ms)
@@ -157,7 +156,7 @@ class Sender:
         self._rights.require_publish(name, [routing_key])
         if not name and not queues:
             return Target(None, False, False)
-        may_create = self._admission.may(self._principal, Operation.CREATE, address)
+        may_create = self._admission.may(self._rights.principal, Operation.CREATE, address)
         try:
             placement = self._broker.queues.place(address, self._vhost, queues, priority,
                                                   in_topic=bool(name), may_create=may_create)

@@ -356,3 +356,77 @@ def test_a_user_that_is_ended_is_told_320(opened: bool) -> None:
     assert told["text"] == "CONNECTION_FORCED - user 'ada': the user is disabled"
     client.ask("connection.close-ok", 0)
     assert client.link.closed
+
+
+# ---- a new secret
+
+def logged_in(**options: Any) -> tuple[Hub, KnownUsers, Client]:
+    hub, admission = hub_with_users(**options)
+    client, _ = start(hub, "PLAIN", b"\0ada\0lovelace")
+    client.ask("connection.tune-ok", 0, frame_max=4096, channel_max=5)
+    client.ask("connection.open", 0, virtual_host="/")
+    client.ask("channel.open")
+    return hub, admission, client
+
+
+def test_a_new_secret_is_a_login_of_the_same_user_and_ends_when_that_does() -> None:
+    hub, admission, client = logged_in()
+    admission.passwords["ada"] = "babbage"
+    admission.expires_ms = 77_000
+    assert client.ask("connection.update-secret", 0, secret=b"babbage", reason="renewed") \
+        == [(0, "connection.update-secret-ok", {})]
+    (before, _), (after, occupant) = admission.seated
+    assert (before.expires_ms, after.expires_ms) == (0, 77_000) and occupant is client.session
+    assert admission.statistics()["seats"] == 1, "it has left the seat that it had"
+    assert (admission.asked[-1].user, admission.asked[-1].password) == ("ada", "babbage")
+    assert client.ask("queue.declare", queue="q")[0][1] == "queue.declare-ok"
+
+
+def test_what_the_new_secret_does_not_allow_ends() -> None:
+    hub, admission, client = logged_in()
+    client.ask("queue.declare", queue="work")
+    client.ask("basic.consume", queue="work", consumer_tag="t")
+    admission.expires_ms = 1
+    admission._decide = lambda principal, *_: principal.expires_ms == 0       # type: ignore[attr-defined]
+    told = client.ask("connection.update-secret", 0, secret=b"lovelace", reason="renewed")
+    assert [name for _, name, _ in told] == ["connection.update-secret-ok"]
+    assert hub.broker.vhost("/").queues["work"].consumers == []
+    client.publish("", "work", b"x")
+    assert refusal(client.got()).startswith("ACCESS_REFUSED - write access to queue 'work'")
+
+
+@pytest.mark.parametrize("secret", [b"babbage", b"builder", b"", b"\xff"])
+def test_a_secret_that_is_none_of_this_user_ends_the_connection(secret: bytes) -> None:
+    _, _, client = logged_in()
+    (_, name, told), = client.ask("connection.update-secret", 0, secret=secret, reason="renewed")
+    assert (name, told["code"], told["class_id"], told["method_id"]) == ("connection.close", 530, 10, 70)
+    assert told["text"] == "NOT_ALLOWED - New secret was refused by one of the backends"
+
+
+def test_a_token_of_another_user_is_none_of_this_ones() -> None:
+    hub, admission, client = logged_in()
+    admission._answer = lambda shown: Principal("bob")                        # type: ignore[method-assign]
+    (_, name, told), = client.ask("connection.update-secret", 0, secret=b"bobs token", reason="renewed")
+    assert (name, told["code"]) == ("connection.close", 530)
+
+
+def test_what_comes_behind_a_new_secret_waits_until_it_is_known() -> None:
+    hub, admission, client = logged_in()
+    admission.late = True
+    assert client.ask("connection.update-secret", 0, secret=b"lovelace", reason="renewed") == []
+    assert client.link.paused
+    assert client.ask("queue.declare", queue="q") == []
+    admission.tell()
+    hub.advance(1)
+    hub.kernel.flush()
+    assert [name for _, name, _ in client.got()] == ["connection.update-secret-ok", "queue.declare-ok"]
+    assert not client.link.paused
+
+
+def test_a_client_that_goes_while_its_new_secret_is_checked() -> None:
+    hub, admission, client = logged_in()
+    admission.late = True
+    client.ask("connection.update-secret", 0, secret=b"lovelace", reason="renewed")
+    hub.cut(client.session)
+    admission.tell()
+    assert len(admission.seated) == 1 and admission.statistics()["seats"] == 0
