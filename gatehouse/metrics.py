@@ -99,6 +99,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_jwks_failures": Declared(COUNTER, "Times that the key set of the tokens' issuer could not be read."),
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
+    "gatehouse_not_honoured": Declared(
+        COUNTER, "Times that clients asked for what a door takes without effect; its README has a table of these.",
+        ("door", "what")),
     "gatehouse_connections": Declared(GAUGE, "Connections that are open.", ("door",)),
     "gatehouse_connections_accepted": Declared(COUNTER, "Connections that were let in.", ("door",)),
     "gatehouse_connections_refused": Declared(

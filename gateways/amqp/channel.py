@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateways.admission.decision import Operation
 from gateways.amqp import codec
+from gateways.amqp.arguments import check_priority
 from gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Source, encode_get_ok
 from gateways.amqp.definitions import Definitions
 from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
@@ -191,6 +192,10 @@ class Channel:
         if queue is None:
             self._listen(arguments, tag)
             return
+        if check_priority(arguments["arguments"], queue.where):
+            self.connection.note_not_honoured("x-priority")
+        if arguments["no_local"]:
+            self.connection.note_not_honoured("no_local")
         others = queue.consumers
         if others and (arguments["exclusive"] or others[0].exclusive):
             raise refused(f"{queue.where} in exclusive use")
@@ -230,7 +235,7 @@ class Channel:
 
         def look(leased: Leased | None) -> None:
             if leased is None:                 # what was published before may be on its way still
-                queues.when_flushed(lambda: queues.take_one(queue, answer))
+                queues.when_flushed(lambda: queues.take_one(source, answer))
             else:
                 answer(leased)
 
@@ -253,7 +258,7 @@ class Channel:
                 self.connection.flow.bytes_out += len(waiting[0])
             self.release_replies(waiting)
 
-        queues.take_one(queue, look)
+        queues.take_one(source, look)
 
     def _recover(self, arguments: Arguments) -> None:
         if not arguments["requeue"]:
@@ -319,6 +324,12 @@ class Channel:
                 listener.on_gone()
 
     # ---- the end
+
+    def on_overdue(self, timeout_ms: int) -> None:
+        """A delivery was not acknowledged for so long: as RabbitMQ ends such channels."""
+        self.connection.channels.refuse(self, precondition(
+            f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: {timeout_ms} ms. "
+            "This timeout value can be configured, see consumers doc guide to learn more"))
 
     def refuse(self, error: AmqpError) -> None:
         """Close the channel with a reason; the client answers with channel.close-ok."""

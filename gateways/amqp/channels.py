@@ -54,7 +54,7 @@ class Channels:
             try:
                 self._take(channel, kind, payload)
             except ChannelFault as error:
-                self._refuse(channel, error)
+                self.refuse(channel, error)
 
     def _take(self, channel: Channel, kind: int, payload: bytes) -> None:
         if kind == codec.METHOD:
@@ -90,7 +90,7 @@ class Channels:
             channel.ack_many(tags)
         except ChannelFault as error:
             error.method = IDS["basic.ack"]
-            self._refuse(channel, error)
+            self.refuse(channel, error)
 
     # ---- what is put together
 
@@ -117,7 +117,7 @@ class Channels:
             try:
                 channel.finish_turn()
             except ChannelFault as error:
-                self._refuse(channel, error)
+                self.refuse(channel, error)
 
     # ---- opening and closing
 
@@ -136,7 +136,7 @@ class Channels:
         self.open[channel.raw] = channel
         channel.reply(encode_method("channel.open-ok"))
 
-    def _refuse(self, channel: Channel, error: ChannelFault) -> None:
+    def refuse(self, channel: Channel, error: ChannelFault) -> None:
         """The channel is closed; what it had asked for before stands."""
         if self.open.pop(channel.raw, None) is None:
             return

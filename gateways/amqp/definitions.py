@@ -125,6 +125,8 @@ class Definitions:
                 arguments=arguments["arguments"], generated=not name)
             if is_new:
                 self._open(queue, generated=not name)
+                if queue.settings.overflow == "reject-publish-dlx" and queue.settings.dead_letter_exchange is not None:
+                    connection.note_not_honoured(queue.settings.overflow)
         channel.note_declared(queue.name)
         self._answer([queue] if is_new else [], "queue.declare-ok", arguments["no_wait"], queue=queue.name,
                      message_count=broker.queues.ready(queue), consumer_count=len(queue.consumers),

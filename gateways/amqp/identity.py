@@ -37,6 +37,11 @@ class Identity:
         self._login_name = ""                              # as the client gave it
         self._seat: Seat | None = None
 
+    @property
+    def client(self) -> str:
+        """The user and its address, which are the same when it comes again."""
+        return f"{self.user}@{self._link.peer.rpartition(':')[0]}"
+
     def check(self, arguments: Arguments, on_done: OnAuthenticated) -> None:
         """Look at connection.start-ok; see `Admission.authenticate`. Raises ConnectionFault, SyntaxFault."""
         self._mechanism = arguments["mechanism"]

@@ -6,6 +6,7 @@ something is declared, bound or deleted.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateways.addresses import address_of_amqp
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gateways.contract import Services
 
 ROUTES_MAX: Final = 65_536     # names remembered per connection; forgotten all at once beyond that
+DELAY: Final = "x-delay"
 EXPIRATION_MAX: Final = 0xFFFFFFFF
 INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 
@@ -57,7 +59,8 @@ class Target(NamedTuple):
 
 
 class Sender:
-    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: Rights) -> None:
+    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: Rights,
+                 note_not_honoured: Callable[[str], None]) -> None:
         self.routes: dict[bytes, Placement] = {}
         """Payloads of publish methods that lead to the same place whatever the message; read by the codec."""
 
@@ -66,6 +69,7 @@ class Sender:
         self._now_ms = services.now_ms
         self._vhost = vhost
         self._rights = rights
+        self._note_not_honoured = note_not_honoured
         self._version = vhost.version
         self._targets: dict[tuple[str, str, int, tuple[str, ...]], Target] = {}
         self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
@@ -89,6 +93,8 @@ class Sender:
         traits = properties.traits(raw)
         self._check_exchange(name, routing_key)
         ttl_ms = self._check(traits)
+        if DELAY in traits.headers:
+            self._note_not_honoured(DELAY)
         target = self._target(name, routing_key, traits)
         placement = target.placement
         if placement is None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateways.admission.admission import NotAuthenticated
 from gateways.amqp import codec, login
-from gateways.amqp.broker import Broker
+from gateways.amqp.arguments import NOT_HONOURED
+from gateways.amqp.broker import DOOR_NAME, Broker
 from gateways.amqp.channels import Channels
 from gateways.amqp.closing import SILENCE_MS, STOPPING_MS, Closing
 from gateways.amqp.errors import AmqpError, ConnectionFault
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from gateways.contract import Link, Services
     from kernel.message import Message, Owner
 
-DOOR_NAME: Final = "amqp"
 SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may
                                        # do before the others have their turn
 CONNECTION_FORCED: Final = 320
 CHANNEL_ERROR: Final = 504
+
 
 class State(Enum):
     HEADER = "waits for the protocol header"
@@ -63,6 +64,7 @@ class AmqpSession:
         self.transactions = services.transactions
         self.door_names = {spec.door: spec.name for spec in services.specs}
         self.consumer_timeout_ms = config.consumer_timeout_ms
+        self.unsent_max = config.max_unsent_bytes          # that may wait for the client to take them
         self._link = link
         self._services = services
         self._kernel = services.kernel
@@ -247,7 +249,7 @@ class AmqpSession:
         self.identity.enter(virtual_host)
         self.vhost = self.broker.vhost(virtual_host)
         self.rights = Rights(self._services.admission, self.identity.principal, self.vhost, self, self._link.peer)
-        self.sender = Sender(self.broker, self._services, self.vhost, self.rights)
+        self.sender = Sender(self.broker, self._services, self.vhost, self.rights, self.note_not_honoured)
         self._state = State.OPEN
         if self._heartbeat_ms:
             self._beat_ms = self._now_ms() + self._heartbeat_ms // 2
@@ -280,6 +282,10 @@ class AmqpSession:
         """A refusal, for the metrics."""
         self._services.admission.trace.on_event(DOOR_NAME, event)
 
+    def note_not_honoured(self, what: str) -> None:
+        """Something that is taken without effect."""
+        self._services.not_honoured.note(DOOR_NAME, what, NOT_HONOURED[what], self.identity.client)
+
     def write(self, frames: bytes) -> None:
         """To the client; nothing follows a goodbye."""
         if self._state is State.OPEN:
@@ -309,13 +315,8 @@ class AmqpSession:
         """For people."""
         return f"{self.identity.user} amqp {self._link.peer}"
 
-    @property
-    def unsent_max(self) -> int:
-        """Bytes that may wait for the client to take them."""
-        return self._config.max_unsent_bytes
-
     def may_deliver(self) -> bool:
-        return self._state is State.OPEN and self._link.unsent_bytes < self._config.max_unsent_bytes
+        return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max
 
     def on_settled(self) -> None:
         """A confirm has left: the end may have waited for it."""
