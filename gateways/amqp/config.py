@@ -21,8 +21,8 @@ class AmqpConfig:
     max_unsent_bytes: int = field(default=1 << 20, metadata={
         "help": "bytes sent to one client and not yet taken by it; beyond, its consumers wait", "min": 1 << 20})
     consumer_timeout_ms: int = field(default=1_800_000, metadata={
-        "help": "a channel that has not acknowledged a delivery after this time is closed with 406, and its messages go "
-                "to others; the argument x-consumer-timeout of a queue goes before it; 0: never", "min": 0,
+        "help": "a channel that has not acknowledged a delivery after this time is closed with 406, and its messages "
+                "go to others; the argument x-consumer-timeout of a queue goes before it; 0: never", "min": 0,
         "max": MAX_HOLD_MS})
     blocked_after_ms: int = field(default=1_000, metadata={
         "help": "a publisher that is not read for so long is told so by connection.blocked", "min": 1})

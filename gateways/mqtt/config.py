@@ -6,7 +6,6 @@ from typing import Final
 
 from gateways.mqtt.window import INFLIGHT_LIMIT
 
-
 NOT_HONOURED: Final = {
     "clean_session_0": "its session ends with its connection; CONNACK says that there is none (session present 0)"}
 """What clients ask for without effect, and what happens instead."""

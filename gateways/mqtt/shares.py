@@ -1,7 +1,8 @@
 """Shared subscriptions, `$share/GROUP/FILTER`: the client is a member of a leased group and gets what is leased to it.
 
-A message that is sent with QoS 1 stays leased until its PUBACK; when the connection ends without one, or it does not come
-in time, which ends the connection, the message goes to another member. With QoS 0 it counts as done when it is sent. The group is the same that HTTP pops from and AMQP consumes.
+A message that is sent with QoS 1 stays leased until its PUBACK; when the connection ends without one, or it does not
+come in time, which ends the connection, the message goes to another member. With QoS 0 it counts as done when it is
+sent. The group is the same that HTTP pops from and AMQP consumes.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Dead letters: a message that a group gives up goes to its dead-letter queue, in the frame that settles it.
 
 The copy keeps the message's id, key, value and headers, and has one header more, `dead-letter`: why, from where, after
-how many attempts, when, and what has happened to it before. A group over a topic, or behind a shared filter,
-has a light queue for them, `$dead-letters/GROUP`; any other light queue says itself where they go: `queue:NAME`, `address:ADDRESS`, or in words of the door
-that declared it.
+how many attempts, when, and what has happened to it before. A group over a topic, or behind a shared filter, has a
+light queue for them, `$dead-letters/GROUP`; any other light queue says itself where they go: `queue:NAME`,
+`address:ADDRESS`, or in words of the door that declared it.
 
 A sender can write such a header, too, and a producer's batches are stored as they come. So each death has a seal that
 only this hub can make, for this message alone; what sends letters back along their history looks at it.
@@ -120,8 +120,8 @@ class Burial:
         headers, _ = read_headers(message[7], 0)
         address = LIGHT + group.queue.name if group.queue is not None \
             else self._parts.places.routes.address_of(topic, message[5], headers)
-        death = {"reason": reason, "group": group.shared or group.name, "topic": topic, "queue": found[1] if found else 0,
-                 "offset": message[1], "attempts": message[2], "at_ms": self._leasing.now_ms(), "address": address}
+        death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
+                 "queue": found[1] if found else 0, "offset": message[1], "attempts": message[2], "at_ms": self._leasing.now_ms(), "address": address}
         return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
 
 

@@ -2,7 +2,8 @@
 
 `$share/GROUP/FILTER` is the group's name on every door that has no word of its own for it. A filter that is a whole
 topic (`orders/#`) makes the leased group over that topic; any other makes a light queue of that name, to which the
-filter is bound: how often it hands out a message, and when again, the settings of the group say. A topic that does not exist yet is waited for: subscribing creates nothing.
+filter is bound: how often it hands out a message, and when again, the settings of the group say. A topic that does not
+exist yet is waited for: subscribing creates nothing.
 """
 from __future__ import annotations
 

@@ -57,12 +57,13 @@ def test_amqp_counts_what_it_takes_without_effect(name: str, caplog: pytest.LogC
     assert set(hub.services.not_honoured.counts) == {("amqp", name)}
     assert hub.services.not_honoured.counts["amqp", name] in (1, 3)            # a queue is declared once
     (line,) = caplog.messages
-    assert line.startswith(f"amqp: 'anonymous@") and DOORS["amqp"][name] in line
+    assert line.startswith("amqp: 'anonymous@") and DOORS["amqp"][name] in line
 
 
 @pytest.mark.parametrize("arguments", [
     {"x-queue-type": "classic"}, {"x-queue-type": "quorum"}, {"x-queue-mode": "lazy"}, {"x-queue-mode": "default"},
-    {"x-queue-master-locator": "min-masters"}, {"x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once"},
+    {"x-queue-master-locator": "min-masters"},
+    {"x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once"},
     {"x-overflow": "reject-publish-dlx"}, {"x-max-in-memory-length": 5}, {"x-message-ttl": 60_000}])
 def test_what_stock_clients_set_and_what_costs_nobody_anything_is_taken_without_a_word(arguments: dict[str, object]
                                                                                        ) -> None:
@@ -84,8 +85,9 @@ def test_a_priority_that_is_no_number_is_refused_in_rabbitmqs_words() -> None:
     client = Hub().client().login()
     client.ask("queue.declare", queue="q")
     told = client.ask("basic.consume", queue="q", arguments={"x-priority": "high"})[0][2]
-    assert (told["code"], told["text"]) == (406, "PRECONDITION_FAILED - invalid arg 'x-priority' for queue 'q' in vhost "
-                                                 "'/': \"expected integer, got longstr\"")
+    assert told["code"] == 406
+    assert told["text"] == ("PRECONDITION_FAILED - invalid arg 'x-priority' for queue 'q' in vhost '/': \"expected "
+                            "integer, got longstr\"")
 
 
 def test_what_is_not_done_is_not_announced() -> None:
