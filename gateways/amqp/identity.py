@@ -16,7 +16,8 @@ from gateways.amqp.errors import ConnectionFault
 from gateways.amqp.methods import IDS, Arguments
 
 if TYPE_CHECKING:
-    from gateways.admission.admission import Admission, OnAuthenticated
+    from gateways.admission.admission import Admission
+    from gateways.admission.login import OnAuthenticated
     from gateways.admission.principal import Principal
     from gateways.admission.seats import Occupant, Seat
     from gateways.contract import Link

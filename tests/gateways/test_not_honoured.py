@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 import gateways.amqp.arguments
+import gateways.kafka.not_honoured
 import gateways.mqtt.config
 from gateways.amqp.tables import encode_table, typed
 from gateways.kit import FakeHub
@@ -15,8 +17,11 @@ from gateways.mqtt import GATEWAY as MQTT
 from gateways.mqtt.config import MqttConfig
 from gateways.not_honoured import CLIENTS_MAX, LOGGED_PER_SECOND, NotHonoured
 from tests.gateways.amqp.fakes import Client, Hub
+from tests.gateways.kafka.fakes import Peer
+from tests.gateways.kafka.judge import framed, produce
 
-DOORS = {"amqp": gateways.amqp.arguments.NOT_HONOURED, "mqtt": gateways.mqtt.config.NOT_HONOURED}
+DOORS = {"amqp": gateways.amqp.arguments.NOT_HONOURED, "kafka": gateways.kafka.not_honoured.NOT_HONOURED,
+         "mqtt": gateways.mqtt.config.NOT_HONOURED}
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 
 
@@ -119,6 +124,28 @@ def test_a_clean_session_is_honoured() -> None:
     hub = FakeHub()
     connect(hub, b"meter", 2)
     assert not hub.services.not_honoured.counts
+
+
+# ---- Kafka
+
+def timed_batch(value: bytes, *headers: tuple[str, bytes]) -> bytes:
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    assert builder.append(0, 1_000, None, value, list(headers)) is not None
+    return bytes(builder.build())
+
+
+def test_a_record_that_is_to_come_later_comes_at_once_and_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    peer = Peer()
+    peer.kernel.create_topic("plant", queues=1)
+    peer.kernel.flush()
+    with caplog.at_level(logging.WARNING):
+        for data in (timed_batch(b"1", ("deliver-at", b"9")), timed_batch(b"to deliver-at 9"),
+                     timed_batch(b"2", ("a", b"9")), timed_batch(b"3", ("a", b"b"), ("deliver-at", b"9"))):
+            peer.send(framed(produce(7, {("plant", 0): data}), 5))
+            peer.kernel.flush()
+    assert peer.services.not_honoured.counts == {("kafka", "deliver-at"): 2}
+    assert len(caplog.messages) == 1 and DOORS["kafka"]["deliver-at"] in caplog.messages[0]
+    assert len(peer.kernel.queues[peer.kernel.by_name["plant"].queue_id(0)]) == 4
 
 
 # ---- the log
