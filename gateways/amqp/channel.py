@@ -327,9 +327,13 @@ class Channel:
 
     def on_overdue(self, timeout_ms: int) -> None:
         """A delivery was not acknowledged for so long: as RabbitMQ ends such channels."""
-        self.connection.channels.refuse(self, precondition(
-            f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: {timeout_ms} ms. "
-            "This timeout value can be configured, see consumers doc guide to learn more"))
+        connection = self.connection
+        try:
+            connection.channels.refuse(self, precondition(
+                f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: {timeout_ms} ms. "
+                "This timeout value can be configured, see consumers doc guide to learn more"))
+        except AmqpError as error:                         # what it had published before could not be taken
+            connection.fail(error)
 
     def refuse(self, error: AmqpError) -> None:
         """Close the channel with a reason; the client answers with channel.close-ok."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kernel.kernel import Kernel
 
 SPACE: Final = "amqp"                  # of this door's definitions
+ONCE_UNCHECKED: Final = ("x-delivery-limit", "x-consumer-timeout")
 OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "reject-publish-dlx": "reject"}
 
 
@@ -84,9 +85,7 @@ class KernelQueues:
             if not known["durable"]:
                 self._kernel.delete_queue(light)
                 continue
-            arguments, _ = decode_table(b64decode(known["arguments"]), 0)
-            queue = AmqpQueue(vhost, light.name, durable=True, auto_delete=known["auto_delete"], owner=None,
-                              arguments=arguments)
+            queue = _reopened(vhost, light.name, known)
             queue.light = light
             found.append(queue)
         return found
@@ -287,6 +286,16 @@ def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
         max_attempts=0 if of.delivery_limit is None else min(of.delivery_limit + 1, MAX_ATTEMPT),
         overflow=OVERFLOWS[of.overflow], ttl_ms=of.message_ttl_ms or 0, expires_ms=of.expires_ms or 0,
         single_active=of.single_active, dead_letter=dead_letter, door=door)
+
+
+def _reopened(vhost: VirtualHost, name: str, known: dict[str, Any]) -> AmqpQueue:
+    """A queue as it was declared; without arguments that were not looked at then, and cannot be."""
+    arguments, _ = decode_table(b64decode(known["arguments"]), 0)
+    try:
+        return AmqpQueue(vhost, name, durable=True, auto_delete=known["auto_delete"], owner=None, arguments=arguments)
+    except ChannelFault:
+        good: Table = {key: field for key, field in arguments.items() if key not in ONCE_UNCHECKED}
+        return AmqpQueue(vhost, name, durable=True, auto_delete=known["auto_delete"], owner=None, arguments=good)
 
 
 def _limit(given: int | None) -> int:

@@ -2,6 +2,8 @@
 of queues with limits."""
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from typing import Any, cast
 
 import pytest
@@ -9,10 +11,11 @@ import pytest
 from gateways.admission.admission import Admission
 from gateways.amqp import open_door
 from gateways.amqp.config import AmqpConfig
+from gateways.amqp.tables import encode_table, typed
 from gateways.contract import Services
 from gateways.kit import FakeLink
 from kernel.leasing.deadlines import HOLD_STEP_MS
-from kernel.leasing.settings import GroupSettings, Retry
+from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
 from tests.gateways.amqp.fakes import Client, Got
 from tests.kernel.rig import Rig
 
@@ -146,6 +149,27 @@ def test_other_limits_are_another_queue(hub: KernelHub) -> None:
     told = closed(client.ask("queue.declare", queue="work", durable=True, arguments={"x-delivery-limit": 2}))
     assert told == ("PRECONDITION_FAILED - inequivalent arg 'x-delivery-limit' for queue 'work' in vhost '/': received "
                     "'2' but current is '1'")
+
+
+def test_a_queue_whose_limit_was_not_looked_at_when_it_was_declared_is_there_still(hub: KernelHub) -> None:
+    arguments = encode_table({"x-delivery-limit": typed("often"), "x-max-priority": typed(3)})
+    door = json.dumps({"amqp": 1, "durable": True, "auto_delete": False, "arguments": b64encode(arguments).decode()})
+    hub.rig.kernel.declare_queue("old", QueueSettings(priorities=4, door=door))
+    hub.rig.run()
+    open_door(hub.services)
+    fill(hub.client(), "old", b"x", **{"x-max-priority": 3})
+    assert get(hub.client(), "old") == (1, b"x", False)
+
+
+def test_a_limit_outlives_the_hub(hub: KernelHub) -> None:
+    fill(hub.client(), "work", b"x", **{"x-delivery-limit": 1, "x-consumer-timeout": 5_000})
+    open_door(hub.services)                                # as after a start: the door reads what is stored
+    client = hub.client()
+    consume(client, "work")
+    hub.advance(5_000 + HOLD_STEP_MS)
+    assert closed(client.got()) == OVERDUE % 5_000
+    found = get(hub.client(), "work")
+    assert found is not None and found[2]
 
 
 # ---- queues that hold nothing
