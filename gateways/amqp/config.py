@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-MAX_HOLD_MS = 0xFFFFFFFF        # of a consumer's time to acknowledge: what a timer of RabbitMQ's machine takes
+from gateways.amqp.arguments import MAX_EXPIRY_MS
+
 FRAME_MIN_SIZE = 4096          # 0-9-1, 1.2, "Constants": frame-min-size
 
 
@@ -23,6 +24,6 @@ class AmqpConfig:
     consumer_timeout_ms: int = field(default=1_800_000, metadata={
         "help": "a channel that has not acknowledged a delivery after this time is closed with 406, and its messages "
                 "go to others; the argument x-consumer-timeout of a queue goes before it; 0: never", "min": 0,
-        "max": MAX_HOLD_MS})
+        "max": MAX_EXPIRY_MS})
     blocked_after_ms: int = field(default=1_000, metadata={
         "help": "a publisher that is not read for so long is told so by connection.blocked", "min": 1})

@@ -155,7 +155,7 @@ class Rights:
     def require_publish(self, exchange: str, keys: list[str]) -> None:
         for key in keys:
             address = address_of_amqp(exchange, key) if exchange else queue_address(key)
-            if not self._may(Operation.PUBLISH, address):
+            if not self._may_there(Operation.PUBLISH, address, exchange):
                 raise self._refused(WRITE, f"topic '{key}' in exchange '{exchange}'" if exchange else f"queue '{key}'")
 
     def require_hearing(self, exchange: str, key: str) -> None:
@@ -166,7 +166,7 @@ class Rights:
     def may_hear(self, exchange: str, key: str) -> bool:
         found = self._vhost.exchanges.get(exchange)
         return self.sees_exchange(exchange) if found is None \
-            else self._may(Operation.CONSUME, heard_by(exchange, found.type, key))
+            else self._may_there(Operation.CONSUME, heard_by(exchange, found.type, key), exchange)
 
     def may_keep(self, binding: Binding) -> bool:
         """Whether a binding of the connection's own queue is still allowed."""
@@ -176,11 +176,22 @@ class Rights:
 
     def _may(self, operation: Operation, address: str) -> bool:
         try:
-            if operation is Operation.CONSUME:
-                parse_filter(address)
-            return self._admission.may(self.principal, operation, address)
+            return self._judge(operation, address)
         except (InvalidAddress, InvalidFilter):
             return True                        # nothing can be there: whoever goes on is told so
+
+    def _may_there(self, operation: Operation, address: str, exchange: str) -> bool:
+        """The same for an address of an exchange: whoever goes on learns that it is there."""
+        try:
+            return self._judge(operation, address)
+        except (InvalidAddress, InvalidFilter):
+            return self.sees_exchange(exchange)
+
+    def _judge(self, operation: Operation, address: str) -> bool:
+        """Raises InvalidAddress, InvalidFilter."""
+        if operation is Operation.CONSUME:
+            parse_filter(address)
+        return self._admission.may(self.principal, operation, address)
 
     def _refused(self, access: str, what: str) -> ChannelFault:
         return refused(f"{access} access to {what} in vhost '{self._vhost.name}' refused for user "

@@ -91,8 +91,8 @@ class Sender:
         self.refresh()
         name, routing_key = arguments["exchange"], arguments["routing_key"]
         traits = properties.traits(raw)
-        self._check_exchange(name, routing_key)
         ttl_ms = self._check(traits)
+        self._check_exchange(name, routing_key)
         if DELAY in traits.headers:
             self._note_not_honoured(DELAY)
         target = self._target(name, routing_key, traits)

@@ -180,7 +180,6 @@ class LightQueues:
             self._begin(group)
         return group
 
-
     def _group_settings(self, queue: LightQueue, shared: str) -> GroupSettings:
         """A queue says itself how often it hands out a message. Behind a shared filter the group of that name does, and
         when it does so again."""

@@ -146,7 +146,9 @@ def test_who_has_no_right_to_a_queue_does_not_learn_whether_it_is_there(method: 
     ("exchange.bind", {"source": "amq.topic", "destination": "NAME"}),
     ("exchange.unbind", {"source": "NAME", "destination": "amq.topic"}),
     ("exchange.unbind", {"source": "amq.topic", "destination": "NAME"}),
-    ("queue.bind", {"queue": "own", "exchange": "NAME"}), ("basic.publish", {"exchange": "NAME"})])
+    ("queue.bind", {"queue": "own", "exchange": "NAME"}),
+    ("queue.bind", {"queue": "own", "exchange": "NAME", "routing_key": ".".join("x" * 128)}),
+    ("basic.publish", {"key": "a"}), ("basic.publish", {"key": ".".join("x" * 128)}), ("basic.publish", {"key": "#"})])
 @pytest.mark.parametrize("there", ["plant", "fan", "direct", "inside"])
 def test_who_has_no_right_to_an_exchange_does_not_learn_whether_it_is_there(method: str, arguments: dict[str, Any],
                                                                             there: str) -> None:
@@ -156,7 +158,7 @@ def test_who_has_no_right_to_an_exchange_does_not_learn_whether_it_is_there(meth
         _, client, _ = furnished((M, "$queue/own"), (A, "amq.topic"), (C, "amq.topic"), (C, "#"))
         client.ask("queue.declare", queue="own", exclusive=True)
         if method == "basic.publish":
-            client.publish(name, "a", b"x")
+            client.publish(name, arguments["key"], b"x")
             told = client.got()
         else:
             told = client.ask(method, **named)
