@@ -112,6 +112,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_unsent_bytes": Declared(
         GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 64 KiB and a "
                "message more for each of those clients."),
+    "gatehouse_not_honoured": Declared(
+        COUNTER, "Times that clients asked for what a door takes without effect; its README has a table of these.",
+        ("door", "what")),
     "gatehouse_connections": Declared(GAUGE, "Connections that are open.", ("door",)),
     "gatehouse_connections_accepted": Declared(COUNTER, "Connections that were let in.", ("door",)),
     "gatehouse_connections_refused": Declared(

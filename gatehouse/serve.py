@@ -306,7 +306,8 @@ class Hub:
         services.unsent.on_released = GivingBack(asyncio.get_running_loop()).soon
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
-        for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples):
+        for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples,
+                       services.not_honoured.samples):
             self.metrics.add(source)
         for door in self.config.doors:
             self._listening[door.spec.name] = await self._open_door(door, services)

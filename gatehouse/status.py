@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse import __version__
-from gatehouse.memory import resident_bytes
 from gatehouse.damaged import count_damaged
+from gatehouse.memory import resident_bytes
 from gatehouse.rates import FIELDS, NOTHING, Rates
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from gateways.connections.capacity import Capacity, descriptor_capacity
 from gateways.connections.open_connections import OpenConnections
 from gateways.connections.unsent import UnsentBudget
+from gateways.not_honoured import NotHonoured
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -199,6 +200,9 @@ class Services:
     console: Mapping[str, PageFile] = field(default_factory=dict)
     """The files of the console, by their names below `/ui/`; "" is the page itself."""
 
+    not_honoured: NotHonoured = field(init=False)
+    """What clients asked for without effect."""
+
     shared: dict[str, Any] = field(default_factory=dict)
     """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
 
@@ -207,6 +211,9 @@ class Services:
 
     transactions: Transactions = cast("Transactions", None)
     """Half messages; every hub has them, and tests that need none do not."""
+
+    def __post_init__(self) -> None:
+        self.not_honoured = NotHonoured(self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,13 @@ class Admission:
             return self._decide(principal, operation, address)
         return self._standing(principal).may(operation, address)
 
+    def may_some(self, principal: Principal, operation: Operation, filter_text: str) -> bool:
+        """Whether the principal may do this somewhere within a filter: who may is shown that something is there."""
+        if self._decide is not None:
+            return self._decide(principal, operation, filter_text)
+        rights = self._standing(principal).rights
+        return rights is None or rights.of_some(operation, filter_text)
+
     def require(self, principal: Principal, operation: Operation, address: str) -> None:
         """`may`, or Denied."""
         if not self.may(principal, operation, address):

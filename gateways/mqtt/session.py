@@ -14,6 +14,7 @@ from gateways.admission.decision import Operation
 from gateways.mqtt import mapping, packets
 from gateways.mqtt.clients import ClientIdRefused, Clients
 from gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, decode_publishes, packet_size
+from gateways.mqtt.config import NOT_HONOURED
 from gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gateways.mqtt.outbox import Outbox
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from gateways.mqtt.config import MqttConfig
     from gateways.mqtt.packets import Connect, Will
 
+KEPT: Final = "clean_session_0"
 QOS_MAX: Final = 1                     # the highest that a subscription is granted
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
 DESCRIBED_FILTERS_MAX: Final = 100
@@ -276,6 +278,8 @@ class MqttSession:
         self._heard_ms = self._now_ms()
         self._silence_max_ms = int(connect.keep_alive_s * 1000 * self._config.keep_alive_factor)
         self._wake()
+        if not connect.clean_session:
+            services.not_honoured.note(DOOR_NAME, KEPT, NOT_HONOURED[KEPT], self._client_id)
         link.write(packets.encode_connack(packets.CONNACK_ACCEPTED))
 
     def _take_client_id(self, wanted: str, principal: Principal) -> MqttSession | None:

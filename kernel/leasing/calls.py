@@ -11,7 +11,7 @@ from kernel.delivery.subscriptions import Subscriptions
 from kernel.errors import KernelError
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
-from kernel.leasing.members import Member
+from kernel.leasing.members import HoldLimit, Member
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import (
@@ -93,12 +93,13 @@ class GroupCalls:
         self._rewinding.delete(tenant, name)
         self.leasing.answer(owner, token)
 
-    def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/") -> Shared:
+    def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
+              hold: HoldLimit | None = None) -> Shared:
         """A place in the group of `$share/GROUP/FILTER`; see `kernel.leasing.sharing`.
 
         Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
         """
-        return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant)
+        return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant, hold=hold)
 
     def shared_group(self, text: str, tenant: str = "/") -> LeasedGroup:
         """The group of `$share/GROUP/FILTER`. Raises UnknownTopic where its topic does not exist yet, InvalidFilter,

@@ -158,6 +158,7 @@ class Leasing:
         for group in self.active(tenant, name):
             group.configure(settings)
             group.wants = self.selecting.wants(settings.selector)
+        self.light.configure_shared(tenant, name)
 
     def check_commits(self, name: str, queue_ids: Iterable[int]) -> None:
         """Raises GroupIsLeased where messages of one of these queues are leased from the group; InvalidGroup."""
@@ -370,6 +371,9 @@ class Leasing:
 
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
         self.deadlines.lease_until(group, supply, lease)
+
+    def hold_for(self, group: LeasedGroup, supply: Supply, lease: Lease, hold_ms: int) -> None:
+        self.deadlines.hold_for(group, supply, lease, hold_ms)
 
     def wait_until(self, group: LeasedGroup, supply: Supply, offset: int, when_ms: int) -> None:
         self.deadlines.wait_until(group, supply, offset, when_ms)
