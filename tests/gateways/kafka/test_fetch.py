@@ -214,7 +214,7 @@ def test_a_slow_read_is_answered_when_it_comes() -> None:
 def test_a_failed_read_is_a_storage_error() -> None:
     peer = peer_with_records(batch(b"a"))
     queue_id = peer.kernel.by_name["plant"].queue_id(0)
-    peer.kernel.fetch = lambda wants, max_bytes, on_done: on_done(  # type: ignore[method-assign]
+    peer.kernel.fetch = lambda wants, max_bytes, on_done, stored: on_done(  # type: ignore[method-assign]
         [Fetched(queue_id, StorageFailed("does not match its checksum"), 0, 1, [])])
     assert send(peer, 11, {("plant", 0): 0}, max_wait_ms=500)[0].error_code == 56
 
