@@ -110,6 +110,7 @@ class Line:
         floor = self.floor
         page = -1
         bits = 0
+        spanned = False
         for offset in offsets:
             lease = out.pop(offset, None)
             if lease is not None:
@@ -125,9 +126,12 @@ class Line:
                 if bits:
                     self._mark(page, bits)
                 page = offset >> PAGE_SHIFT
-                dirty.add(page)
                 bits = 0
-            bits |= 1 << (offset & PAGE_MASK)
+                spanned = len(self.spans) > 0 and self._in_span(page)
+                if not spanned:
+                    dirty.add(page)
+            if not spanned:
+                bits |= 1 << (offset & PAGE_MASK)
         if bits:
             self._mark(page, bits)
         self._advance()
@@ -136,6 +140,7 @@ class Line:
         """Nobody will have what lies between `next` and this offset."""
         if self.floor == self.next:
             self.floor = self.next = offset
+            self.dirty.update(self.stored)                 # it says all that they do
             self.settled.clear()
             self.spans.clear()
             self.beyond = 0
