@@ -225,30 +225,37 @@ def skip_large(data: bytes, at: int, count: int, max_record_bytes: int) -> tuple
     return passed, at
 
 
-def record_starts(data: bytes, firsts: list[int], counts: list[int]) -> list[int]:
-    """Where the records of several runs begin: `counts` of them from each of `firsts` on, one behind the other.
+def record_starts(data: bytes, firsts: list[int], limits: list[int], counts: list[int]
+                  ) -> tuple[list[int], list[int]]:
+    """Where the records of several runs begin, and how many of each were found: at most `counts` of them from each of
+    `firsts` on, one behind the other, up to its limit.
 
-    Nothing but lengths is looked at. Where they lie, indexes run beyond the run or the bytes; the caller checks.
+    Nothing but lengths is looked at. A run ends early where its bytes do, or where a length makes no sense.
     """
     starts: list[int] = []
-    end = len(data)
+    found: list[int] = []
     for i in range(len(firsts)):
         at = firsts[i]
-        for _ in range(counts[i]):
-            starts.append(at)
-            if at >= end:
-                continue
+        limit = limits[i]
+        left = counts[i]
+        while left > 0 and at < limit:
+            start = at
             byte = data[at]
             at += 1
             raw = byte & 0x7F
             shift = 7
-            while byte >= 0x80 and at < end and shift < 35:
+            while byte >= 0x80 and at < limit and shift < 35:
                 byte = data[at]
                 at += 1
                 raw |= (byte & 0x7F) << shift
                 shift += 7
             at += raw >> 1
-    return starts
+            if byte >= 0x80 or raw & 1 or raw < 12 or at > limit:
+                break
+            starts.append(start)
+            left -= 1
+        found.append(counts[i] - left)
+    return starts, found
 
 
 def split_records(line: object, data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,
