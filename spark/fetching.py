@@ -166,7 +166,7 @@ def _named(one: Range) -> str:
 # --- which records ------------------------------------------------------------------------------------------
 
 def _wanted(spec: ReadSpec, one: Range, pieces: Heads) -> Iterator[Located]:
-    """The records of the range. What a producer wrote wrongly was never a message, and is no loss: no reader gets it."""
+    """The records of the range. What a producer wrote wrongly was never a message and is no loss: no reader gets it."""
     for records, unreadable in locate(pieces):
         for bad in unreadable:
             first, end = max(bad.first_offset, one.offset), min(bad.first_offset + bad.count, one.end)

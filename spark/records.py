@@ -6,8 +6,8 @@ else is the same for all of them and is done by numpy in columns: lengths of key
 headers begin.
 
 What does not fit together (a length that points elsewhere) is found by comparing where a record ends with where it
-should; such a record is left out, and told, as is what a batch claims and does not have. Nothing is allocated for claims.
-Pure.
+should; such a record is left out, and told, as is what a batch claims and does not have. Nothing is allocated for
+claims. Pure.
 """
 from __future__ import annotations
 

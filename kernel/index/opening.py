@@ -44,7 +44,7 @@ class Opening:
     def open(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
              answers: list[Fetched]) -> None:
         """Open the pieces of these answers; `on_done` before this returns, unless something has to be cut."""
-        if not any([piece.whole for answer in answers for piece in answer.pieces]):
+        if not any(piece.whole for answer in answers for piece in answer.pieces):
             on_done(answers)
             return
         cuts: list[_Cut] = []

@@ -18,14 +18,14 @@ from kernel.records.batch import (
     CONTROL,
     HEADER_BYTES,
     MAX_OPENED_BYTES,
-    NONE,
     opened,
     opened_header,
     read_header,
 )
+from kernel.records.compression import NONE
 from kernel.records.record import skip_large, skip_records
 
-PART_RECORDS: Final = 5_000            # of one part: the smallest take a hundred times their bytes when they are decoded
+PART_RECORDS: Final = 5_000            # of one part: decoded, the smallest take a hundred times their bytes
 MARK_EVERY: Final = 256                # records between two places that are remembered
 UNLIMITED: Final = 1 << 60
 

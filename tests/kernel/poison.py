@@ -1,4 +1,4 @@
-"""Batches that lie, with a right checksum, and a way into the log for them: a hub that looked into no batch stored such."""
+"""Batches that lie, with a right checksum, and a way into the log for them, as a hub had that looked into no batch."""
 from __future__ import annotations
 
 from collections.abc import Sequence

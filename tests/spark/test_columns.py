@@ -115,8 +115,8 @@ def test_a_page_of_compressed_batches_and_bare_records(pattern: str) -> None:
 @pytest.mark.parametrize("beyond_ms", [LAST_MS + 1, FIRST_MS - 1, (1 << 60), -(1 << 60)])
 def test_a_time_beyond_the_years_that_readers_take_is_null(beyond_ms: int) -> None:
     rows = rows_of([(b"k", b"1", (), 0, 0), (b"k", b"2", (), 0, beyond_ms - NOW_MS), (b"k", b"3", (), 0, 5),
-                    (b"k", b"4", (), 0, LAST_MS - NOW_MS), (b"k", b"5", (), 0, FIRST_MS - NOW_MS)], "timestamp", "value",
-                   "append_time")
+                    (b"k", b"4", (), 0, LAST_MS - NOW_MS), (b"k", b"5", (), 0, FIRST_MS - NOW_MS)],
+                   "timestamp", "value", "append_time")
     assert [row["value"] for row in rows] == [b"1", b"2", b"3", b"4", b"5"]
     assert [row["timestamp"] is None for row in rows] == [False, True, False, False, False]
     assert rows[3]["timestamp"].year == 9999 and rows[4]["timestamp"].year == 1

@@ -183,7 +183,8 @@ async def _browse(door: Door, queue: LightQueue, start: int, stop: int = MAX_OFF
         if not fetched.pieces:
             return
         for piece in fetched.pieces:
-            yield [record for record in sound_records(piece) if at <= record[0] < stop and not line.is_settled(record[0])]
+            yield [record for record in sound_records(piece)
+                   if at <= record[0] < stop and not line.is_settled(record[0])]
             at = max(at, piece.first_offset + piece.count)
 
 

@@ -261,7 +261,7 @@ def test_an_answered_fetch_lets_go_of_its_records_at_once() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_stored_batch_that_claims_two_milliards_of_records_costs_its_bytes(version: int) -> None:
-    """A hub that looked into no batch stored it. Kafka's readers open batches themselves and are given it as it lies."""
+    """A hub that looked into no batch stored it. Kafka's readers open batches themselves, and get it as it lies."""
     peer = peer_with_records(batch(b"a"))
     queue_id = peer.kernel.by_name["plant"].queue_id(0)
     data = poison.lying()

@@ -80,8 +80,8 @@ def test_a_batch_that_opens_to_much_does_not_let_others_overtake_it() -> None:
     heard = listener(rig)
     count = 3 * PART_RECORDS
     gathering = rig.kernel._committer.gather()
-    run = gathering.burst.add_batch(topic.queue_id(0), poison.packed(encode_record(0, None, b"1") * count, count), count,
-                                    1000)
+    batch = poison.packed(encode_record(0, None, b"1") * count, count)
+    run = gathering.burst.add_batch(topic.queue_id(0), batch, count, 1000)
     gathering.burst.heard.append((None, [], run, 0))
     placement = rig.kernel.place("plant/k")
     for value in NUMBERS:
