@@ -144,7 +144,7 @@ class Piece:
                  max_timestamp_ms: int, first_id: int) -> None:
         self.first_offset = first_offset
         self.count = count
-        self.whole = whole                # a whole record batch as a producer sent it; else bare v2 records
+        self.whole = whole                # a record batch as a producer sent it, or opened; else bare v2 records
         self.data = data
         self.append_ms = append_ms
         self.max_timestamp_ms = max_timestamp_ms

@@ -71,6 +71,11 @@ def stretches_of(offsets: list[int]) -> list[list[int]]:
     return stretches
 
 
+def _is_left_out(answer: Fetched, offset: int) -> bool:
+    """Whether a fetch that gave nothing had no room for this queue, and the offset may well be there."""
+    return answer.error is None and answer.next_offset < 0 and offset < answer.high_watermark
+
+
 class Supply:
     """One line with what was read of it. `end()` is the queue's next offset, `start()` its first."""
 
@@ -357,7 +362,7 @@ class Supply:
                 found += [one for one in self.open(piece) if one[1] in wanted]
                 reached = max(reached, piece.first_offset + piece.count)
             rest = [offset for offset in stretch if offset >= reached]
-            if rest and (answer.pieces or answer.error is None and answer.next_offset < 0):    # or not read this time
+            if rest and (answer.pieces or _is_left_out(answer, rest[0])):
                 left.append(rest)
         self._read_stretches(left, found, on_done)
 

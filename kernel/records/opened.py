@@ -96,10 +96,14 @@ class Opened:
 
 
 def opened_whole(piece: Piece, max_bytes: int, max_record_bytes: int) -> Piece | None:
-    """The whole batch opened, where that is no more than `max_bytes` and no record can be too large; else None, and
-    where it cannot be opened."""
+    """The whole batch opened, where that is no more than `max_bytes` and PART_RECORDS, and no record can be too large;
+    else None, and where it cannot be opened."""
     header = read_header(piece.data)
-    if header.attributes & CODEC_MASK == NONE or header.attributes & CONTROL:
+    if header.attributes & CONTROL:
+        return piece
+    if piece.count > PART_RECORDS:
+        return None
+    if header.attributes & CODEC_MASK == NONE:
         return piece if len(piece.data) <= max_bytes + HEADER_BYTES else None
     try:
         data, _ = opened(piece.data, header, min(max_bytes, max_record_bytes))
@@ -109,7 +113,7 @@ def opened_whole(piece: Piece, max_bytes: int, max_record_bytes: int) -> Piece |
                  piece.max_timestamp_ms, piece.first_id)
 
 
-def parts_of(piece: Piece) -> Iterator[Piece]:
+def parts_of(piece: Piece, max_record_bytes: int = UNLIMITED) -> Iterator[Piece]:
     """The piece from its beginning to its end, a part at a time; for who is on a thread that may take its time."""
     if not piece.whole:
         yield piece
@@ -117,6 +121,6 @@ def parts_of(piece: Piece) -> Iterator[Piece]:
     opened = Opened(piece)
     offset, end = piece.first_offset, piece.first_offset + piece.count
     while offset < end:
-        part = opened.part(offset, MAX_OPENED_BYTES, UNLIMITED)
+        part = opened.part(offset, MAX_OPENED_BYTES, max_record_bytes)
         yield part
         offset = part.first_offset + part.count

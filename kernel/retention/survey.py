@@ -59,6 +59,7 @@ class Surveyor:
         self._index = parts.index
         self._heads = parts.heads
         self._topics = parts.topics
+        self._max_record_bytes = parts.places.max_record_bytes
         self._on_damage = parts.on_damage
 
     # ---- survey
@@ -135,7 +136,7 @@ class Surveyor:
         if crc32c(data) == entries.crc[i]:
             whole = Piece(entries.first_offset[i], entries.count[i], bool(entries.flags[i] & WHOLE), data, append_ms,
                           entries.max_ms[i], entries.message_id[i])
-            for part in parts_of(whole):
+            for part in parts_of(whole, self._max_record_bytes(entries.queue_id[i])):
                 yield from sound_records(part)
         else:
             self._on_damage(Damage(position + at, position + at + size, f"what is owed of queue {entries.queue_id[i]} "
