@@ -61,7 +61,8 @@ class Subscriber(Protocol):
     """Who is told of new messages the moment they are durable."""
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
-        """Called once per flush with everything of it that matches, in append order. Must not block or raise."""
+        """Called with what of a flush matches, in append order: once, or more often where a producer's batch is large.
+        Must not block or raise."""
 
 
 class FirstLevel:

@@ -105,14 +105,16 @@ class Deliveries:
 
     def _was_cut(self, run: Run, opened: list[Opened], part: tuple[Piece, list[Record]] | None,
                  error: BaseException | None) -> None:
-        if part is None:
-            raise error or RuntimeError("no records and no error")
-        piece, records = part
-        outbox = Outbox()
-        self._add_part(outbox, run.queue_id, piece, records)
-        outbox.send(self._on_error)
-        offset = piece.first_offset + piece.count
-        if offset < run.first_offset + run.count:
+        offset = end = run.first_offset + run.count
+        if part is None:                     # our own fault: what waits behind it is delivered
+            self._on_error(error if isinstance(error, Exception) else RuntimeError(f"not opened: {error!r}"))
+        else:
+            piece, records = part
+            outbox = Outbox()
+            self._add_part(outbox, run.queue_id, piece, records)
+            outbox.send(self._on_error)
+            offset = piece.first_offset + piece.count
+        if offset < end:
             self._cut(run, opened, offset)
         else:
             self._opening = False

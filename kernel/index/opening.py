@@ -32,7 +32,7 @@ class _Cut(NamedTuple):
 
 
 class Opening:
-    """`limit_of` says how large a record of a queue may be. `cut_parts` counts what was cut."""
+    """`limit_of` says how large a record of a queue may be."""
 
     def __init__(self, worker: Worker, limit_of: Callable[[int], int]) -> None:
         self._worker = worker

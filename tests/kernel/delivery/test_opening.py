@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from kernel.delivery import deliveries
 from kernel.delivery.deliveries import OPEN_HERE_BYTES
 from kernel.message import Message, Placement
 from kernel.records.opened import PART_RECORDS
@@ -89,3 +90,19 @@ def test_a_batch_that_opens_to_much_does_not_let_others_overtake_it() -> None:
     rig.run()
     rig.publish("plant/k", b"last")
     assert [value for _, value in heard.got] == [*[b"1"] * count, *NUMBERS, b"last"]
+
+
+def test_a_batch_that_cannot_be_opened_by_our_own_fault_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    topic = poison.topic_of(rig)
+    heard = listener(rig)
+
+    def fail(piece: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(deliveries, "Opened", fail)
+    with pytest.raises(AssertionError, match="no room"):                 # the rig tells of what was contained
+        poison.store(rig, topic, poison.lying(), poison.CLAIMED)
+    rig.errors.clear()
+    rig.publish("plant/k", b"behind")
+    assert [value for _, value in heard.got] == [b"behind"] and rig.kernel.delivered
