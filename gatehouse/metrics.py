@@ -68,6 +68,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_postponed_checkpoints": Declared(
         COUNTER, "Checkpoints that did not fit on the disk and are tried again."),
     "gatehouse_cold_reads": Declared(COUNTER, "Reads that memory could not answer and the disk did."),
+    "gatehouse_unreadable_stretches": Declared(
+        COUNTER, "Stretches of offsets at which a producer's batch has no record that makes sense; readers pass over "
+                 "them, and each counts when one first does."),
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
     "gatehouse_max_auto_topics": Declared(
         GAUGE, "Topics that may exist before users make no more, see `kernel.max_auto_topics`."),

@@ -75,6 +75,7 @@ class Storage:
             new_secret=token_bytes(32), selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             last_reserve=last_reserve_of(config, folder))
         self.kernel.makers.on_short = self._on_topics_short
+        self.kernel.parts.reader.unreadable.on_first = self._on_unreadable
         self.kernel.parts.room.on_refusing = self._on_refusing
         self.kernel.parts.room.on_failure = self._on_reserve_failure
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
@@ -163,6 +164,13 @@ class Storage:
     def _on_index_damage(self, reason: str) -> None:
         """Any thread. What it says can be no answer any more, and where it is silent nothing can be concluded."""
         self._fatal(f"the index in {self.folder / 'index'} is damaged ({reason})")
+
+    def _on_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+        """Told once a queue: it is no damage of ours, and whoever wrote one such batch has perhaps written many."""
+        found = self.kernel.parts.topics.of_queue(queue_id)
+        where = f"queue {found[1]} of topic {found[0].name!r}" if found is not None else f"queue {queue_id}"
+        log.warning("a producer's batch in %s has no record that makes sense at offset %d and claims %d there: readers "
+                    "of records pass over what is like this, and the log itself is whole", where, offset, count)
 
     def _on_refusing(self, refusing: bool) -> None:
         if refusing:

@@ -90,7 +90,10 @@ class Kernel(GroupCalls):
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
         self.makers = Makers(topics)
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
-        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
+        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage,
+                              self._places.max_record_bytes)
+        deliveries = Deliveries(topics, self._places, subscriptions, reader_worker, loop, on_error,
+                                self._reader.unreadable)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
@@ -100,15 +103,11 @@ class Kernel(GroupCalls):
             views=Views(topics, heads),
             room=Room(loop, checkpoint_worker, reserve, last_reserve),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
-            deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, loop, on_error),
-            settings=settings, hub=new_hub, secret=new_secret)
-        self._log = log
-        self._heads = heads
-        self._topics = topics
-        self._subscriptions = subscriptions
+            deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret)
+        self._log, self._heads = log, heads
+        self._topics, self._subscriptions = topics, subscriptions
         self._store = store
-        self._watches = self.parts.watches
-        self._views = self.parts.views
+        self._watches, self._views = self.parts.watches, self.parts.views
 
     @property
     def settings(self) -> KernelSettings:
@@ -316,27 +315,30 @@ class Kernel(GroupCalls):
         return found
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None], *, kept: bool = False) -> None:
+              on_done: Callable[[list[Fetched]], None], *, kept: bool = False, stored: bool = False) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
-        `on_done` is called before this returns where everything is in memory, else later; what must be read from the
-        disk is at most `message.COLD_BYTES` a fetch, and queues beyond that stay empty this time. Each queue's first
-        piece is given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors
-        stand in the answers: OffsetOutOfRange, StorageFailed.
+        `on_done` is called before this returns where everything is in memory, else later. At most `message.COLD_BYTES`
+        are read from the disk; beyond that, and beyond `max_bytes`, queues stay empty this time, but for the first
+        piece of one. Producers' batches come opened and cut to these bytes (`kernel.records.opened`), or `stored`: as
+        they are. Errors stand in the answers: OffsetOutOfRange, StorageFailed.
 
-        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted
-        queue is always read so. Kept records come each as a piece of its own.
+        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted queue
+        is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, on_done, kept)
+        self._reader.fetch(wants, max_bytes, on_done, kept, stored)
+
+    def note_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+        """A reader was not given these: a producer's batch has no sound record there."""
+        self._reader.unreadable.note(queue_id, [(offset, offset + count)])
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""
                  ) -> None:
         """The values that addresses matching a filter retain, level by level in order, a page at a time.
 
-        `on_done(values, next, error)`: another call with `start=next` gives the next page, None says that there is
-        none; error is StorageFailed. `start` may be any address: values from there on are given. A page may hold fewer
-        values than asked for, and holds none only at the end. It is true when it is given: a subscription made before
-        the call missed nothing. Raises InvalidFilter.
+        `on_done(values, next, error)`: `start=next` gives the next page, None: there is none; error is StorageFailed.
+        `start` may be any address. A page may hold fewer values than asked for, and none only at the end. It is true
+        when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
         """
         self._retained.look_up(filter, tenant, max_values, start, on_done)
 
@@ -355,8 +357,7 @@ class Kernel(GroupCalls):
         self._keeping.on_settled(queue_id)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer
-        needed."""
+        """Call `wake` once, after a flush that brings records to one of these queues, unless it is cancelled."""
         return self._watches.add(queue_ids, wake)
 
     def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
@@ -470,6 +471,7 @@ class Kernel(GroupCalls):
             "unindexed_bytes": self._checkpoints.unwritten_bytes(),
             "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
+            "unreadable_stretches_total": self._reader.unreadable.count,
             "topics": len(self._topics),
             "max_auto_topics": self.settings.max_auto_topics,
             "subscriptions": len(self._subscriptions),

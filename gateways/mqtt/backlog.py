@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt import mapping
 from gateways.mqtt.codec import size_of
-from kernel.errors import CorruptBatch, OffsetOutOfRange, StorageFailed, UnknownQueue
+from kernel.errors import OffsetOutOfRange, StorageFailed, UnknownQueue
 from kernel.message import Fetched, Message, Placement, Record
-from kernel.records.batch import records_of
+from kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
     from gateways.mqtt.outbox import Outbox
@@ -186,7 +186,7 @@ class Backlog:
             return
         try:
             self._take_fetched({answer.queue_id: Found(answer) for answer in answers})
-        except (StorageFailed, CorruptBatch) as error:
+        except StorageFailed as error:
             self._outbox.give_up(f"{error.code}: what the client is owed cannot be read")
             return
         self.pump()
@@ -237,7 +237,7 @@ class Backlog:
 
 
 class Found:
-    """The answer for one queue, decoded once and taken from front to back. Raises StorageFailed, CorruptBatch."""
+    """The answer for one queue, decoded once and taken from front to back. Raises StorageFailed."""
 
     def __init__(self, answer: Fetched) -> None:
         self._answer = answer
@@ -245,7 +245,7 @@ class Found:
             raise StorageFailed(str(answer.error))
         self._records: list[Record] = []
         for piece in answer.pieces:
-            self._records += records_of(piece)
+            self._records += sound_records(piece)
         self._at = 0
 
     def lost_of(self, owed: Range) -> int:

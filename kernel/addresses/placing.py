@@ -178,4 +178,7 @@ class Places:
         own = topic.settings.max_message_bytes
         return self.settings.max_message_bytes if own is None else own
 
-
+    def max_record_bytes(self, queue_id: int) -> int:
+        """The same by queue."""
+        found = self._topics.of_queue(queue_id)
+        return self.settings.max_message_bytes if found is None else self.max_message_bytes(found[0])

@@ -3,9 +3,10 @@
     deliver → waiting → [large batches are opened on another thread] → portions → every subscriber of each, in slices
 
 Messages of most doors are still at hand as they were appended. A producer's batch is opened only where a filter could
-match its topic, and a large one on another thread; deliveries behind it wait, so that order holds. While more than
-`MAX_WAITING` flushes wait the deliveries are behind, and publishers are not read. What a subscriber is told it hears in
-order; one that comes or goes while a flush is handed out may hear of the rest of it, or not.
+match its topic. What a turn may open is bounded: a batch that opens to more is opened on another thread and handed over
+a part at a time, and what is behind it waits, so that order holds. While more than `MAX_WAITING` flushes wait the
+deliveries are behind, and publishers are not read. What a subscriber is told it hears in order; one that comes or goes
+while a flush is handed out may hear of the rest of it, or not.
 """
 from __future__ import annotations
 
@@ -18,15 +19,16 @@ from kernel.addresses.placing import Places
 from kernel.appending.burst import Run
 from kernel.delivery.slices import Slices
 from kernel.delivery.subscriptions import Outbox, Subscriptions
-from kernel.errors import CorruptBatch
 from kernel.message import Message, Piece, Placement, Record
 from kernel.ports import Loop, Worker
-from kernel.records.batch import records_of
+from kernel.records.batch import missing, sound_records
+from kernel.records.opened import Opened, opened_whole
 from kernel.records.record import encode_headers
+from kernel.records.unreadable import Unreadable
 from kernel.state.topics import Topic, Topics
 
-OPEN_HERE_BYTES: Final = 64 << 10          # larger batches are opened on another thread
-
+OPEN_HERE_BYTES: Final = 64 << 10          # of a producer's batch, opened on this thread: some milliseconds of records
+PART_BYTES: Final = 1 << 20                # of a larger one, opened and handed out at a time
 MAX_WAITING: Final = 2                     # flushes behind the one that is handed out: more, and publishers wait
 STEP_RECORDS: Final = 64                   # of a producer's batch are placed before the clock is read
 PORTION: Final = 256                       # stretches of messages that subscribers get in one call
@@ -37,7 +39,7 @@ Heard = list[tuple["Placement | None", list[Message], Run, int]]
 
 class Deliveries:
     def __init__(self, topics: Topics, places: Places, subscriptions: Subscriptions, worker: Worker,
-                 loop: Loop, on_error: Callable[[Exception], None]) -> None:
+                 loop: Loop, on_error: Callable[[Exception], None], unreadable: Unreadable) -> None:
         self.slices = Slices(loop, on_error)
         self.on_caught_up: Callable[[], None] = lambda: None      # set by the kernel: publishers may be read again
         self._topics = topics
@@ -45,9 +47,9 @@ class Deliveries:
         self._subscriptions = subscriptions
         self._worker = worker
         self._on_error = on_error
+        self._unreadable = unreadable
         self._waiting: deque[Heard] = deque()
         self._opening = False
-        self._opened: dict[int, list[Record]] | None = None      # the large batches of the flush that waits first
         self._listened: dict[int, tuple[int, int, bool]] = {}     # topic id: (subscriptions', topics' version, answer)
 
     def listens(self, topic: Topic) -> bool:
@@ -81,43 +83,26 @@ class Deliveries:
             self.slices.run(self._hand_out(), self._go_on)
 
     def _hand_out(self) -> Iterator[None]:
-        """All that waits, up to the first flush with a batch that must be opened elsewhere."""
+        """All that waits, up to a batch that must be opened elsewhere."""
         outbox = Outbox(self._on_error)
         while self._waiting:
             heard = self._waiting.popleft()
             if len(self._waiting) == MAX_WAITING:
                 self.on_caught_up()
-            large = [run for placement, _, run, _ in heard if placement is None and len(run.first) > OPEN_HERE_BYTES]
-            if large and self._opened is None:
-                yield from outbox.send()
-                self._open_elsewhere(heard, large)
-                return
-            opened, self._opened = self._opened or {}, None
-            yield from self._add(heard, opened, outbox)
+            for at, (placement, messages, run, index) in enumerate(heard):
+                if placement is not None:
+                    outbox.add(placement, messages, run.first_offset + index)
+                    yield from self._pause(outbox)
+                    continue
+                opened = self._opened_here(run)
+                if opened is None:
+                    yield from outbox.send()
+                    self._waiting.appendleft(heard[at + 1:])
+                    self._opening = True
+                    self._cut(run, [], run.first_offset)
+                    return
+                yield from self._add_part(outbox, run.queue_id, opened, sound_records(opened))
         yield from outbox.send()
-
-    def _open_elsewhere(self, heard: Heard, large: list[Run]) -> None:
-        self._waiting.appendleft(heard)
-        self._opening = True
-        self._worker.submit(partial(self._open_all, large), partial(self._on_opened, large))
-
-    def _on_opened(self, large: list[Run], opened: list[list[Record]] | None, error: BaseException | None) -> None:
-        self._opening = False
-        if opened is None:                   # our own fault: the others are told what comes behind it
-            self._waiting.popleft()
-            self._on_error(error if isinstance(error, Exception) else RuntimeError(f"not opened: {error!r}"))
-        else:
-            self._opened = {id(run): records for run, records in zip(large, opened, strict=True)}
-        self._go_on()
-
-    def _add(self, heard: Heard, opened: dict[int, list[Record]], outbox: Outbox) -> Iterator[None]:
-        for placement, messages, run, index in heard:
-            if placement is not None:
-                outbox.add(placement, messages, run.first_offset + index)
-                yield from self._pause(outbox)
-            else:
-                records = opened[id(run)] if id(run) in opened else self.open(run)
-                yield from self._add_records(outbox, run.queue_id, records)
 
     @staticmethod
     def _pause(outbox: Outbox) -> Iterator[None]:
@@ -128,20 +113,55 @@ class Deliveries:
             outbox.sorted = 0
             yield
 
-    def _open_all(self, runs: list[Run]) -> list[list[Record]]:
-        return [self.open(run) for run in runs]
+    # ---- producers' batches
 
-    def open(self, run: Run) -> list[Record]:
-        """A producer's records."""
-        return self.open_piece(Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id))
+    def _opened_here(self, run: Run) -> Piece | None:
+        """None: it opens to more than a turn has time for."""
+        return opened_whole(_piece_of(run), OPEN_HERE_BYTES, self._places.max_record_bytes(run.queue_id))
+
+    def _cut(self, run: Run, opened: list[Opened], offset: int) -> None:
+        """The records from an offset on, on the other thread; `opened` holds the batch from the second time on."""
+        limit = self._places.max_record_bytes(run.queue_id)
+
+        def part() -> tuple[Piece, list[Record]]:
+            if not opened:
+                opened.append(Opened(_piece_of(run)))
+            piece = opened[0].part(offset, PART_BYTES, limit)
+            return piece, sound_records(piece)
+
+        self._worker.submit(part, partial(self._was_cut, run, opened))
+
+    def _was_cut(self, run: Run, opened: list[Opened], part: tuple[Piece, list[Record]] | None,
+                 error: BaseException | None) -> None:
+        if part is None:                     # our own fault: what waits behind it is delivered
+            self._on_error(error if isinstance(error, Exception) else RuntimeError(f"not opened: {error!r}"))
+            self._after_part(run, opened, run.first_offset + run.count)
+        else:
+            piece, records = part
+            self.slices.run(self._hand_out_part(run.queue_id, piece, records),
+                            partial(self._after_part, run, opened, piece.first_offset + piece.count))
+
+    def _hand_out_part(self, queue_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
+        outbox = Outbox(self._on_error)
+        yield from self._add_part(outbox, queue_id, piece, records)
+        yield from outbox.send()
+
+    def _after_part(self, run: Run, opened: list[Opened], offset: int) -> None:
+        """Everything of a large batch before this offset has been handed out."""
+        if offset < run.first_offset + run.count:
+            self._cut(run, opened, offset)
+        else:
+            self._opening = False
+            self._go_on()
+
+    def _add_part(self, outbox: Outbox, queue_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
+        if len(records) < piece.count:
+            self._unreadable.note(queue_id, missing(piece, [record[0] for record in records]))
+        yield from self._add_records(outbox, queue_id, records)
 
     def open_piece(self, piece: Piece) -> list[Record]:
-        """The same for what is not a run yet."""
-        try:
-            return records_of(piece)
-        except CorruptBatch as error:        # its CRC is right: the producer wrote records that make no sense
-            self._on_error(error)
-            return []
+        """The sound records of a batch that is not a run yet."""
+        return sound_records(piece)
 
     def _add_records(self, outbox: Outbox, queue_id: int, records: list[Record]) -> Iterator[None]:
         found = self._topics.of_queue(queue_id)
@@ -162,3 +182,7 @@ class Deliveries:
                 yield from self._pause(outbox)
             if not number % STEP_RECORDS:
                 yield
+
+
+def _piece_of(run: Run) -> Piece:
+    return Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id)

@@ -250,7 +250,7 @@ class Leasing:
         line = Line(queue_id, group.name, floor)
         line.topic_id = group.topic_id
         supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, queue_id),
-                        partial(self._start_of, queue_id))
+                        partial(self._start_of, queue_id), self._parts.reader.unreadable)
         if group.queue is None:
             self.number(line)
         group.supplies[queue_id] = supply

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateways.http.live.blocks import Block
 from gateways.http.live.positions import Positions
-from gateways.http.page import Source, build_page
+from gateways.http.page import Source, build_page, note_unreadable
 from kernel.errors import StorageFailed
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ class Feed:
                           queues[one.queue_id][0].settings.compact)
                    for one in fetched if one.queue_id in queues]
         page = build_page(sources, BLOCK_MESSAGES, BLOCK_BYTES, open_piece=self._feeds.open_piece)
+        note_unreadable(self._kernel, page, int)
         after = positions.copy()
         for queue_id, offset in page.positions.items():
             after.move(queue_id, offset)

@@ -68,7 +68,7 @@ class Fetch:
         for topic in self.wanted.topics:
             self.look_at(*topic)
         if self.rows.wants:
-            self.request.session.kernel.fetch(self.rows.wants, self.max_bytes, self.on_read)
+            self.request.session.kernel.fetch(self.rows.wants, self.max_bytes, self.on_read, stored=True)
         else:
             self.judge(0)
 

@@ -161,7 +161,7 @@ class FakeKernel:
         return self._routes.entries
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
         done = []
         for queue_id, offset, queue_bytes in wants:
             first, end = self.bounds(queue_id)
@@ -173,6 +173,9 @@ class FakeKernel:
                     queue_bytes -= len(piece.data)
             done.append(Fetched(queue_id, error, first, end, pieces))
         asyncio.get_running_loop().call_soon(on_done, done)
+
+    def note_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+        """Nobody counts here."""
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         return self._watches.add(queue_ids, wake)

@@ -165,7 +165,7 @@ class FakeKernel:
         return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
         self.fetches += 1
         found, left = [], max_bytes
         for queue_id, offset, most in wants:
