@@ -17,8 +17,9 @@ from typing import Any, Final, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from gatehouse import exits
+from gatehouse.clocks import HubLoop
 from gatehouse.exits import Refused
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
+from gatehouse.runtime import Completions, ThreadWorker
 from gateways.admission.account_store import AccountStore
 from gateways.admission.accounts import Accounts, ApiKey, User
 from gateways.admission.administration import Administration, Affected

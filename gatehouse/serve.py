@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from gatehouse import __version__, exits
+from gatehouse.clocks import HubLoop
 from gatehouse.accounts import AccountStorage
 from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.console import read_console
@@ -36,7 +37,7 @@ from gatehouse.exits import Refused
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.relisten import Relistening, relisten
-from gatehouse.runtime import HubLoop, Stall, resident_bytes
+from gatehouse.runtime import Stall, resident_bytes
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 from gateways.admission.admission import Admission

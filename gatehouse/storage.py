@@ -16,13 +16,14 @@ from typing import Final
 from uuid import uuid4
 
 from gatehouse import __version__, exits
+from gatehouse.clocks import HubLoop
 from gatehouse.backup.manifest import INCLUDED
 from gatehouse.config.check_back import settings_of
 from gatehouse.config.config import Config
 from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
 from gatehouse.metrics import Sample
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
+from gatehouse.runtime import Completions, ThreadWorker
 from gateways.properties.envelope import SELECTOR_NAMES
 from kernel.index.store import IndexStore, RocksStore, is_full
 from kernel.kernel import Kernel

@@ -23,6 +23,7 @@ from kernel.appending.flushing import Flushing
 from kernel.appending.idempotency import Window
 from kernel.appending.producer_expiry import ProducerExpiry
 from kernel.appending.producers import Producers
+from kernel.clock import Clock
 from kernel.delivery.deliveries import Deliveries
 from kernel.delivery.retained import RetainedValues
 from kernel.delivery.subscriptions import Subscriptions
@@ -98,7 +99,7 @@ class Kernel(GroupCalls):
             producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
             views=Views(topics, heads),
-            room=Room(loop, checkpoint_worker, reserve, last_reserve),
+            room=Room(loop, checkpoint_worker, reserve, last_reserve), clock=Clock(loop),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
             hub=new_hub, secret=new_secret)
@@ -138,6 +139,7 @@ class Kernel(GroupCalls):
         self.recovered_frames = recovered.frames
         parts.epoch = parts.views.epoch + 1
         next_id = parts.first_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
+        parts.clock.begin(parts.state.get(Kind.CLOCK, b""), recovered.append_ms)
         self._begin_epoch(next_id, recovered.deleted)
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), value) for key, value in answered)
@@ -154,6 +156,7 @@ class Kernel(GroupCalls):
         self.scheduling.start()
         self._compaction.start()
         parts.room.open()
+        parts.clock.start(self._committer.gather)
         if recovered.rebuilt and self._topics.compacted:
             self._checkpoints.take(self._keeping.forget_superseded)
 
@@ -166,7 +169,7 @@ class Kernel(GroupCalls):
 
     def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
         parts = self.parts
-        records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), *deleted]
+        records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), parts.clock.begun(), *deleted]
         known = parts.state.get(Kind.HUB, b"")
         if known is None:
             records.append(StateRecord(Kind.HUB, b"", parts.hub))
@@ -177,7 +180,7 @@ class Kernel(GroupCalls):
             records.append(StateRecord(Kind.SECRET, b"", parts.secret))
         else:
             parts.secret = secret
-        head = encode_head(parts.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
+        head = encode_head(parts.epoch, parts.clock.append_time(), next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
         self._reader.tail.absorb(position, self._log.end(), 0, 0, Entries())
@@ -192,7 +195,7 @@ class Kernel(GroupCalls):
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
-                                    room=parts.room, fatal=parts.fatal)
+                                    room=parts.room, clock=parts.clock, fatal=parts.fatal)
         self._committer.is_behind = self._checkpoints.is_behind
         self._committer.on_congestion = self._on_congestion
         parts.room.on_short = self._on_short
@@ -363,7 +366,7 @@ class Kernel(GroupCalls):
         """Whether a record of a topic is worth nothing any more: sessions are not given it."""
         found = self._topics.get(topic, tenant)
         until_ms = expires_at(record[4], record[1], found.settings if found is not None else None)
-        return until_ms <= self._loop.now_ms()
+        return until_ms <= self._loop.wall_ms()
 
     def keep_for(self, owed: Owed) -> None:
         """Ask `owed`, before records go with their segment, which of them must be kept."""
@@ -493,6 +496,7 @@ class Kernel(GroupCalls):
             "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
+            "clock_steps_total": self.parts.clock.steps,
             "subscriptions": len(self._subscriptions),
             **self.scheduling.statistics(),
             "epoch": self.epoch,

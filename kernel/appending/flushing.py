@@ -47,7 +47,7 @@ class Flushing:
         if gathering.produced:
             self._place_sequences(gathering)
         # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
-        gathering.expired = self._parts.window.expired(burst.now_ms)
+        gathering.expired = self._parts.window.expired(self._parts.clock.ages())
         for key in gathering.expired:
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:

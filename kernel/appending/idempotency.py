@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from kernel.clock import Ages
 from kernel.message import Message
 from kernel.records.batch import HEADER_BYTES
 
@@ -125,21 +126,26 @@ class Window:
         for key, value in sorted(renewed, key=lambda pair: _append_ms(pair[1])):
             self.put(key, value)
 
-    def get(self, key: str, now_ms: int) -> Answer | None:
+    def get(self, key: str, ages: Ages) -> Answer | None:
         value = self._answers.get(key)
-        return decode_answer(value) if value is not None and _append_ms(value) > now_ms - self._age_ms else None
+        if value is None or _append_ms(value) <= ages.appended_by(self._age_ms):
+            return None
+        return decode_answer(value)
 
     def put(self, key: str, value: bytes) -> None:
         self.forget([key])
         self._answers[key] = value
         self._bytes += len(value)
 
-    def expired(self, now_ms: int) -> list[str]:
+    def expired(self, ages: Ages) -> list[str]:
         """The keys that have left the window; `forget` them once that is durable."""
+        if not self._answers:
+            return []
         gone: list[str] = []
+        too_old_ms = ages.appended_by(self._age_ms)
         excess, excess_bytes = len(self._answers) - self._max_keys, self._bytes - self._max_bytes
         for key, value in self._answers.items():
-            if len(gone) >= excess and excess_bytes <= 0 and _append_ms(value) > now_ms - self._age_ms:
+            if len(gone) >= excess and excess_bytes <= 0 and _append_ms(value) > too_old_ms:
                 break
             gone.append(key)
             excess_bytes -= len(value)

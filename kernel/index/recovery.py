@@ -25,6 +25,7 @@ class Recovered(NamedTuple):
     kept_end: int
     frames: int
     rebuilt: bool                      # the index was built anew from the first frame
+    append_ms: int                     # of the newest frame
 
 
 class Recovery:
@@ -40,7 +41,7 @@ class Recovery:
         self._settings = parts.settings
         self._apply = parts.views.apply
         self._on_damage = parts.on_damage
-        self._next_id = 0
+        self._next_id = self._append_ms = 0
         self._frames = 0
         self._complete = 0
         self._deleted: list[StateRecord] = []
@@ -56,7 +57,7 @@ class Recovery:
             self._replay(Positions(0, 0, 1))
             positions = Positions(0, 0, 1)
         return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
-                         positions.main == 0)
+                         positions.main == 0, self._append_ms)
 
     def _forget(self) -> None:
         """The index is built anew: empty memory."""
@@ -73,7 +74,7 @@ class Recovery:
                 self._apply(StateRecord(kind, key, value))
 
     def _replay(self, positions: Positions) -> None:
-        self._next_id = positions.next_id
+        self._next_id, self._append_ms = positions.next_id, positions.append_ms
         self._complete = positions.main
         self._deleted = []
         self._superseded: list[bytes] = []
@@ -96,6 +97,7 @@ class Recovery:
         for record in head.state:
             self._apply(record)
         self._next_id = max(self._next_id, head.first_id + head.id_count)
+        self._append_ms = max(self._append_ms, head.append_ms)
 
     def _replay_kept(self, frame: Frame) -> None:
         """Records that were moved here count by the position they first had.
@@ -122,7 +124,7 @@ class Recovery:
         self._heads.dirty.clear()
         tail = self._reader.tail
         self._superseded += self._index.write(
-            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id),
+            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id, self._append_ms),
                        self._heads.consumed),
             [*self._log.segments(), *self._log.kept_segments()])
         self._heads.consumed = {}

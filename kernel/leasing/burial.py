@@ -120,7 +120,7 @@ class Burial:
         address = LIGHT + group.queue.name if group.queue is not None \
             else self._parts.places.routes.address_of(topic, message[5], headers)
         death = {"reason": reason, "group": group.name, "topic": topic, "queue": found[1] if found else 0,
-                 "offset": message[1], "attempts": message[2], "at_ms": self._leasing.now_ms(), "address": address}
+                 "offset": message[1], "attempts": message[2], "at_ms": self._leasing.wall_ms(), "address": address}
         return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
 
 

@@ -86,12 +86,13 @@ def resume(log: Log, found: Found, taken_ms: int, now_ms: int, secret: bytes) ->
     topic_id, queue_id, producer_id = found.counters
     queue_id = -(-(queue_id + room) // PAGE_QUEUES) * PAGE_QUEUES
     after = found._replace(
-        epoch=found.epoch + ROOM_EPOCHS + passed_ms // 1000, secret=secret, frames=found.frames + 1, last_ms=now_ms,
+        epoch=found.epoch + ROOM_EPOCHS + passed_ms // 1000, secret=secret, frames=found.frames + 1,
+        last_ms=max(found.last_ms, now_ms),
         next_id=found.next_id + ROOM_IDS + passed_ms * IDS_PER_MS,
         counters=(topic_id + room, queue_id, producer_id + room))
     records = [StateRecord(Kind.EPOCH, b"", after.epoch.to_bytes(4, "big")), StateRecord(Kind.SECRET, b"", secret),
                StateRecord(Kind.COUNTERS, b"", _COUNTERS.pack(*after.counters))]
-    log.append(encode_head(after.epoch, now_ms, after.next_id, 0, Entries(), records), b"")
+    log.append(encode_head(after.epoch, after.last_ms, after.next_id, 0, Entries(), records), b"")
     log.sync()
     return after
 

@@ -70,14 +70,14 @@ class Rig:
         kernel.open()
         return kernel
 
-    def restart(self, *, lose_index: bool = False) -> None:
-        """As after kill -9: what waits in memory is gone."""
+    def restart(self, *, lose_index: bool = False, step_ms: int = 0) -> None:
+        """As after kill -9: what waits in memory is gone. A second later, and the wall clock stepped meanwhile."""
         if self.disk is not None:
             self.log.close()
             self.log = self._new_log()
         if lose_index:
             self.store.clear()
-        self.world = World(self.world.loop.now_ms() + 1_000)
+        self.world = World(self.world.loop.wall_ms() + 1_000 + step_ms)
         self.witness = Witness()
         self.kernel = self._open()
 

@@ -37,7 +37,7 @@ class SimHub:
 
     def start(self) -> None:
         """Recover. Raises Crash where one is due, LogFull where the disk is."""
-        self.world = World(self.world.loop.now_ms() + 1_000)
+        self.world = World(self.world.loop.wall_ms() + 1_000)
         self.starts += 1
         self.log = SegmentLog(self.disk, self.settings.segment_bytes)
         self.kernel = Kernel(

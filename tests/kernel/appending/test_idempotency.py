@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel.clock import Ages
 from kernel.appending.idempotency import Answer, Window, decode_answer, encode_answer
 from kernel.errors import (
     CorruptBatch,
@@ -68,12 +69,17 @@ def test_a_large_answer_is_small() -> None:
     assert decode_answer(encode_answer(many)) == many
 
 
+def at(now_ms: int) -> Ages:
+    """A clock that was never stepped."""
+    return Ages(now_ms, ((0, 0),))
+
+
 def test_answers_recorded_as_json_are_understood() -> None:
     window = Window(1000, 10, 10_000)
     window.load([("new", encode_answer(Answer(bytes(16), 200, [(1, 2, 3)]))),
                  ("old", json.dumps([bytes(16).hex(), 100, [[1, 2, 3], [1, 3, 4]]]).encode())])
-    assert window.get("old", 150) == Answer(bytes(16), 100, [(1, 2, 3), (1, 3, 4)])
-    assert window.expired(1150) == ["old"]
+    assert window.get("old", at(150)) == Answer(bytes(16), 100, [(1, 2, 3), (1, 3, 4)])
+    assert window.expired(at(1150)) == ["old"]
 
 
 def test_a_key_whose_deletion_could_not_be_stored_is_deleted_later() -> None:
