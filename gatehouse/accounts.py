@@ -117,13 +117,20 @@ class _Clock:
     """Time without timers."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self.now_ms = now_ms
+        self.now_ms = self.wall_ms = now_ms
+
+    def begin_at(self, now_ms: int) -> None:
+        raise AssertionError("nothing begins here")
+
+    def on_step(self, callback: Callable[[int], None]) -> None: ...
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         callback()
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:
         raise AssertionError("nothing waits here")
+
+    call_at_wall = call_at
 
 
 class _Nobody:

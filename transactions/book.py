@@ -74,7 +74,7 @@ class Book:
         """What the frame being gathered does to transactions."""
         if self._gathering is not gathering:
             self._gathering = gathering
-            self._plans.append(Plan(gathering.burst.now_ms, self._slice, self._ended))
+            self._plans.append(Plan(gathering.now_ms, self._slice, self._ended))
             gathering.reserved.append(self._plans[-1])
         return self._plans[-1]
 

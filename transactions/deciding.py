@@ -162,7 +162,7 @@ class Decisions:
         elif effect is Effect.DROP:
             gathering.frees = True
         if asked.owner is not None:
-            gathering.submissions.append(Submission(asked.owner, asked.token, None, (plan.now_ms, [])))
+            gathering.submissions.append(Submission(asked.owner, asked.token, None, (gathering.burst.now_ms, [])))
 
     def _answer(self, asked: Deciding, decided_ms: int) -> None:
         """With the next frame: the decision may be in one that is on its way."""

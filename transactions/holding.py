@@ -92,7 +92,7 @@ class Holding:
                 messages = None
             elif messages is not None:
                 messages.append(message)
-        one = Begun(origin, gathering.burst.now_ms, rows, size_bytes, messages, places)
+        one = Begun(origin, gathering.now_ms, rows, size_bytes, messages, places)
         plan = self._book.plan_of(gathering)
         if size_bytes <= PAGE_BYTES:
             plan.begin(one)

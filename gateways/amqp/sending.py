@@ -63,7 +63,7 @@ class Sender:
 
         self._broker = broker
         self._admission = services.admission
-        self._now_ms = services.now_ms
+        self._wall_ms = services.wall_ms
         self._vhost = vhost
         self._rights = rights
         self._principal = rights.principal
@@ -97,13 +97,13 @@ class Sender:
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
             self.routes[payload] = placement
-        now_ms = self._now_ms()
+        wall_ms = self._wall_ms()
         raw = mapping.without_own_headers(raw, traits.headers)
         names, timestamp_ms = payload[6:-1], 0
         if placement.light is not None:
-            headers = mapping.headers_for_queues(names, raw, now_ms + ttl_ms if ttl_ms is not None else 0)
+            headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
         else:
-            headers, timestamp_ms = mapping.headers_for_topic(names, raw, now_ms)
+            headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
             if target.timed:
                 timestamp_ms = 0
         return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,

@@ -116,7 +116,7 @@ class Door:
         protocol = cast("DoorProtocol", request.protocol)
         authorization = request.headers.get("Authorization")
         known = protocol.line.login
-        if known is not None and known.holds(authorization, self.admission.version, self.services.now_ms()):
+        if known is not None and known.holds(authorization, self.admission.version, self.services.wall_ms()):
             protocol.user = known.principal.name
             return known.principal
         version = self.admission.version

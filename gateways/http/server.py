@@ -157,7 +157,7 @@ class DoorProtocol(web.RequestHandler):
             return
         services = shared.services
         self.peer = peer_name(stream.get_extra_info("peername"))
-        self.since_ms = services.now_ms()
+        self.since_ms = services.wall_ms()
         if self.listen.tls is not None:
             self.tls = stream.get_extra_info("tls_version")
             certificate = stream.get_extra_info("peercert")

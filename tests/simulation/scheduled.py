@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kernel.errors import AlreadyDelivered, KeptFull, StorageFull
-from kernel.message import Fetched, Record, Stored
+from kernel.message import NOW, Fetched, Record, Stored, When
 from kernel.records.batch import records_of
 from kernel.records.record import NO_HEADERS
-from kernel.scheduling.accepting import NOW, When
 from kernel.scheduling.queries import Scheduled as Shown
 from kernel.scheduling.records import Fate, Pending, Settled
 from tests.simulation.checker import Broken

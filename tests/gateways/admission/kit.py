@@ -33,6 +33,12 @@ class Clock:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.call_at(self.ms, callback)
 
+    def wall_ms(self) -> int:
+        return self.ms
+
+    def call_at_wall(self, when_ms: int, callback: Callable[[], None]) -> Any:
+        return self.call_at(when_ms, callback)
+
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Any:
         timer = (when_ms, self._made, callback)
         self._made += 1

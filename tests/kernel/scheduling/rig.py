@@ -28,7 +28,7 @@ class ScheduleRig(Rig):
     def later(self, address: str, *delays: tuple[int, bytes], repeat: str = "", key: str | None = None) -> list[int]:
         """Messages for an address, each (delay in ms, value); their ids once they are durable."""
         self.kernel.schedule([self.message(address, value) for _, value in delays],
-                             [When(self.now_ms + delay_ms, repeat) for delay_ms, _ in delays], self.witness, address,
+                             [When(repeat=repeat, delay_ms=delay_ms) for delay_ms, _ in delays], self.witness, address,
                              idempotency_key=key)
         return [message_id for _, _, message_id in self.answer().positions]
 

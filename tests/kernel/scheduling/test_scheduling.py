@@ -357,5 +357,5 @@ def test_memory_is_let_go_of(rig: ScheduleRig) -> None:
         rig.recall(message_id)
     rig.advance(2_000)
     delivering, book = rig.kernel.scheduling.delivering, rig.kernel.scheduling.book
-    at_hand = delivering.at_hand
+    at_hand = delivering.lanes[0].at_hand
     assert (at_hand.values, at_hand.size_bytes, book.settling, book.timers.keys) == ({}, 0, {}, [])
