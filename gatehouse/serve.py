@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from gatehouse import __version__, exits
-from gatehouse.clocks import HubLoop
 from gatehouse.accounts import AccountStorage
+from gatehouse.clocks import HubLoop
 from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.console import read_console
 from gatehouse.datadir import DataDir, open_data_dir
@@ -100,6 +100,11 @@ class Certified(Protocol):
 
     def certificate_ends_s(self) -> float | None:
         """When the first of them runs out, in seconds since 1970; None without TLS."""
+
+
+def warn_of_step(by_ms: int) -> None:
+    log.warning("the system's clock was set %s by %.3f s; what was promised for a duration is not moved by it",
+                "ahead" if by_ms > 0 else "back", abs(by_ms) / 1000)
 
 
 class Hub:
@@ -287,6 +292,7 @@ class Hub:
         storage = open_storage(self.config, self._data_dir.folder, hub_loop, self.fatal)
         self._storage = storage
         kernel = storage.kernel
+        kernel.parts.clock.on_step = warn_of_step
         admission = self._open_accounts(kernel, hub_loop)
         self._status = HubStatus(self.config.hub.name, storage, admission.trace, self._stall, self._describe_doors,
                                  lambda: self._ready)

@@ -16,8 +16,8 @@ from typing import Final
 from uuid import uuid4
 
 from gatehouse import __version__, exits
-from gatehouse.clocks import HubLoop
 from gatehouse.backup.manifest import INCLUDED
+from gatehouse.clocks import HubLoop
 from gatehouse.config.check_back import settings_of
 from gatehouse.config.config import Config
 from gatehouse.datadir import FORMAT

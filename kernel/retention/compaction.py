@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.clock import Ages
 from kernel.appending.burst import Run
+from kernel.clock import Ages
 from kernel.log.frame import StateRecord
 from kernel.message import Message
 from kernel.parts import Parts

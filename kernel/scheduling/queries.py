@@ -170,10 +170,10 @@ class Queries:
                   for first, beyond in ((view.hub_key(start), FIRST_WALL), (view.wall_key(start), FIRST_FORGET))]
         ends = [view.shown_key(part[-1]) for part in (*stored, *unseen) if len(part) >= limit]
         keys = sorted({key for part in (*stored, *unseen) for key in part}, key=view.shown_key)
-        keys = [key for key in keys if not ends or view.shown_key(key) <= min(ends)][:limit]
+        keys = [key for key in keys if not ends or view.shown_key(key) <= min(ends)]
         found: list[tuple[bytes, bytes | None]] = []
         total = 0
-        for key in keys:
+        for key in keys[:limit]:
             value = known.get(key)
             held = index.held(Kind.SCHEDULED, id_of(key)) if key not in known else None
             value = held.value if held is not None else value

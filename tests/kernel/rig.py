@@ -41,7 +41,7 @@ class Rig:
     def __init__(self, folder: Path | None = None, settings: KernelSettings | None = None, routes: Routes | None = None,
                  log: Log | None = None, store: IndexStore | None = None, disk: Disk | None = None,
                  projection: Projection | None = None, reserve: Reserve | None = None,
-                 last_reserve: Reserve | None = None) -> None:
+                 last_reserve: Reserve | None = None, wall_ms: int = 1_700_000_000_000) -> None:
         self.disk = RealDisk(folder) if folder is not None else disk
         self.settings = settings or KernelSettings(segment_bytes=1 << 20)
         self.routes = routes or Routes()
@@ -50,7 +50,7 @@ class Rig:
         self.projection = projection
         self.reserve = reserve
         self.last_reserve = last_reserve
-        self.world = World()
+        self.world = World(wall_ms)
         self.fatal: list[str] = []
         self.damage: list[Damage] = []
         self.errors: list[Exception] = []

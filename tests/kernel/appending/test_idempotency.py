@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.clock import Ages
 from kernel.appending.idempotency import Answer, Window, decode_answer, encode_answer
+from kernel.clock import Ages
 from kernel.errors import (
     CorruptBatch,
     IdempotencyConflict,

@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.scheduling.records import FIRST_FORGET, timer_key
+from kernel.scheduling.records import FIRST_WALL, timer_key
 from kernel.scheduling.timers import Timers
 
 
@@ -81,13 +81,13 @@ def test_none_is_lost_and_none_is_early(max_keys: int, plan: list[tuple[str, obj
         store.end_scan()
         store.begin_checkpoint()
         store.end_checkpoint()
-    assert not store.live and store.timers.horizon == FIRST_FORGET
+    assert not store.live and store.timers.horizon == FIRST_WALL
 
 
 def test_memory_is_bounded() -> None:
     timers = Timers(max_keys=100)
     timers.extend([])
-    assert timers.horizon == FIRST_FORGET
+    assert timers.horizon == FIRST_WALL
     changes = object()
     for start in range(0, 10_000, 50):
         timers.add([timer_key((start + i) * 7919 % 10_000, False, start + i) for i in range(50)], changes, None)
@@ -102,5 +102,6 @@ def test_one_is_taken_off() -> None:
     timers.add([timer_key(5, False, 1), timer_key(6, False, 2)], None, None)
     timers.discard(timer_key(5, False, 1))
     timers.discard(timer_key(5, False, 3))
-    assert timers.keys == [timer_key(6, False, 2)] and timer_key(6, False, 2) in timers and timer_key(5, False, 1) not in timers
+    assert timers.keys == [timer_key(6, False, 2)]
+    assert timer_key(6, False, 2) in timers and timer_key(5, False, 1) not in timers
     assert timers.due(5, 9) == [] and timers.due(6, 9) == timers.keys and timers.due(6, 0) == []
