@@ -16,7 +16,7 @@ MAX_TIMER_SLEEP_S: Final = 60.0
 """A timer is looked at again at least this often: over a long wait a clock that is being corrected drifts away."""
 
 LOOK_S: Final = 1.0            # between two comparisons of the clocks,
-STEP_MS: Final = 500           # and from where on what they differ by is a step: a clock that is slewed gains 0.5 ms a second
+STEP_MS: Final = 500           # and from where on a difference is a step: a clock that is slewed gains 0.5 ms a second
 
 
 class ClockTimer:

@@ -297,7 +297,8 @@ class Hub:
         self._status = HubStatus(self.config.hub.name, storage, admission.trace, self._stall, self._describe_doors,
                                  lambda: self._ready)
         services = Services(
-            hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms, wall_ms=hub_loop.wall_ms,
+            hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
+            wall_ms=hub_loop.wall_ms,
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
             transactions=storage.transactions,
@@ -322,8 +323,9 @@ class Hub:
         self._accounts = storage = AccountStorage(
             config.kernel.catalogue_url or default_url(self._data_dir.folder), hub_loop, kernel.parts.secret)
         storage.read()
-        admission = Admission(kernel, hub_loop.now_ms, wall_ms=hub_loop.wall_ms, allow_anonymous=config.auth.allow_anonymous,
-                              accounts=storage.accounts, outside=storage.outside, routes=config.routes)
+        admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=config.auth.allow_anonymous,
+                              accounts=storage.accounts, outside=storage.outside, routes=config.routes,
+                              wall_ms=hub_loop.wall_ms)
         admission.configure(config.rights.rules, config.rights.groups, config.rights.jwt)
         warn_of_no_administrator(admission, config)
         self.metrics.add(partial(admission_samples, admission))

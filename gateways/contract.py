@@ -212,7 +212,7 @@ class Services:
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
-        return hub_ms + self.wall_ms() - self.now_ms()
+        return self.kernel.parts.clock.wall_of(hub_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the kernel knows of its two clocks (see `kernel.ports`), over starts and steps of the wall clock. Kept in the log.
+"""What the kernel knows of its two clocks (see `kernel.ports`), over starts and steps of the wall clock.
 
     hub time      goes on over a restart where the log ended, and for as long as the wall clock says that the hub was
                   away; where it says a time before the end of the log, the hub counts as having been away for no time
@@ -6,8 +6,8 @@
     stretches     between two steps the clocks are so far apart: what hub time it was at an append time, and the
                   other way round, is known from these, so that the age of what is stored counts no step
 
-The record (Kind.CLOCK, one) is in the first frame of every start, in each that follows a step, and in each while append
-time stands still. All numbers are i64, big-endian:
+The state record (Kind.CLOCK, one) is in the first frame of every start, in each that follows a step, and in each while
+append time stands still. All numbers are i64, big-endian:
 
     append_ms, hub_ms, wall_ms     of its frame
     hub_ms, wall_ms                where each stretch begins, the oldest first
@@ -15,7 +15,7 @@ time stands still. All numbers are i64, big-endian:
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -43,6 +43,11 @@ Stretch = tuple[int, int]
 """Hub time and wall time at which it begins."""
 
 
+def _stretch_at(stretches: tuple[Stretch, ...], hub_ms: int) -> int:
+    """The moment at which one begins is the last of the one before: what was said then stays said."""
+    return max(0, bisect_left(stretches, hub_ms, key=itemgetter(0)) - 1)
+
+
 class Ages:
     """How old what is stored is, as of one moment. May be asked by any thread."""
 
@@ -53,7 +58,7 @@ class Ages:
     def appended_by(self, age_ms: int) -> int:
         """What was appended earlier than this append time is older than `age_ms` of hub time."""
         hub_ms = self._now_ms - age_ms
-        at = max(0, bisect_right(self._stretches, hub_ms, key=itemgetter(0)) - 1)
+        at = _stretch_at(self._stretches, hub_ms)
         begin_ms, wall_ms = self._stretches[at]
         reached = [wall_ms + end_ms - begin_ms for (begin_ms, wall_ms), (end_ms, _)
                    in zip(self._stretches[:at], self._stretches[1:], strict=False)]
@@ -102,6 +107,8 @@ class Clock:
         """Begin another stretch where the clocks are not as far apart as they were."""
         hub_ms, wall_ms = self._loop.now_ms(), self._loop.wall_ms()
         if not self._stretches or abs(wall_ms - self.wall_of(hub_ms)) >= STEP_MS:
+            if self._stretches:            # what comes now is not older than what came before
+                self.append_ms = max(self.append_ms, self.wall_of(hub_ms))
             self._stretches = (*self._stretches, (hub_ms, wall_ms))[-MAX_STRETCHES:]
             self._noted = False
 
@@ -141,6 +148,5 @@ class Clock:
 
     def wall_of(self, hub_ms: int) -> int:
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
-        at = max(0, bisect_right(self._stretches, hub_ms, key=itemgetter(0)) - 1)
-        begin_ms, wall_ms = self._stretches[at]
+        begin_ms, wall_ms = self._stretches[_stretch_at(self._stretches, hub_ms)]
         return wall_ms + hub_ms - begin_ms

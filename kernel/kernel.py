@@ -139,7 +139,6 @@ class Kernel(GroupCalls):
         self.recovered_frames = recovered.frames
         parts.epoch = parts.views.epoch + 1
         next_id = parts.first_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
-        parts.clock.begin(parts.state.get(Kind.CLOCK, b""), recovered.append_ms)
         self._begin_epoch(next_id, recovered.deleted)
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), value) for key, value in answered)
@@ -156,7 +155,6 @@ class Kernel(GroupCalls):
         self.scheduling.start()
         self._compaction.start()
         parts.room.open()
-        parts.clock.start(self._committer.gather)
         if recovered.rebuilt and self._topics.compacted:
             self._checkpoints.take(self._keeping.forget_superseded)
 
@@ -180,7 +178,7 @@ class Kernel(GroupCalls):
             records.append(StateRecord(Kind.SECRET, b"", parts.secret))
         else:
             parts.secret = secret
-        head = encode_head(parts.epoch, parts.clock.append_time(), next_id, 0, Entries(), records)
+        head = encode_head(parts.epoch, parts.clock.append_ms, next_id, 0, Entries(), records)
         position = self._log.append(head, b"")
         self._log.sync()
         self._reader.tail.absorb(position, self._log.end(), 0, 0, Entries())
@@ -224,8 +222,7 @@ class Kernel(GroupCalls):
         parts.room.is_settled = lambda: not self._retention.busy and not self._checkpoints.full
 
     def close(self, on_done: Callable[[], None]) -> None:
-        """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
-        store."""
+        """Take nothing new, answer what is in flight, take a checkpoint; call back. The caller closes log and store."""
         self._retention.stop()
         self._expiry.stop()
         self._compaction.stop()
@@ -480,7 +477,7 @@ class Kernel(GroupCalls):
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-        segments, kept = self._log.segments(), self._log.kept_segments()
+        segments, kept, clock = self._log.segments(), self._log.kept_segments(), self.parts.clock
         return {
             "flushes_total": self._committer.flushes,
             "appended_messages_total": self._flushing.messages,
@@ -496,7 +493,7 @@ class Kernel(GroupCalls):
             "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
             "topics": len(self._topics),
-            "clock_steps_total": self.parts.clock.steps,
+            "clock_steps_total": clock.steps,
             "subscriptions": len(self._subscriptions),
             **self.scheduling.statistics(),
             "epoch": self.epoch,

@@ -5,7 +5,8 @@ The kernel runs on one thread. It reads no clock, starts no thread and opens no 
 
 There are two clocks. *Hub time* passes evenly and never falls: durations are counted in it, and what is stored with an
 end counted in it (a lease, a delay) is too. *Wall time* is what people's clocks say: points in time that somebody
-named, and what is shown, follow it wherever it is set. Both are milliseconds, and alike until the wall clock is stepped.
+named, and what is shown, follow it wherever it is set. Both are milliseconds, and alike until somebody sets the wall
+clock.
 """
 from __future__ import annotations
 

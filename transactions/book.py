@@ -36,6 +36,7 @@ class Book:
 
     def __init__(self, kernel: Kernel, slice_: int) -> None:
         self._now_ms = kernel.parts.loop.now_ms
+        self.wall_of = kernel.parts.clock.wall_of        # of a hub time, for what is shown
         self.undecided = Undecided()
         self.remembered = Remembered()
         self.fresh = Fresh()

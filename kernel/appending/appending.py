@@ -49,7 +49,7 @@ class Appending:
         self._producers = parts.producers
         self._window = parts.window
         self._deliveries = parts.deliveries
-        self._clock = parts.clock
+        self._now_ms = parts.loop.now_ms
         self._room = parts.room
         self.refuse_full: Callable[[list[Message]], None] = lambda messages: None
         """Raises QueueFull for messages that have no room in a light queue they would enter."""
@@ -105,7 +105,7 @@ class Appending:
                 if owner is not None:
                     pending.submissions.append(Submission(owner, token, first.places, None))
                 return True
-        answer = self._window.get(key, self._clock.ages())
+        answer = self._window.get(key, self._now_ms())
         if answer is None:
             return False
         self._same(answer.fingerprint, mine)

@@ -58,6 +58,7 @@ class Committer:
                  pending_bytes: int, room: Room, clock: Clock, fatal: Callable[[str], None]) -> None:
         self._loop = loop
         self._clock = clock
+        clock.start(self.gather)
         self._worker = worker
         self._log = log
         self._flushed = flushed

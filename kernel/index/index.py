@@ -135,7 +135,9 @@ class Index:
 
     def positions(self) -> Positions:
         stored = self._store.get(_META)
-        return Positions(0, 0, 1) if stored is None else Positions(*_POSITIONS.unpack(stored.ljust(_POSITIONS.size, b"\0")))
+        if stored is None:
+            return Positions(0, 0, 1)
+        return Positions(*_POSITIONS.unpack(stored.ljust(_POSITIONS.size, b"\0")))
 
     def head_pages(self) -> list[tuple[int, bytes]]:
         return [(_U64.unpack(key[1:])[0], page) for key, page in self._store.scan(b"h", b"i")]

@@ -25,7 +25,6 @@ class Recovered(NamedTuple):
     kept_end: int
     frames: int
     rebuilt: bool                      # the index was built anew from the first frame
-    append_ms: int                     # of the newest frame
 
 
 class Recovery:
@@ -56,8 +55,9 @@ class Recovery:
             self._forget()
             self._replay(Positions(0, 0, 1))
             positions = Positions(0, 0, 1)
+        self._parts.clock.begin(self._state.get(Kind.CLOCK, b""), self._append_ms)
         return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
-                         positions.main == 0, self._append_ms)
+                         positions.main == 0)
 
     def _forget(self) -> None:
         """The index is built anew: empty memory."""
@@ -124,8 +124,8 @@ class Recovery:
         self._heads.dirty.clear()
         tail = self._reader.tail
         self._superseded += self._index.write(
-            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id, self._append_ms),
-                       self._heads.consumed),
+            Checkpoint(tail, self._state.changes, pages,
+                       Positions(tail.end, self._log.kept_end(), self._next_id, self._append_ms), self._heads.consumed),
             [*self._log.segments(), *self._log.kept_segments()])
         self._heads.consumed = {}
         self._reader.tail = Tail(tail.end)

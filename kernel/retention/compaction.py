@@ -45,7 +45,7 @@ def outlived(topics: Topics, key: bytes, latest: Latest, next_offset: int, ages:
         return True
     keep_ms = found[0].settings.delete_retention_ms
     too_old_ms = ages.appended_by(DELETE_RETENTION_MS if keep_ms is None else keep_ms)
-    return bool(latest.flags & DELETES) and latest.append_ms <= too_old_ms and latest.offset < next_offset - 1
+    return bool(latest.flags & DELETES) and latest.append_ms < too_old_ms and latest.offset < next_offset - 1
 
 
 class Compaction:

@@ -192,7 +192,8 @@ class Retention:
                 for queue_id in topic.queue_ids():
                     start, end = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
                     if start < end:
-                        first = self._index.first_appended_since(queue_id, ages.appended_by(topic.settings.retention_ms))
+                        since_ms = ages.appended_by(topic.settings.retention_ms)
+                        first = self._index.first_appended_since(queue_id, since_ms)
                         if first is None or first > start:
                             starts[queue_id] = first
         return starts

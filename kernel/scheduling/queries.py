@@ -42,7 +42,7 @@ class Scheduled(NamedTuple):
 
 
 class View(NamedTuple):
-    """Timers of both clocks in one order: keys of hub time as if they were of the wall clock, which is `apart_ms` ahead.
+    """Timers of both clocks in one order: keys of hub time as if of the wall clock, which is `apart_ms` ahead.
 
     A page's start is such a key, with a zero byte behind it, or nothing.
     """

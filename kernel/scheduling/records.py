@@ -160,8 +160,8 @@ def _encode_names(*names: str) -> tuple[list[int], bytes]:
 
 
 def encode_pending(one: Pending) -> bytes:
-    (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic, light, queue,
-     routed, key, repeat, headers, value) = one
+    (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic,
+     light, queue, routed, key, repeat, headers, value) = one
     flags = fixed_topic * FIXED_TOPIC | (queue >= 0) * FIXED_QUEUE | light * LIGHT \
         | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE | by_wall * BY_WALL
     lengths, names = _encode_names(tenant, address, topic)
@@ -187,8 +187,9 @@ def decode(value: bytes) -> Pending | Settled:
         parts.append(value[at:at + length])
         at += length
     tenant, address, topic, key, repeat, routed, headers = parts
-    return Pending(due_ms, bool(flags & BY_WALL), accepted_ms, start_ms, timestamp_ms, times, attributes, tenant.decode(), address.decode(),
-                   topic.decode(), bool(flags & FIXED_TOPIC), bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
+    return Pending(due_ms, bool(flags & BY_WALL), accepted_ms, start_ms, timestamp_ms, times, attributes,
+                   tenant.decode(), address.decode(), topic.decode(), bool(flags & FIXED_TOPIC),
+                   bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
                    tuple(map(number_of, split_ids(routed))) if flags & ROUTED else None,
                    None if flags & NULL_KEY else key, repeat.decode(), headers,
                    None if flags & NULL_VALUE else value[at:])

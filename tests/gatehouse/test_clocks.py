@@ -87,8 +87,8 @@ def test_hub_time_begins_where_it_is_told(aio: asyncio.AbstractEventLoop) -> Non
 
 
 @pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS, -1_700_000_000_000])
-def test_a_duration_ends_in_its_time_whatever_the_date_is_set_to(aio: asyncio.AbstractEventLoop, date: Date, step_ms: int
-                                                                 ) -> None:
+def test_a_duration_ends_in_its_time_whatever_the_date_is(aio: asyncio.AbstractEventLoop, date: Date, step_ms: int
+                                                          ) -> None:
     hub_loop = HubLoop(aio, date.ns)
     before_ms, began_s = hub_loop.now_ms(), time.monotonic()
 

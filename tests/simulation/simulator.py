@@ -31,6 +31,10 @@ from tests.simulation.transacting import Transacting
 
 STALL_MS: Final = 3_000                     # the longest that work in progress waits
 STARTS: Final = 5                           # a start that crashes or finds the disk full is tried again this often
+BOOTED_MS: Final = 60_000                   # what a machine says that boots without a clock
+NOW_MS: Final = 1_700_000_000_000
+YEAR_2000_MS: Final = 946_684_800_000
+SET_MS: Final = (-3_600_000, 3_600_000, -1_000, -40_000, 40_000, 700)
 ADVANCES_MS: Final = (10, 600, 2_500, 11_000, 31_000)
 RESTARTED_MS: Final = 15_000                # the longest that two starts take, however often they are tried
 PLENTY_BYTES: Final = 1 << 60
@@ -165,6 +169,17 @@ class Simulation:
             self.settle()
         self.hub.advance(by_ms)
         self.hub.run(self._random, steps % 30)
+
+    def set_clock(self, which: int, later: int, steps: int, _: int) -> None:
+        """By an hour or less, to 1970 or from there to now; while the hub runs, or before its next start."""
+        wall_ms = self.hub.world.loop.wall_ms()
+        by_ms = SET_MS[which % (len(SET_MS) + 1)] if which % (len(SET_MS) + 1) < len(SET_MS) else \
+            BOOTED_MS - wall_ms if wall_ms > YEAR_2000_MS else NOW_MS - wall_ms
+        if later % 2:
+            self.hub.set_by_ms = by_ms
+        else:
+            self.hub.world.loop.step_wall(max(-wall_ms, by_ms))
+            self.hub.run(self._random, steps % 20)
 
     def stop(self, *_: int) -> None:
         self.settle()

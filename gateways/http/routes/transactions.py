@@ -57,7 +57,7 @@ from gateways.http.schemas import (
 )
 from kernel.errors import ExpiredReceipt, UnknownQueue, UnknownTransaction
 from kernel.leasing.settings import check_name
-from kernel.message import When
+from kernel.message import NOW, When
 from kernel.records.record import encode_headers
 from kernel.scheduling.accepting import first_due
 from transactions.answering import unknown
@@ -407,7 +407,8 @@ async def list_transactions(door: Door, call: Call) -> web.StreamResponse:
         raise Refusal("invalid_cursor", "this cursor was not made by this hub") from None
     found, cursor = await future
     return json_answer({"transactions": [
-        describe(one, door.services.wall_of) for one in found if door.admission.may_group(principal, Operation.TRANSACT, one.group)],
+        describe(one, door.services.wall_of) for one in found
+        if door.admission.may_group(principal, Operation.TRANSACT, one.group)],
         "cursor": cursor})
 
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.appending.idempotency import Answer, Window, decode_answer, encode_answer
-from kernel.clock import Ages
 from kernel.errors import (
     CorruptBatch,
     IdempotencyConflict,
@@ -62,24 +61,19 @@ def test_a_large_answer_is_small() -> None:
     queues = [(1 << 63) + number % 4 for number in range(1000)]
     positions = [(queue, number // 4, (1 << 62) + 1000 * (queue & 3) + number // 4)
                  for number, queue in enumerate(queues)]
-    answer = Answer(bytes(16), 7, positions)
+    answer = Answer(bytes(16), 7, 8, positions)
     assert len(encode_answer(answer)) < 2200
     assert decode_answer(encode_answer(answer)) == answer
-    many = Answer(bytes(16), 7, [(number, 5, number) for number in range(70_000)])
+    many = Answer(bytes(16), 7, 8, [(number, 5, number) for number in range(70_000)])
     assert decode_answer(encode_answer(many)) == many
-
-
-def at(now_ms: int) -> Ages:
-    """A clock that was never stepped."""
-    return Ages(now_ms, ((0, 0),))
 
 
 def test_answers_recorded_as_json_are_understood() -> None:
     window = Window(1000, 10, 10_000)
-    window.load([("new", encode_answer(Answer(bytes(16), 200, [(1, 2, 3)]))),
+    window.load([("new", encode_answer(Answer(bytes(16), 200, 200, [(1, 2, 3)]))),
                  ("old", json.dumps([bytes(16).hex(), 100, [[1, 2, 3], [1, 3, 4]]]).encode())])
-    assert window.get("old", at(150)) == Answer(bytes(16), 100, [(1, 2, 3), (1, 3, 4)])
-    assert window.expired(at(1150)) == ["old"]
+    assert window.get("old", 150) == Answer(bytes(16), 100, 100, [(1, 2, 3), (1, 3, 4)])
+    assert window.expired(1150) == ["old"]
 
 
 def test_a_key_whose_deletion_could_not_be_stored_is_deleted_later() -> None:
