@@ -1,0 +1,76 @@
+"""Whatever is installed is in the lock, with this version and its files' hashes; and the lock is what pyproject asks for."""
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
+OURS = {"gatehouse", "pip"}             # itself, and what comes with Python
+BEFORE = {"run": [], "compile": ["run"], "test": ["run"], "interop": ["run", "test"], "spark": ["run"],
+          "demo": ["run", "spark"]}
+EXTRAS = {"run": [], "compile": ["compile"], "test": ["dev", "spark"], "interop": ["dev", "spark", "postgresql"],
+          "spark": ["spark"], "demo": ["demo", "spark"]}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def locked(lock: Path) -> dict[str, str]:
+    found = re.findall(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", lock.read_text(), re.M)
+    return {normal(name): version for name, version in found}
+
+
+def pins(requirements: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for requirement in requirements:
+        pin = re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;]+)", requirement)
+        assert pin is not None, f"{requirement} has no version"
+        found[normal(pin[1])] = pin[2]
+    return found
+
+
+def test_everything_that_is_installed_is_locked() -> None:
+    known = {name: version for lock in LOCKS for name, version in locked(lock).items()}
+    installed = {normal(one.metadata["Name"]): one.version for one in distributions()}
+    foreign = {name: version for name, version in installed.items()
+               if name not in OURS and known.get(name) != version}
+    assert not foreign, f"not in requirements/*.lock: {foreign}; make lock writes them"
+
+
+def test_no_package_has_two_versions() -> None:
+    versions: dict[str, set[str]] = {}
+    for lock in LOCKS:
+        for name, version in locked(lock).items():
+            versions.setdefault(name, set()).add(version)
+    assert not {name: found for name, found in versions.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_every_line_is_a_version_and_its_hashes(lock: Path) -> None:
+    blocks = re.split(r"\n(?=\S)", lock.read_text().strip())
+    for block in blocks:
+        head, *hashes = block.split(" \\\n")
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[^ ;]+( ; [^\\]+)?", head), head
+        assert hashes and all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}", one) for one in hashes), head
+
+
+@pytest.mark.parametrize("name", sorted(EXTRAS))
+def test_a_set_is_what_pyproject_asks_for(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["build-system"]["requires"]
+    for extra in EXTRAS[name]:
+        wanted += project["project"]["optional-dependencies"][extra]
+    known: dict[str, str] = {}
+    for part in [*BEFORE[name], name]:
+        known |= locked(ROOT / "requirements" / f"{part}.lock")
+    assert pins(wanted).items() <= known.items()
+
+
+def test_there_is_a_lock_for_each_set() -> None:
+    assert {lock.stem for lock in LOCKS} == set(EXTRAS) == set(BEFORE)
