@@ -35,17 +35,10 @@ SETS: Final = {
 }
 """By name: the extras in it, and the sets that are installed before."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-
 
 def blocks_of(text: str) -> dict[str, str]:
-    """Each package's lines, by its name."""
-    found: dict[str, str] = {}
-    for block in re.split(r"\n(?=\S)", text.strip()):
-        name = _NAME.match(block)
-        if name is not None:
-            found[name[0].lower().replace("_", "-")] = block
-    return found
+    """Each package's lines, by the first: its name, its version, and for which Pythons where that matters."""
+    return {block.partition("\n")[0]: block for block in re.split(r"\n(?=\S)", text.strip())}
 
 
 def resolve(uv: Path, extras: tuple[str, ...], build: Path, output: Path, constraint: Path | None) -> dict[str, str]:
