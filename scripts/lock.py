@@ -1,4 +1,4 @@
-"""Writes requirements/*.lock: everything that is installed, direct or not, with the hashes of all its files. `make lock`
+"""Writes requirements/*.lock: everything that is installed, direct or not, with the hashes of its files. `make lock`
 
     run        what the hub needs, and what builds it
     compile    beyond it: mypyc

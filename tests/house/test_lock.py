@@ -1,4 +1,4 @@
-"""Whatever is installed is in the lock, with this version and its files' hashes; and the lock is what pyproject asks for."""
+"""Whatever is installed is in a lock with its version and hashes, and the locks are what pyproject asks for."""
 from __future__ import annotations
 
 import re
