@@ -23,7 +23,7 @@ export function connections(page) {
         cell: (row) => row.subscriptions ? subscriptions(page, row) : "–" },
       { title: "Unsent", number: true, cell: (row) => row.unsent_bytes ? bytes(row.unsent_bytes) : "0" },
       { title: "Actions", hidden: true, signature: () => "",
-        cell: (row) => row.pages ? "" : h("button", { type: "button", "aria-label": `Close the connection of ${visible(row.client_id || row.peer)}`,
+        cell: (row) => row.client_id === CONSOLE + PAGE_ID ? "" : h("button", { type: "button", "aria-label": `Close the connection of ${visible(row.client_id || row.peer)}`,
           onclick: () => close(row) }, "Close") },
     ],
   });
@@ -31,7 +31,7 @@ export function connections(page) {
     const question = h("span", {}, "Close the connection of ", name(row.client_id || row.peer),
       "? Most clients connect again by themselves.");
     if (!await confirmed(question, "Close it")) return;
-    await page.attempt(() => ask("DELETE", path("v1", "connections", row.id)));
+    for (const id of row.ids ?? [row.id]) await page.attempt(() => ask("DELETE", path("v1", "connections", id)));
     list.again();
   }
   return h("div", {}, heading("Connections"), list.element);
@@ -45,10 +45,11 @@ function folded(rows) {
     const known = row.client_id.startsWith(CONSOLE) ? pages.get(row.client_id) : null;
     if (known) {
       known.pages += 1;
+      known.ids.push(row.id);
       known.since = Math.min(known.since, row.since);
       known.unsent_bytes += row.unsent_bytes;
     } else if (row.client_id.startsWith(CONSOLE)) {
-      pages.set(row.client_id, { ...row, id: row.client_id, pages: 1 });
+      pages.set(row.client_id, { ...row, id: row.client_id, ids: [row.id], pages: 1 });
       shown.push(pages.get(row.client_id));
     } else shown.push(row);
   }
@@ -57,7 +58,8 @@ function folded(rows) {
 
 function clientOf(row) {
   if (!row.pages) return row.client_id ? name(row.client_id) : h("span.soft", {}, "unnamed");
-  return h("span.soft", {}, `${row.client_id === CONSOLE + PAGE_ID ? "this page" : "another console"} (${number(row.pages)})`);
+  const which = { [CONSOLE + PAGE_ID]: "this page", [CONSOLE + "files"]: "files of consoles" }[row.client_id];
+  return h("span.soft", {}, `${which ?? "another console"} (${number(row.pages)})`);
 }
 
 /** How many there are; which, once somebody wants to know. */

@@ -93,3 +93,4 @@ def test_a_page_is_one_row_of_the_connections(hub, open_tab):
     other.wait_text("another console (", "tbody")
     own = "[...document.querySelectorAll('tbody tr')].filter(one => one.innerText.includes('this page')).length"
     assert tab.evaluate(own) == 1
+    assert "unnamed" not in tab.text("tbody")
