@@ -90,7 +90,8 @@ class Committer:
             raise Stopping("the hub is shutting down")
         gathering = self._gathering
         if gathering is None:
-            gathering = self._gathering = Gathering(self._clock.append_time(), self._loop.now_ms())
+            now_ms = self._loop.now_ms()
+            gathering = self._gathering = Gathering(self._clock.append_time(now_ms), now_ms)
             if self.is_behind():             # once a frame: it changes with frames
                 self._become_congested(True)
             if self.flight is None and not self._scheduled:
