@@ -138,7 +138,7 @@ class FakeQueue:
 class _Standing:
     """A loop whose time does not pass, so that no slice comes to its end."""
 
-    def monotonic_ms(self) -> int:
+    def now_ms(self) -> int:
         return 0
 
 

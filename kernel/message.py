@@ -53,8 +53,12 @@ OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
 class When(NamedTuple):
     """When a message is to be delivered."""
 
-    due_ms: int = 0              # 0, or a time that is over: at once
+    due_ms: int = 0              # by the wall clock; 0, or a time that is over: at once
     repeat: str = ""             # see `kernel.scheduling.schedule`; "": once
+    delay_ms: int = 0            # without `due_ms`: so long from now, whatever the wall clock is set to
+
+
+NOW: Final = When()
 
 
 class Subscriber(Protocol):

@@ -50,26 +50,29 @@ NO_ROUTES: Final = Routes((), OWN_ROUTES)
 class Admission:
     """`accounts` holds users, keys and rules (none by default), `outside` what logging in takes beyond this thread.
 
-    For tests: `decision` stands in for all rights, `quotas` maps principals' names to limits beside the accounts'.
+    `now_ms` is hub time, `wall_ms` wall time: the same where it is not given. For tests: `decision` stands in for all
+    rights, `quotas` maps principals' names to limits beside the accounts'.
     """
 
     def __init__(self, kernel: Kernel, now_ms: Callable[[], int], *, allow_anonymous: bool = True,
                  quotas: Mapping[str, Quota] | None = None, decision: Decide | None = None,
-                 accounts: Accounts | None = None, outside: Outside | None = None, routes: Routes = NO_ROUTES) -> None:
+                 accounts: Accounts | None = None, outside: Outside | None = None, routes: Routes = NO_ROUTES,
+                 wall_ms: Callable[[], int] | None = None) -> None:
         self.anonymous = Principal(ANONYMOUS, anonymous=True)
         self.accounts = accounts or Accounts()
         self.trace = Trace()
         self._flows = self.trace.flows
         self._kernel = kernel
         self._now_ms = now_ms
+        self._wall_ms = wall_ms = wall_ms or now_ms
         self._given_quotas = dict(quotas or {})
         self._decide = decision
         self._outside = outside
         self._topics = RoutedTopics(routes)
         self._seats = Seats(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
-        self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, outside)
+        self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside)
         self._login.allow_anonymous = allow_anonymous
-        self._audit = Audit(kernel, now_ms, log.error)
+        self._audit = Audit(kernel, wall_ms, log.error)
         self._meters: dict[str, Meter] = {}
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
         self._every_cache: WeakSet[PlacementCache] = WeakSet()        # also those that a session alone still holds
@@ -232,7 +235,7 @@ class Admission:
         user = self.accounts.users.get(name)
         if user is not None and user.disabled:
             return Verdict(False, "denied: the user is disabled")
-        if user is not None and not user.may_log_in(self._now_ms()):
+        if user is not None and not user.may_log_in(self._wall_ms()):
             return Verdict(False, "denied: the user has expired")
         home = tenant or (user.tenant if user is not None else self.anonymous.tenant)
         every_group = self.accounts.groups_of(name) | frozenset(groups)

@@ -66,7 +66,7 @@ class Sender:
 
         self._broker = broker
         self._admission = services.admission
-        self._now_ms = services.now_ms
+        self._wall_ms = services.wall_ms
         self._vhost = vhost
         self._rights = rights
         self._note_not_honoured = note_not_honoured
@@ -103,13 +103,13 @@ class Sender:
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
             self.routes[payload] = placement
-        now_ms = self._now_ms()
+        wall_ms = self._wall_ms()
         raw = mapping.without_own_headers(raw, traits.headers)
         names, timestamp_ms = payload[6:-1], 0
         if placement.light is not None:
-            headers = mapping.headers_for_queues(names, raw, now_ms + ttl_ms if ttl_ms is not None else 0)
+            headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
         else:
-            headers, timestamp_ms = mapping.headers_for_topic(names, raw, now_ms)
+            headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
             if target.timed:
                 timestamp_ms = 0
         return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
@@ -166,7 +166,7 @@ class Sender:
         try:
             placement = self._broker.queues.place(address, self._vhost, queues, priority,
                                                   in_topic=bool(name), may_create=may_create,
-                                                  maker=self._principal.name)
+                                                  maker=self._rights.principal.name)
         except KernelError as error:
             raise precondition(str(error)) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)

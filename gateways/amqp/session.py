@@ -64,7 +64,6 @@ class AmqpSession:
         self.transactions = services.transactions
         self.door_names = {spec.door: spec.name for spec in services.specs}
         self.consumer_timeout_ms = config.consumer_timeout_ms
-        self.unsent_max = config.max_unsent_bytes          # that may wait for the client to take them
         self._link = link
         self._services = services
         self._kernel = services.kernel

@@ -98,7 +98,7 @@ class Inbox:
         """Whether the topic of the whole PUBLISH at `pos` says what is to be done with it."""
         return publish_topic(data, pos).startswith(mapping.CARRIED_OUT)
 
-    def carry_out(self, packet: bytes, now_ms: int, transacting: Callable[[], Transacting]) -> None:
+    def carry_out(self, packet: bytes, transacting: Callable[[], Transacting]) -> None:
         """Take a PUBLISH to be delivered later, a half message, or a decision about some; like any other it is
         acknowledged when it is durable. Raises ProtocolError.
         """
@@ -108,7 +108,7 @@ class Inbox:
                 transacting().hold(packet, raw)
                 self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))
             elif raw.startswith(mapping.DELAYED.encode()):
-                self._schedule(packet, raw, now_ms)
+                self._schedule(packet, raw)
             elif raw == mapping.DECIDE.encode():
                 transacting().decide(packet, value_of(packet))
             else:
@@ -123,7 +123,7 @@ class Inbox:
         except KernelError as error:
             self.refuse(error)
 
-    def _schedule(self, packet: bytes, raw: bytes, now_ms: int) -> None:
+    def _schedule(self, packet: bytes, raw: bytes) -> None:
         messages: list[Message] = []
         packet_ids: list[bytes] = []
         found = mapping.split_delayed(mapping.decode_topic(raw))
@@ -134,7 +134,7 @@ class Inbox:
         decode_publishes(packet, 0, len(packet), places, messages, packet_ids)
         self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))
         acks = encode_pubacks(packet_ids) if packet_ids else b""
-        self._kernel.schedule(messages, [When(now_ms + delay_ms)], self if acks else None, acks)
+        self._kernel.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks)
         if acks:
             self.expect_answer()
 

@@ -45,7 +45,7 @@ class Recovery:
         self._settings = parts.settings
         self._apply = parts.views.apply
         self._loss: Loss | None = None
-        self._next_id = 0
+        self._next_id = self._append_ms = 0
         self._frames = 0
         self._complete = 0
         self._deleted: list[StateRecord] = []
@@ -55,6 +55,7 @@ class Recovery:
         self._load()
         self._replay(positions)
         self._go_on_behind(positions)
+        self._parts.clock.begin(self._state.get(Kind.CLOCK, b""), self._append_ms)
         return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
                          positions.main == 0, self._loss)
 
@@ -89,7 +90,7 @@ class Recovery:
                 self._apply(StateRecord(kind, key, value))
 
     def _replay(self, positions: Positions) -> None:
-        self._next_id = positions.next_id
+        self._next_id, self._append_ms = positions.next_id, positions.append_ms
         self._complete = positions.main
         self._deleted = []
         self._superseded: list[bytes] = []
@@ -117,6 +118,7 @@ class Recovery:
         for record in head.state:
             self._apply(record)
         self._next_id = max(self._next_id, head.first_id + head.id_count)
+        self._append_ms = max(self._append_ms, head.append_ms)
 
     def _replay_kept(self, frame: Frame) -> None:
         """Records that were moved here count by the position they first had.
@@ -145,8 +147,8 @@ class Recovery:
         if self._loss is not None:
             self._index.mark_lost()          # the next start would begin behind what cannot be read
         self._superseded += self._index.write(
-            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id),
-                       self._heads.consumed),
+            Checkpoint(tail, self._state.changes, pages,
+                       Positions(tail.end, self._log.kept_end(), self._next_id, self._append_ms), self._heads.consumed),
             [*self._log.segments(), *self._log.kept_segments()])
         self._heads.consumed = {}
         self._reader.tail = Tail(tail.end)

@@ -8,6 +8,7 @@ from typing import Final
 
 from kernel.addresses.routes import Routes
 from kernel.kernel import Kernel
+from kernel.log.frame import decode_head
 from kernel.log.log import Damage
 from kernel.log.segments import SegmentLog
 from kernel.settings import KernelSettings
@@ -18,6 +19,23 @@ from tests.simulation.world import Restless, World
 from transactions.coordinator import Transactions
 
 MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop
+
+
+class DatedLog(SegmentLog):
+    """Sees to it that append time never falls. `dated`: position and append time of the frames of the main chain."""
+
+    def __init__(self, disk: SimDisk, segment_bytes: int, dated: list[tuple[int, int]]) -> None:
+        super().__init__(disk, segment_bytes)
+        self._dated = dated
+
+    def append(self, head: bytes, body: bytes) -> int:
+        position = super().append(head, body)
+        append_ms = decode_head(head).append_ms
+        while self._dated and self._dated[-1][0] >= position:        # a crash took them
+            self._dated.pop()
+        assert not self._dated or self._dated[-1][1] <= append_ms, f"append time fell to {append_ms}: {self._dated[-1]}"
+        self._dated.append((position, append_ms))
+        return position
 
 
 class SimHub:
@@ -32,14 +50,17 @@ class SimHub:
         self.errors: list[Exception] = []
         self.fatal: list[str] = []
         self.starts = 0
+        self.set_by_ms = 0                       # of the wall clock, before the next start
+        self._dated: list[tuple[int, int]] = []
         self.network: Callable[[Random], bool] = lambda random: False
         self.after_step: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Recover. Raises Crash where one is due, LogFull where the disk is."""
-        self.world = World(self.world.loop.now_ms() + 1_000)
+        self.world = World(max(0, self.world.loop.wall_ms() + 1_000 + self.set_by_ms))
+        self.set_by_ms = 0
         self.starts += 1
-        self.log = SegmentLog(self.disk, self.settings.segment_bytes)
+        self.log = DatedLog(self.disk, self.settings.segment_bytes, self._dated)
         self.kernel = Kernel(
             loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
             checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=Routes(),

@@ -38,9 +38,9 @@ from gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_event
 from gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH, PUBLISHED_OR_RESULTS, RESULTS, store
 from gateways.http.schemas import Named, Setting, list_of, object_of
 from kernel.errors import KernelError, MessageTooLarge
-from kernel.message import TRANSIENT, When
+from kernel.message import NOW, TRANSIENT, When
 from kernel.records.record import encode_headers
-from kernel.scheduling.accepting import NOW, first_due_ms
+from kernel.scheduling.accepting import first_due
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -85,7 +85,7 @@ async def post_messages(door: Door, call: Call) -> web.StreamResponse:
     principal = await door.principal(request)
     query = call.query()
     topic = call.topic_name()
-    publication = read_headers(request.raw_headers, door.services.now_ms())
+    publication = read_headers(request.raw_headers, door.services.wall_ms())
     kind = request.content_type if "Content-Type" in request.headers else ""
     if is_event(publication):
         given = query["key"].encode() if "key" in query else None
@@ -114,7 +114,7 @@ async def post_publications(door: Door, call: Call) -> web.StreamResponse:
     if request.content_type != JSON:
         raise Refusal("unsupported_media_type", "many messages are application/json; one with any other type goes to "
                                                 "/v1/publish/ADDRESS", headers={"Accept": JSON})
-    return await _post_json(door, call, principal, None, {}, read_headers(request.raw_headers, door.services.now_ms()))
+    return await _post_json(door, call, principal, None, {}, read_headers(request.raw_headers, door.services.wall_ms()))
 
 
 async def _post_json(door: Door, call: Call, principal: Principal, topic: str | None, query: dict[str, str],
@@ -173,18 +173,17 @@ class Batch(NamedTuple):
     messages: list[Message]
     whens: list[When]                        # of each
     results: list[dict[str, Any] | int]      # a problem document, or the number of the message in `messages`
-    now_ms: int                              # what delays were counted from
 
 
 Read = Callable[[Any, int], "tuple[Placement, Publication]"]
-"""(one of a list, now in ms) -> where it goes and what it says"""
+"""(one of a list, wall time in ms) -> where it goes and what it says"""
 
 
 def prepare(door: Door, principal: Principal, topic: str | None, items: list[Any], request: Publication) -> Batch:
     """Messages of a JSON body, ready to be stored, and what each that cannot be is told."""
-    def read(item: Any, now_ms: int) -> tuple[Placement, Publication]:
+    def read(item: Any, wall_ms: int) -> tuple[Placement, Publication]:
         address, named = ("", topic) if topic is not None else _take_destination(item)
-        one = read_message(item, now_ms)
+        one = read_message(item, wall_ms)
         return (_place(door, principal, address) if named is None else place_in(door, principal, named, one.key)), one
 
     return prepare_each(door, items, request, read)
@@ -192,18 +191,18 @@ def prepare(door: Door, principal: Principal, topic: str | None, items: list[Any
 
 def prepare_each(door: Door, items: list[Any], request: Publication, read: Read) -> Batch:
     """The same for a list of any kind."""
-    now_ms = door.services.now_ms()
-    batch = Batch([], [], [], now_ms)
+    wall_ms = door.services.wall_ms()
+    batch = Batch([], [], [])
     trace = [pair for pair in request.headers if pair[0] == b"traceparent"]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:
-            placement, one = read(item, now_ms)
+            placement, one = read(item, wall_ms)
             if trace and not any(name == b"traceparent" for name, _ in one.headers):
                 one.headers += trace
-            when = When(one.due_ms, one.repeat) if one.later else NOW
+            when = one.when
             if when is not NOW:
-                first_due_ms(when, now_ms)                   # raises what is wrong with it
+                first_due(when, door.services.now_ms(), wall_ms)         # raises what is wrong with it
             batch.messages.append(_message(placement, one, attributes))
             batch.whens.append(when)
             batch.results.append(len(batch.messages) - 1)

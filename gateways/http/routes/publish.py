@@ -22,7 +22,7 @@ from gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_event
 from gateways.http.schemas import Named, list_of, object_of, one_of
 from gateways.http.target import decode_levels
 from kernel.addresses.address import LEVEL_ESCAPES, escape
-from kernel.message import TRANSIENT, When
+from kernel.message import TRANSIENT
 from kernel.records.record import NO_HEADERS, encode_headers
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def publish(door: Door, call: Call) -> web.StreamResponse:
     request = call.request
     call.query()
     principal = await door.principal(request)
-    publication = read_headers(request.raw_headers, door.services.now_ms())
+    publication = read_headers(request.raw_headers, door.services.wall_ms())
     placement = place(door, principal, call.captures[0])
     if is_event(publication):
         return await post_events(door, call, principal, publication, of_topic=False, place=lambda _: placement)
@@ -91,7 +91,7 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
                 value: bytes | None) -> web.StreamResponse:
     """Append one message whose place and properties are known, and answer."""
     headers = encode_headers(publication.headers) if publication.headers else NO_HEADERS
-    whens = [When(publication.due_ms, publication.repeat)] if publication.later else None
+    whens = [publication.when] if publication.later else None
     attributes = DOOR | publication.attributes
     if publication.respond_async:
         message: Message = (placement, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
@@ -101,7 +101,7 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
     stored = await door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
                                publication.idempotency_key, whens, publication.wait_s)
     document = _describe_stored(placement, publication.timestamp_ms, stored)
-    return created(call.request, document, door.date.at(door.services.now_ms()))
+    return created(call.request, document, door.date.at(door.services.wall_ms()))
 
 
 def place(door: Door, principal: Principal, raw_address: str) -> Placement:

@@ -28,7 +28,7 @@ from gateways.http.websocket.listening import Listening
 from gateways.http.websocket.requests import REQUESTS
 from gateways.http.websocket.subscription import Subscription
 from gateways.http.websocket.wire import encode_text
-from kernel.scheduling.accepting import NOW
+from kernel.message import NOW
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal

@@ -76,7 +76,8 @@ async def _decide(connection: Connection, frame: Frame) -> Frame:
     except InvalidDecision as error:
         raise Refusal("invalid_frame", str(error)) from None
     if decision is None:                              # who is not sure is told how it stands
-        one = describe(await find_transaction(connection.door, connection.principal, transaction_id))
+        door = connection.door
+        one = describe(await find_transaction(door, connection.principal, transaction_id), door.services.wall_of)
         return {"type": "decided", "transaction": one["id"], "state": one["state"], "decided": one["decided"]}
     told = await decide(connection.door, connection.principal, transaction_id, decision)
     return {"type": "decided", "transaction": told.pop("id"), **told}

@@ -61,18 +61,18 @@ def test_a_large_answer_is_small() -> None:
     queues = [(1 << 63) + number % 4 for number in range(1000)]
     positions = [(queue, number // 4, (1 << 62) + 1000 * (queue & 3) + number // 4)
                  for number, queue in enumerate(queues)]
-    answer = Answer(bytes(16), 7, positions)
+    answer = Answer(bytes(16), 7, 8, positions)
     assert len(encode_answer(answer)) < 2200
     assert decode_answer(encode_answer(answer)) == answer
-    many = Answer(bytes(16), 7, [(number, 5, number) for number in range(70_000)])
+    many = Answer(bytes(16), 7, 8, [(number, 5, number) for number in range(70_000)])
     assert decode_answer(encode_answer(many)) == many
 
 
 def test_answers_recorded_as_json_are_understood() -> None:
     window = Window(1000, 10, 10_000)
-    window.load([("new", encode_answer(Answer(bytes(16), 200, [(1, 2, 3)]))),
+    window.load([("new", encode_answer(Answer(bytes(16), 200, 200, [(1, 2, 3)]))),
                  ("old", json.dumps([bytes(16).hex(), 100, [[1, 2, 3], [1, 3, 4]]]).encode())])
-    assert window.get("old", 150) == Answer(bytes(16), 100, [(1, 2, 3), (1, 3, 4)])
+    assert window.get("old", 150) == Answer(bytes(16), 100, 100, [(1, 2, 3), (1, 3, 4)])
     assert window.expired(1150) == ["old"]
 
 
