@@ -32,6 +32,24 @@ class InvalidAddress(KernelError):
     code = "invalid_address"
 
 
+class Unroutable(InvalidAddress):
+    """An address without a topic: its first level is no topic name, and no route gives it one."""
+
+    code = "unroutable"
+
+
+class CreateDenied(KernelError):
+    """There is no such topic, and who publishes there has no right to create it."""
+
+    code = "create_denied"
+
+
+class TooManyTopics(KernelError):
+    """There is no such topic, and there are as many as publishing may make."""
+
+    code = "too_many_topics"
+
+
 class InvalidFilter(KernelError):
     """A text that is no filter: empty, too long, with NUL, or with a wildcard that is not a whole level."""
 

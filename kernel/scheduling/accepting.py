@@ -87,4 +87,4 @@ def pending_of(message: Message, due_ms: int, now_ms: int, start_ms: int, repeat
     if isinstance(to.light, LightQueue):
         topic, queue = to.light.name, to.queue_id - to.light.first_queue_id
     return Pending(due_ms, now_ms, start_ms, timestamp_ms, 0, attributes, to.tenant, to.address, topic, to.fixed_topic,
-                   to.light is not None, queue, to.routed, to.key, repeat, headers, value)
+                   to.may_create, to.light is not None, queue, to.routed, to.key, repeat, headers, value)

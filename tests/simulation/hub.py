@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from kernel.addresses.routes import Routes
+from kernel.addresses.routes import RouteEntry, Routes
 from kernel.kernel import Kernel
 from kernel.log.log import Damage
 from kernel.log.segments import SegmentLog
@@ -42,7 +42,7 @@ class SimHub:
         self.log = SegmentLog(self.disk, self.settings.segment_bytes)
         self.kernel = Kernel(
             loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
-            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=Routes(),
+            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=Routes([RouteEntry("#", "unrouted")]),
             settings=self.settings, fatal=self._end, on_damage=self.damage.append, on_error=self.errors.append)
         self.kernel.open()
         self.transactions = Transactions(self.kernel, SETTINGS)
