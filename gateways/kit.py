@@ -20,8 +20,9 @@ from gateways.admission.audit import By
 from gateways.admission.decision import Decide
 from gateways.admission.quota import Quota
 from gateways.contract import GatewaySpec, Listen, Services, Session
-from kernel.addresses.address import check_address, join_address, split_address
+from kernel.addresses.address import UNROUTED, check_address, join_address
 from kernel.addresses.filters import FilterTrie, matches, parse_filter
+from kernel.addresses.routes import RouteEntry, Routes
 from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownQueue
 from kernel.message import (
     RETAIN,
@@ -132,6 +133,10 @@ class FakeQueue:
         return pieces
 
 
+ROUTES: Final = Routes([RouteEntry("#", UNROUTED)])
+"""Whatever may be published has a topic."""
+
+
 class FakeKernel:
     """The kernel facade as far as doors use it. `flush()` is the group commit; `disk_error` makes the next one fail.
 
@@ -167,7 +172,7 @@ class FakeKernel:
             raise self.refused_addresses[address]
         placement = self._placements.get((tenant, address))
         if placement is None:
-            topic, key = split_address(address)
+            topic, key, *_ = ROUTES.route(address)
             queue = self._queue(tenant, topic)
             placement = Placement(tenant, address, topic, queue.queue_id, 0, queue.queue_id, key, encode_key(key), b"",
                                   self.settings.max_message_bytes, self._first_level)

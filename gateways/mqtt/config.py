@@ -26,7 +26,8 @@ class MqttConfig:
                 "and counted, and for QoS 1 it is disconnected", "min": 1})
     on_denied: str = field(default="acknowledge", metadata={
         "choices": ("acknowledge", "disconnect"),
-        "help": "what a publish is answered with that the client has no right to: acknowledge drops and counts it, as "
-                "mosquitto does, since MQTT 3.1.1 has no word for no; disconnect lets the client notice"})
+        "help": "what a publish is answered with that the client has no right to, or that no topic takes: acknowledge "
+                "drops and counts it, as mosquitto does, since MQTT 3.1.1 has no word for no; disconnect lets the "
+                "client notice"})
     max_subscriptions: int = field(default=1_000, metadata={
         "help": "filters of one client; further ones are refused with 0x80", "min": 1})

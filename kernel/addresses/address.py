@@ -27,7 +27,7 @@ MAX_LEVELS: Final = 512               # holds every 255-byte AMQP routing key; b
 MAX_TOPIC_CHARACTERS: Final = 249     # Kafka: the name plus "-" and a partition number must fit a file name
 
 UNROUTED: Final = "unrouted"
-"""The topic of what has no other: by a route that says so, and what its topic has left. The key is the whole address."""
+"""The topic of what has no other: where a route says so, or a topic has gone. There the key is the whole address."""
 
 ADDRESS_HEADER: Final = b"address"
 """Name of the header that carries an address which topic and key cannot express."""

@@ -174,8 +174,8 @@ class Routes:
 
     @property
     def any(self) -> bool:
-        """Whether there is more than the default rule and the hub's own."""
-        return bool(self.entries)
+        """Whether there is more than the default rule, what it leaves, and the hub's own."""
+        return bool(self._routes)
 
     def is_own(self, topic: str) -> bool:
         """Whether a route of the hub's own leads to this topic."""

@@ -20,7 +20,8 @@ Name = tuple[str, str, bytes | None, int, bool, bool]
 
 def _name(one: Pending) -> Name:
     """Of a place that is always the same while the topics are."""
-    return one.tenant, one.topic if one.fixed_topic else one.address, one.key, one.queue, one.fixed_topic, one.may_create
+    to = one.topic if one.fixed_topic else one.address
+    return one.tenant, to, one.key, one.queue, one.fixed_topic, one.may_create
 
 
 class Destinations:

@@ -148,8 +148,8 @@ def _encode_names(*names: str) -> tuple[list[int], bytes]:
 
 
 def encode_pending(one: Pending) -> bytes:
-    (due_ms, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic, may_create, light,
-     queue, routed, key, repeat, headers, value) = one
+    (due_ms, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic, may_create,
+     light, queue, routed, key, repeat, headers, value) = one
     flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (queue >= 0) * FIXED_QUEUE | light * LIGHT \
         | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE
     lengths, names = _encode_names(tenant, address, topic)

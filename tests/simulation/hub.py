@@ -17,6 +17,7 @@ from tests.simulation.transacting import SETTINGS
 from tests.simulation.world import Restless, World
 from transactions.coordinator import Transactions
 
+ROUTES: Final = Routes([RouteEntry("#", "unrouted")])
 MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop
 
 
@@ -42,7 +43,7 @@ class SimHub:
         self.log = SegmentLog(self.disk, self.settings.segment_bytes)
         self.kernel = Kernel(
             loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
-            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=Routes([RouteEntry("#", "unrouted")]),
+            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=ROUTES,
             settings=self.settings, fatal=self._end, on_damage=self.damage.append, on_error=self.errors.append)
         self.kernel.open()
         self.transactions = Transactions(self.kernel, SETTINGS)
