@@ -19,7 +19,8 @@ from gateways.addresses import (
     address_of_mqtt,
     amqp_by_exchange,
     amqp_whole,
-    http_path,
+    check_http_path,
+    http_target,
     http_topic_target,
     mqtt_name,
     parse_kafka_name,
@@ -143,7 +144,7 @@ def explain(door: str, spelled: str, routes: Routes, queues: int) -> Explanation
         told.address = _address_of(door, spelled)
         _explain_address(told, routes)
     told.amqp = [name for name in (amqp_whole(told.address), amqp_by_exchange(told.address)) if name is not None]
-    told.http = [PUBLISH_PATH + http_path(told.address)]
+    told.http = [http_target(told.address)]
     if told.topic is not None and not told.needs_header:
         told.http.append(http_topic_target(told.topic, told.key))
     if told.needs_header:
@@ -155,7 +156,9 @@ def explain(door: str, spelled: str, routes: Routes, queues: int) -> Explanation
 
 def _address_of(door: str, spelled: str) -> str:
     if door == "http":
-        return address_of_http(spelled.removeprefix(PUBLISH_PATH))
+        path = spelled.removeprefix(PUBLISH_PATH)
+        check_http_path(path)
+        return address_of_http(path)
     if door == "amqp":
         exchange, slash, routing_key = spelled.partition("/")
         return address_of_amqp(exchange, routing_key) if slash else address_of_amqp(TOPIC_EXCHANGE, spelled)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from gateways.http.mapping import DELIVER_AT, DOOR, MAX_IDEMPOTENCY_KEY_BYTES
 from gateways.http.parameters import Parameter
 from gateways.http.schemas import (
+    ADDRESS,
     FLAG,
     MESSAGE_ID,
     MOMENT,
@@ -95,7 +96,7 @@ _IN: Final[dict[str, Any]] = {
 _IN_EXAMPLE: Final = {"key": "line1/temp", "value": "21.5", "headers": [["unit", "C"]]}
 NEW_MESSAGE: Final = Named("MessageInput", object_of({}, _IN, closed=True), _IN_EXAMPLE)
 TO_ADDRESS: Final = Named("MessageToAddress", object_of(
-    {"address": {"type": "string", "format": "address"}},
+    {"address": ADDRESS},
     {name: schema for name, schema in _IN.items() if name not in ("key", "key_base64")}, closed=True))
 TO_TOPIC: Final = Named("MessageToTopic", object_of({"topic": TOPIC_NAME}, _IN, closed=True))
 ADDRESSED_MESSAGE: Final = Named(

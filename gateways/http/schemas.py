@@ -47,6 +47,10 @@ NUMBER: Final[Schema] = {"type": "number"}
 SECONDS: Final[Schema] = {"type": "number", "minimum": 0, "description": "Seconds."}
 TIME_MS: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Milliseconds since 1970."}
 TOPIC_NAME: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}
+ADDRESS: Final[Schema] = {
+    "type": "string", "format": "address", "pattern": r"^[A-Za-z0-9._-]{1,249}(/[^+#\u0000]*)?$",
+    "description": "Levels with `/` between them, no wildcard. The first is a topic's name, unless a route of this hub "
+                   "says otherwise."}
 PRINTABLE: Final[Schema] = {"type": "string", "format": "printable", "minLength": 1, "maxLength": 255}
 """The name of a user, a key or a user's group; in characters."""
 GROUP_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255}

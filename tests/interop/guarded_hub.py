@@ -70,8 +70,8 @@ tenant = "red"
 who = "user:fast"
 pattern = "load/#"
 """
-"""Ada may do everything at `open`, bob read his inbox and publish at `whole` and at a part of `part`, root (of `admins`) everything.
-Tess is of the tenant `red`, where she may do everything."""
+"""Ada may do everything at `open`, bob read his inbox and publish at `whole` and at a part of `part`, root (of
+`admins`) everything. Tess is of the tenant `red`, where she may do everything."""
 
 
 class GuardedHub:

@@ -40,7 +40,7 @@ class FakeKernel:
         self.starts: dict[int, int] = {}           # log start offsets that are not 0
         self._queues_default = default_queues
         self._max_message_bytes = max_message_bytes
-        self._routes = Routes([RouteEntry("#", "unrouted")])
+        self._routes = Routes()
         self._topics = Topics()
         self._watches = Watches()
         self._relief: list[Callable[[], None]] = []
