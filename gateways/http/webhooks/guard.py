@@ -7,9 +7,9 @@ Public addresses over https are allowed. `webhook_allow` widens that, entry by e
     http://ENTRY            the same, and plain http there, too
 
 A URL is judged when the webhook is defined, however its address is written (`2130706433` is 127.0.0.1) and where its
-name can be none of the internet's (`localhost`, `hub`, `x.internal`), and again by the address that each socket is about
-to connect to. A name that pointed to a public address when it was looked at, and points to 127.0.0.1 now, gains nothing
-by it. Pure.
+name can be none of the internet's (`localhost`, `hub`, `x.internal`), and again by the address that each socket is
+about to connect to. A name that pointed to a public address when it was looked at, and points to 127.0.0.1 now, gains
+nothing by it. Pure.
 """
 from __future__ import annotations
 
