@@ -93,6 +93,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "range_not_satisfiable": Problem(416, "Range not satisfiable", "The file ends before the range begins."),
     "expectation_failed": Problem(417, "Expectation failed", "Only `Expect: 100-continue` is known."),
     "upgrade_required": Problem(426, "Upgrade required", "The call is a WebSocket."),
+    "nothing_stored": Problem(422, "Nothing stored", "Every message was refused, and not for one reason; `messages` "
+                                                    "says why each was."),
     "idempotency_conflict": Problem(422, "Idempotency conflict",
                                     "The `Idempotency-Key` came before, with another message."),
     "target_too_long": Problem(414, "Target too long", "The path and the query are longer than the hub reads."),

@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from gateways.http.config import HttpConfig
+from kernel.selectors.tokens import MAX_TEXT_CHARS
 
 Schema = dict[str, Any]
 
@@ -51,9 +52,10 @@ ADDRESS: Final[Schema] = {
     "type": "string", "format": "address", "pattern": r"^[A-Za-z0-9._-]{1,249}(/[^+#\u0000]*)?$",
     "description": "Levels with `/` between them, no wildcard. The first is a topic's name, unless a route of this hub "
                    "says otherwise."}
-PRINTABLE: Final[Schema] = {"type": "string", "format": "printable", "minLength": 1, "maxLength": 255}
+PRINTABLE: Final[Schema] = {"type": "string", "format": "printable", "minLength": 1, "maxLength": 255,
+                            "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$"}
 """The name of a user, a key or a user's group; in characters."""
-GROUP_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255}
+GROUP_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\u0000]+$"}
 """Of a group, or of a light queue; in bytes of UTF-8."""
 RFC_3339: Final[Schema] = {"type": "string", "format": "date-time", "pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"}
 """A time that can be told in milliseconds since 1970."""
@@ -67,7 +69,24 @@ UUID: Final[Schema] = {"type": "string", "format": "uuid", "pattern": "^[0-9a-f]
 ANYTHING: Final[Schema] = {}
 BINARY: Final[Schema] = {"type": "string", "format": "binary"}
 MESSAGE_ID: Final[Schema] = {"type": "string", "pattern": "^[0-9]{1,20}$", "description": "A 64-bit number as text."}
-CURSOR: Final[Schema] = {"type": ["string", "null"], "description": "Where the next page begins; null at the end."}
+CURSOR_PATTERN: Final = "^[A-Za-z0-9_.:-]*$"
+CURSOR: Final[Schema] = {"type": ["string", "null"], "pattern": CURSOR_PATTERN,
+                         "description": "Where the next page begins; null at the end."}
+CURSOR_IN: Final[Schema] = {"type": "string", "format": "cursor", "pattern": CURSOR_PATTERN}
+SELECTOR: Final[Schema] = {"type": "string", "format": "selector", "minLength": 1, "maxLength": MAX_TEXT_CHARS,
+                           "pattern": r"[^ \t\r\n\f]"}
+"""What stands in it is a language of its own: `kernel.selectors`."""
+
+_UNITS: Final = ("[0-9]{1,9}d", "[0-9]{1,9}h", "[0-9]{1,9}m", "[0-9]{1,9}s")
+_EVERY: Final = "|".join("".join((unit, *(f"({later})?" for later in _UNITS[at + 1:])))
+                         for at, unit in enumerate(_UNITS))
+_PART: Final = r"(\*|([0-9]{1,2}|[A-Z]{3})(-([0-9]{1,2}|[A-Z]{3}))?)(/[0-9]{1,2})?"
+_CRON: Final = rf"{_PART}(,{_PART})*( +{_PART}(,{_PART})*){{4}}|@(hourly|daily|weekly|monthly|yearly)"
+_ISO: Final = "R[0-9]{0,10}/P([0-9]{1,9}W|([0-9]{1,9}D)?(T(_H(_M)?(_S)?|_M(_S)?|_S))?)".replace("_", "[0-9]{1,9}")
+REPEAT_PATTERN: Final = rf"^(every +({_EVERY})|{_ISO}|{_CRON})( *; *(until=[0-9TZ:.+-]+|count=[0-9]{{1,10}})){{0,2}}$"
+REPEAT: Final[Schema] = {"type": "string", "format": "repeat", "pattern": REPEAT_PATTERN}
+"""See `kernel.scheduling.schedule`: every schedule that it writes about is one of these."""
+
 
 MAX_32_BITS: Final = (1 << 31) - 1
 

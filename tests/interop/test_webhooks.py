@@ -280,7 +280,8 @@ def test_what_is_not_allowed_is_not_connected_to(tmp_path, receiver):
         until(lambda: state(hub)["state"]["failed"] >= 1)
         assert "no public address" in state(hub)["state"]["last"]
         assert receiver.posts == []
-        for forbidden in (f"http://127.0.0.1:{receiver.port}/", f"http://localhost:{receiver.port}/", "https://127.0.0.1/", "https://[::1]/", "https://0.0.0.0/"):
+        for forbidden in (f"http://127.0.0.1:{receiver.port}/", f"http://localhost:{receiver.port}/",
+                          "https://127.0.0.1/", "https://[::1]/", "https://0.0.0.0/"):
             refused = ask(hub, "PUT", "/v1/webhooks/x", {"url": forbidden, "topic": "orders"})
             assert refused["code"] == "forbidden_url"
     finally:

@@ -11,7 +11,7 @@
                              `key`
 
 Many messages are stored together or not at all, except those that are refused one by one: then the answer is 207 and
-says for each what became of it. Their order is kept.
+says for each what became of it; where none is left it is a problem, with the same in `messages`. Their order is kept.
 """
 from __future__ import annotations
 
@@ -154,8 +154,19 @@ async def _post_json(door: Door, call: Call, principal: Principal, topic: str | 
 
 
 async def store_batch(door: Door, principal: Principal, batch: Batch, request: Publication) -> web.Response:
-    """Append what can be stored and answer for each."""
+    """Append what can be stored and answer for each. Refuses where that is nothing."""
+    if batch.results and not batch.messages:
+        raise _nothing_stored(batch)
     return _answer(batch, await _append(door, principal, batch, request), request.respond_async)
+
+
+def _nothing_stored(batch: Batch) -> Refusal:
+    """By the code that every message is refused with, where that is one."""
+    refused = [result for result in batch.results if isinstance(result, dict)]
+    codes = {result["code"] for result in refused}
+    first = refused[0]
+    code, why = (first["code"], first["detail"]) if len(codes) == 1 else ("nothing_stored", "'messages' says why")
+    return Refusal(code, f"none of {len(refused)} messages was stored: {why}", messages=refused)
 
 
 def read_items(body: bytes, max_messages: int) -> list[Any]:
@@ -285,6 +296,7 @@ def _message(placement: Placement, one: Publication, attributes: int) -> Message
 
 
 async def _append(door: Door, principal: Principal, batch: Batch, request: Publication) -> Stored | None:
+    """None where nobody waits for it, or there is nothing."""
     if not batch.messages:
         return None
     whens = batch.whens if any(when is not NOW for when in batch.whens) else None
