@@ -80,9 +80,9 @@ class KernelSection:
                 "`never` leaves it to the operating system. The last two may lose acknowledged messages when the "
                 "machine (not only the hub) goes down."})
     auto_create_topics: bool = field(default=True, metadata={
-        "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it goes to `unrouted`."})
+        "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it is refused."})
     max_auto_topics: int = field(default=10_000, metadata={
-        "min": 0, "max": 1_000_000, "help": "Topics made by use; what comes after them goes to `unrouted`."})
+        "min": 0, "max": 1_000_000, "help": "Topics made by use; publishes to further ones are refused."})
     default_queues: int = field(default=4, metadata={
         "min": 1, "max": 10_000, "help": "Queues (Kafka: partitions) of a new topic."})
     retention_hours: int = field(default=72, metadata={

@@ -184,7 +184,7 @@ class Rights:
 
     def _allowing_creation(self, tables: list[Table], operation: Operation, levels: Levels) -> Rule | None:
         rule = self._allowing_address(tables, operation, levels)
-        if rule is not None or self._topics.topics_of(levels) != {levels[0]}:
+        if rule is not None or self._topics.topics_of(levels) != frozenset((levels[0],)):
             return rule
         publishes = [table.section(Operation.PUBLISH, True, self._asker) for table in tables]
         return next(filter(None, [section.naming(levels[0], self._asker) for section in publishes]), None)

@@ -4,24 +4,27 @@
 """
 from __future__ import annotations
 
+import logging
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 from gateways.admission.credentials import Credentials
 from gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
 from gateways.amqp.errors import ConnectionFault, SyntaxFault
-from gateways.amqp.methods import Arguments, encode_method
+from gateways.amqp.methods import IDS, Arguments, encode_method
 from gateways.amqp.tables import Field, Table, decode_table, plain, text
 
 if TYPE_CHECKING:
     from gateways.contract import Link
 
+log = logging.getLogger("gatehouse.gateways")
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 PASSWORDS: Final = "PLAIN AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"           # the client's certificate, offered where it showed one
 CAPABILITIES: Final = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
                        "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos")
 NOT_ALLOWED: Final = 530
+ACCESS_REFUSED: Final = 403
 
 CLOSES_ON_REFUSAL: Final = "authentication_failure_close"
 WANTS_CANCELS: Final = "consumer_cancel_notify"
@@ -90,3 +93,16 @@ def _negotiated(name: str, wish: int, highest: int, lowest: int) -> int:
         raise ConnectionFault(NOT_ALLOWED,
                               f"negotiated {name} = {wish} is lower than the minimum allowed value ({lowest})")
     return wish
+
+
+def refusal(mechanism: str) -> ConnectionFault:
+    """Of a login, in RabbitMQ's words."""
+    fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
+                                            "For details see the broker logfile.")
+    fault.method = IDS["connection.start-ok"]
+    return fault
+
+
+def log_end(peer: str, reason: str) -> None:
+    """The line that a connection's end leaves, where the peer was faster than the hub."""
+    log.info("amqp %s closed: %s", peer, reason)

@@ -33,10 +33,8 @@ SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack
 CLOSE_TIMEOUT_MS: Final = 3_000        # a client that does not answer connection.close is left
 CONNECTION_FORCED: Final = 320
 CHANNEL_ERROR: Final = 504
-ACCESS_REFUSED: Final = 403
 NOT_ALLOWED: Final = 530
 FRAME_ERROR: Final = 501
-
 
 CLOSE: Final = start_of("connection.close")
 CLOSE_OK: Final = start_of("connection.close-ok")
@@ -235,25 +233,25 @@ class AmqpSession:
         def told(found: Principal | NotAuthenticated) -> None:
             if self._state is State.CHECKING:
                 self._link.resume()
-                self._logged_in(found, mechanism)
+                self._logged_in(found, mechanism, credentials.user)
                 if self._parts:
                     self.handle_data(b"")
 
         self._services.admission.authenticate(DOOR_NAME, self._link.peer, credentials, told)
 
-    def _logged_in(self, found: Principal | NotAuthenticated, mechanism: str) -> None:
+    def _logged_in(self, found: Principal | NotAuthenticated, mechanism: str, user: str | None) -> None:
         self._state = State.TUNE
         if not isinstance(found, NotAuthenticated):
             self._principal, self._user = found, found.name
             self._seat = self._services.admission.seat(found, DOOR_NAME, self)
             self._write_method(0, login.encode_tune(self._config))
-        elif login.CLOSES_ON_REFUSAL not in self._capabilities:
-            self._end("connect_refused: unknown user or wrong password")
+            return
+        reason = f"connect_refused: {str(user)[:80]!r} by {mechanism}: {found}"
+        if login.CLOSES_ON_REFUSAL in self._capabilities:
+            self.count("connection_403")
+            self._close(login.refusal(mechanism), reason)
         else:
-            fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
-                                                    "For details see the broker logfile.")
-            fault.method = IDS["connection.start-ok"]
-            self.fail(fault)
+            self._end(reason)
 
     def _open(self, virtual_host: str) -> None:
         admission = self._services.admission
@@ -477,6 +475,8 @@ class AmqpSession:
         self._end("stopping")
 
     def handle_closed(self) -> None:
+        if self._state is State.CLOSING:                   # it hung up in place of an answer
+            login.log_end(self._link.peer, self._reason)
         self._release()
         self._state = State.ENDED
 
