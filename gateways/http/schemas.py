@@ -77,13 +77,21 @@ SELECTOR: Final[Schema] = {"type": "string", "format": "selector", "minLength": 
                            "pattern": r"[^ \t\r\n\f]"}
 """What stands in it is a language of its own: `kernel.selectors`."""
 
-_UNITS: Final = ("[0-9]{1,9}d", "[0-9]{1,9}h", "[0-9]{1,9}m", "[0-9]{1,9}s")
-_EVERY: Final = "|".join("".join((unit, *(f"({later})?" for later in _UNITS[at + 1:])))
-                         for at, unit in enumerate(_UNITS))
-_PART: Final = r"(\*|([0-9]{1,2}|[A-Z]{3})(-([0-9]{1,2}|[A-Z]{3}))?)(/[0-9]{1,2})?"
-_CRON: Final = rf"{_PART}(,{_PART})*( +{_PART}(,{_PART})*){{4}}|@(hourly|daily|weekly|monthly|yearly)"
-_ISO: Final = "R[0-9]{0,10}/P([0-9]{1,9}W|([0-9]{1,9}D)?(T(_H(_M)?(_S)?|_M(_S)?|_S))?)".replace("_", "[0-9]{1,9}")
-REPEAT_PATTERN: Final = rf"^(every +({_EVERY})|{_ISO}|{_CRON})( *; *(until=[0-9TZ:.+-]+|count=[0-9]{{1,10}})){{0,2}}$"
+_UNITS: Final = (("d", 3), ("h", 4), ("m", 6), ("s", 8))
+"""And digits behind the first: none is more than a century."""
+_EVERY: Final = "|".join(
+    f"[1-9][0-9]{{0,{digits}}}{unit}" + "".join(f"([0-9]{{1,{more + 1}}}{later})?" for later, more in _UNITS[at + 1:])
+    for at, (unit, digits) in enumerate(_UNITS))
+_ISO: Final = ("R([1-9][0-9]{0,8})?/P([1-9][0-9]{0,2}W|[1-9][0-9]{0,3}D(T[0-9]{1,5}H)?"
+               "|T([1-9][0-9]{0,4}H([0-9]{1,7}M)?([0-9]{1,9}S)?|[1-9][0-9]{0,6}M([0-9]{1,9}S)?|[1-9][0-9]{0,8}S))")
+_CRON_VALUES: Final = (
+    "[0-5]?[0-9]", "[01]?[0-9]|2[0-3]", "0?[1-9]|[12][0-9]|3[01]",
+    "0?[1-9]|1[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC", "[0-7]|SUN|MON|TUE|WED|THU|FRI|SAT")
+_PARTS: Final = [rf"(\*|({values})(-({values}))?)(/[1-9][0-9]?)?" for values in _CRON_VALUES]
+_CRON: Final = " +".join(f"{part}(,{part})*" for part in _PARTS) + "|@(hourly|daily|weekly|monthly|yearly)"
+_UNTIL: Final = f" *; *until=({MOMENT}|[0-9]{{1,14}})"
+_COUNT: Final = " *; *count=[1-9][0-9]{0,8}"
+REPEAT_PATTERN: Final = f"^(every +({_EVERY})|{_ISO}|{_CRON})(({_UNTIL})?({_COUNT})?|{_COUNT}{_UNTIL})$"
 REPEAT: Final[Schema] = {"type": "string", "format": "repeat", "pattern": REPEAT_PATTERN}
 """See `kernel.scheduling.schedule`: every schedule that it writes about is one of these."""
 
