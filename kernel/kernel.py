@@ -232,14 +232,15 @@ class Kernel(GroupCalls):
         """Where a message for this address is stored; its topic is made where it is missing, and counted for its maker
         (see `addresses.makers`).
 
-        Raises InvalidAddress; UnknownTopic where topics are not made by use; TooManyTopics, where there is a maker.
+        Raises InvalidAddress, Unroutable; of a missing topic UnknownTopic where topics are not made by use,
+        CreateDenied without `may_create`, TooManyTopics. So does an append, where it was deleted since.
         """
         return self._places.place(address, tenant, may_create, maker)
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
                  may_create: bool = True, maker: str = "") -> Placement:
-        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic,
-        TooManyTopics."""
+        """Where a message for this topic and key is stored. Raises UnknownQueue, InvalidTopic, and of a missing topic
+        what `place` raises."""
         return self._places.place_in(topic, key, queue, tenant, may_create, maker)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:

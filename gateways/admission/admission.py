@@ -178,6 +178,13 @@ class Admission:
         if not self.may(principal, operation, address):
             raise Denied(f"{principal.name} may not {operation.value} at {address!r}")
 
+    def may_create(self, principal: Principal, address: str) -> bool:
+        """Whether publishing at an address has its topic made, should there be none."""
+        if self._decide is not None:
+            return self._decide(principal, Operation.CREATE, address)
+        rights = self._standing(principal).rights
+        return rights is None or rights.of_creating(address).allowed
+
     def may_topic(self, principal: Principal, operation: Operation, topic: str) -> bool:
         """Whether the principal may do this with a topic as a whole: consume or publish all of it, create, alter it."""
         if self._decide is not None:
@@ -262,7 +269,7 @@ class Admission:
         """Where a message for `address` goes. Raises Denied and what `kernel.place` raises."""
         self.require(principal, Operation.PUBLISH, address)
         return self._kernel.place(address, tenant=principal.tenant, maker=principal.name,
-                                  may_create=self.may(principal, Operation.CREATE, address))
+                                  may_create=self.may_create(principal, address))
 
     def place_in(self, principal: Principal, topic: str, key: bytes | None, queue: int | None = None) -> Placement:
         """Where a message with topic and key given goes. Raises Denied and what `kernel.place_in` raises."""
@@ -270,7 +277,7 @@ class Admission:
         address = kernel.address_of(topic, key, ())
         self.require(principal, Operation.PUBLISH, address)
         return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant, maker=principal.name,
-                               may_create=self.may(principal, Operation.CREATE, address))
+                               may_create=self.may_create(principal, address))
 
     def maker(self, principal: Principal) -> str:
         """For whom a topic counts that the principal creates by its name: for nobody, where he administers the hub."""

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateways.addresses import address_of_amqp
-from gateways.admission.decision import Operation
 from gateways.amqp import mapping, properties
-from gateways.amqp.errors import precondition, refused
+from gateways.amqp.errors import not_placed, precondition, refused
 from gateways.amqp.methods import Arguments
 from gateways.amqp.properties import Traits
-from kernel.errors import KernelError
+from kernel.errors import KernelError, Unroutable
 from kernel.message import Message, Placement
 
 if TYPE_CHECKING:
@@ -162,12 +161,14 @@ class Sender:
         self._rights.require_publish(name, [routing_key])
         if not name and not queues:
             return Target(None, False, False)
-        may_create = self._admission.may(self._rights.principal, Operation.CREATE, address)
+        principal = self._rights.principal
         try:
-            placement = self._broker.queues.place(address, self._vhost, queues, priority,
-                                                  in_topic=bool(name), may_create=may_create,
-                                                  maker=self._rights.principal.name)
+            placement = self._broker.queues.place(
+                address, self._vhost, queues, priority, in_topic=bool(name),
+                may_create=self._admission.may_create(principal, address), maker=principal.name)
+        except Unroutable:                         # an exchange whose name is no topic's, and no queue is bound to it
+            return Target(None, False, False)
         except KernelError as error:
-            raise precondition(str(error)) from None
+            raise not_placed(error) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
         return Target(placement, bool(queues), timed)

@@ -15,6 +15,8 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from gateways.http.problems import Refusal
 from gateways.json_messages import OF_THE_RECORD, json_name
 from gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
@@ -28,6 +30,7 @@ MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
 DELIVER_AT: Final = "deliver-at"
 """Carried out by the hub, and then no property of the message any more."""
 
+JSON_TYPE: Final = b"application/json"
 PLAIN_KINDS: Final = (Kind.TEXT, Kind.BYTES)
 
 
@@ -227,7 +230,7 @@ def read_message(item: object, now_ms: int) -> Publication:
             known = ", ".join(sorted(_OTHER_NAMES | set(_BY_JSON_NAME)))
             raise Refusal("invalid_body", f"a message has no field {name!r}; there are: {known}")
     publication.key = _read_bytes(item, "key")
-    publication.value = _read_bytes(item, "value")
+    publication.value = _read_value(publication, item)
     if item.get("correlation_id_base64") is not None:
         publication.headers.append((b"correlation-id", _read_bytes(item, "correlation_id") or b""))
     _read_times(publication, item, now_ms)
@@ -310,6 +313,22 @@ def _read_schedule(publication: Publication, item: Mapping[str, Any]) -> None:
         publication.repeat = repeat.strip()
 
 
+def _read_value(publication: Publication, item: Mapping[str, Any]) -> bytes | None:
+    """As `_read_bytes`, or any other JSON, whose type is then said unless the message says one."""
+    value = item.get("value")
+    if value is None or isinstance(value, str):
+        return _read_bytes(item, "value")
+    if item.get("value_base64") is not None:
+        raise Refusal("invalid_body", "a message has 'value' or 'value_base64', not both")
+    try:
+        written = orjson.dumps(value)
+    except TypeError:
+        raise Refusal("invalid_body", "'value' is nested too deep: send it as text") from None
+    if item.get("content_type") is None:
+        publication.headers.append((b"content-type", JSON_TYPE))
+    return written
+
+
 def _read_bytes(item: Mapping[str, Any], name: str) -> bytes | None:
     """`name` as text or `name`_base64; None where there is neither or null."""
     text, encoded = item.get(name), item.get(name + "_base64")
@@ -318,7 +337,7 @@ def _read_bytes(item: Mapping[str, Any], name: str) -> bytes | None:
             return None
         if isinstance(text, str):
             return text.encode()
-        raise Refusal("invalid_body", f"{name!r} is a text or null; put JSON into it as text")
+        raise Refusal("invalid_body", f"{name!r} is a text or null")
     if text is not None:
         raise Refusal("invalid_body", f"a message has {name!r} or '{name}_base64', not both")
     return decode_base64(name + "_base64", encoded)

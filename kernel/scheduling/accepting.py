@@ -99,5 +99,5 @@ def pending_of(message: Message, due: Due, accepted_ms: int, repeat: str) -> Pen
     if isinstance(to.light, LightQueue):
         topic, queue = to.light.name, to.queue_id - to.light.first_queue_id
     return Pending(due.due_ms, due.by_wall, accepted_ms, due.start_ms, timestamp_ms, 0, attributes, to.tenant,
-                   to.address, topic, to.fixed_topic, to.light is not None, queue, to.routed, to.key, repeat, headers,
-                   value)
+                   to.address, topic, to.fixed_topic, to.may_create, to.light is not None, queue, to.routed, to.key,
+                   repeat, headers, value)

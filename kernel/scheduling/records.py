@@ -11,7 +11,7 @@ A message that waits:
 
      0  fate          u8     PENDING
      1  attributes    u8     of the record
-     2  flags         u8     FIXED_TOPIC, FIXED_QUEUE, LIGHT, ROUTED, NULL_KEY, NULL_VALUE, BY_WALL
+     2  flags         u8     FIXED_TOPIC, FIXED_QUEUE, LIGHT, ROUTED, NULL_KEY, NULL_VALUE, BY_WALL, NO_CREATE
      3  zero          u8
      4  queue         u32    with FIXED_QUEUE; with LIGHT, the priority
      8  times         u32    delivered so far
@@ -50,6 +50,7 @@ NULL_VALUE: Final = 8
 LIGHT: Final = 16
 ROUTED: Final = 32
 BY_WALL: Final = 64
+NO_CREATE: Final = 128
 
 WALL: Final = 1 << 62
 FORGET: Final = 1 << 63
@@ -86,6 +87,7 @@ class Pending(NamedTuple):
     address: str
     topic: str                   # of a light queue, its name
     fixed_topic: bool            # the topic and key were asked for; else the address decides
+    may_create: bool             # the sender may have its topic made, should it be gone by then
     light: bool                  # it goes to a light queue alone
     queue: int                   # the queue that was asked for; -1: the key's. Of a light queue, the priority
     routed: tuple[int, ...] | None       # the light queues that a door chose for it
@@ -161,8 +163,8 @@ def _encode_names(*names: str) -> tuple[list[int], bytes]:
 
 def encode_pending(one: Pending) -> bytes:
     (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic,
-     light, queue, routed, key, repeat, headers, value) = one
-    flags = fixed_topic * FIXED_TOPIC | (queue >= 0) * FIXED_QUEUE | light * LIGHT \
+     may_create, light, queue, routed, key, repeat, headers, value) = one
+    flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (queue >= 0) * FIXED_QUEUE | light * LIGHT \
         | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE | by_wall * BY_WALL
     lengths, names = _encode_names(tenant, address, topic)
     parts = (key or b"", repeat.encode(), b"".join(map(id_key, routed)) if routed else b"", headers)
@@ -189,7 +191,7 @@ def decode(value: bytes) -> Pending | Settled:
     tenant, address, topic, key, repeat, routed, headers = parts
     return Pending(due_ms, bool(flags & BY_WALL), accepted_ms, start_ms, timestamp_ms, times, attributes,
                    tenant.decode(), address.decode(), topic.decode(), bool(flags & FIXED_TOPIC),
-                   bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
+                   not flags & NO_CREATE, bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
                    tuple(map(number_of, split_ids(routed))) if flags & ROUTED else None,
                    None if flags & NULL_KEY else key, repeat.decode(), headers,
                    None if flags & NULL_VALUE else value[at:])

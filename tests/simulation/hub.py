@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from kernel.addresses.routes import Routes
+from kernel.addresses.routes import RouteEntry, Routes
 from kernel.kernel import Kernel
 from kernel.log.frame import decode_head
 from kernel.log.log import Damage
@@ -18,6 +18,7 @@ from tests.simulation.transacting import SETTINGS
 from tests.simulation.world import Restless, World
 from transactions.coordinator import Transactions
 
+ROUTES: Final = Routes([RouteEntry("#", "unrouted")])
 MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop
 
 
@@ -63,7 +64,7 @@ class SimHub:
         self.log = DatedLog(self.disk, self.settings.segment_bytes, self._dated)
         self.kernel = Kernel(
             loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
-            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=Routes(),
+            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=ROUTES,
             settings=self.settings, fatal=self._end, on_damage=self.damage.append, on_error=self.errors.append)
         self.kernel.parts.deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
         self.kernel.open()

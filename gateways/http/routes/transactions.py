@@ -21,6 +21,7 @@ from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.checks import require_seen
+from gateways.http import schemas
 from gateways.http.answers import json_answer
 from gateways.http.deciding import decide, decide_directly
 from gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
@@ -79,7 +80,7 @@ QUERIES_MAX: Final = 1024
 GROUP: Final = Parameter("group", "Whose members are asked; half messages as JSON say it in the body.", text=GROUP_NAME)
 OF_GROUP: Final = Parameter("group", "Of this group alone.", example="shop", text=GROUP_NAME)
 ADDRESS: Final = Parameter("address", "Where a message that is the body goes ...",
-                           text={"type": "string", "format": "address"})
+                           text=schemas.ADDRESS)
 TOPIC: Final = Parameter("topic", "... or its topic ...")
 KEY: Final = Parameter("key", "... and its key in it.")
 STATE: Final = Parameter("state", "`open` unless given.", text=one_of("open", "committed", "rolled_back", "expired"))

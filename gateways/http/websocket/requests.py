@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def _pop(connection: Connection, frame: Frame) -> Frame:
-    query = query_of(frame, "topic", "max", "invisible", "wait")
+    query = query_of(frame, "topic", "max", "invisible", "wait", "values")
     of_queue = _names_queue(frame)
     if not of_queue and "topic" not in query:
         raise Refusal("invalid_frame", "a pop names the 'topic' of its group")

@@ -157,8 +157,9 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
 
 
 @pytest.mark.parametrize(("item", "code"), [
-    ("text", "invalid_body"), ([], "invalid_body"), ({"vlaue": "x"}, "invalid_body"), ({"value": 5}, "invalid_body"),
-    ({"value": {"a": 1}}, "invalid_body"), ({"value": "a", "value_base64": "AA=="}, "invalid_body"),
+    ("text", "invalid_body"), ([], "invalid_body"), ({"vlaue": "x"}, "invalid_body"),
+    ({"value": {"a": 1}, "value_base64": "AA=="}, "invalid_body"),
+    ({"value": "a", "value_base64": "AA=="}, "invalid_body"),
     ({"value_base64": "AA"}, "invalid_body"), ({"value_base64": 1}, "invalid_body"), ({"key": 1}, "invalid_body"),
     ({"headers": {"a": "b"}}, "invalid_body"), ({"headers": [["a"]]}, "invalid_body"),
     ({"headers": [[1, "b"]]}, "invalid_body"), ({"headers": [["a", 1]]}, "invalid_body"),

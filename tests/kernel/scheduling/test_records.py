@@ -34,7 +34,7 @@ TIMES = st.integers(0, WALL - 2)
 U32 = st.integers(0, (1 << 32) - 1)
 pending = st.builds(Pending, I63, st.booleans(), I63, I63, I63, U32, st.integers(0, 255),
                     st.text(max_size=9), st.text(max_size=20), st.text(max_size=9), st.booleans(), st.booleans(),
-                    st.just(-1) | U32,
+                    st.booleans(), st.just(-1) | U32,
                     st.none() | st.lists(U32, max_size=3).map(tuple), st.none() | st.binary(max_size=20),
                     st.text(max_size=20), st.binary(max_size=20), st.none() | st.binary(max_size=50))
 settled = st.builds(Settled, st.sampled_from([Fate.DELIVERED, Fate.RECALLED]), U32, I63, I63, st.text(max_size=9))
