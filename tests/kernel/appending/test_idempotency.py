@@ -36,7 +36,7 @@ def test_more_keys_than_are_remembered_push_out_the_oldest() -> None:
 
 
 def test_more_bytes_than_are_remembered_push_out_the_oldest() -> None:
-    rig = Rig(settings=KernelSettings(max_idempotency_bytes=3 * 57))
+    rig = Rig(settings=KernelSettings(max_idempotency_bytes=3 * 65))
     for n in range(6):
         rig.publish("t/k", b"v", idempotency_key=f"key-{n}")
     rig.publish("t/k", b"after")
@@ -53,7 +53,7 @@ POSITIONS = st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 5), st.integer
 
 @given(POSITIONS)
 def test_positions_are_what_they_were(positions: list[tuple[int, int, int]]) -> None:
-    answer = Answer(bytes(range(16)), 1_700_000_000_000, positions)
+    answer = Answer(bytes(range(16)), 1_700_000_000_000, 1_600_000_000_000, positions)
     assert decode_answer(encode_answer(answer)) == answer
 
 
