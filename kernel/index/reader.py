@@ -206,7 +206,7 @@ class Reader:
 
     def _read_plan(self, plan: Plan) -> tuple[list[Piece], int]:
         entries = self._entries_of(plan)
-        return self._read(entries), entries[-1].end_offset if entries else plan.want.offset
+        return self._read(entries), entries[-1].end_offset if entries else END
 
     def _entries_of(self, plan: Plan, from_position: int = 0) -> list[Entry]:
         """Where the log has what is wanted: first as the store knows it, then as memory does."""
@@ -315,6 +315,38 @@ class Reader:
                     if record[1] >= timestamp_ms:
                         return record[0], record[1]
         return entry.first_offset, entry.max_ms
+
+    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `Kernel.offset_of_largest_timestamp`."""
+        in_memory = self._latest_in_memory(queue_id)
+        start = self.start_of(queue_id)
+        self._worker.submit(partial(self._find_latest, queue_id, start, in_memory),
+                            partial(self._time_found, on_done))
+
+    def _latest_in_memory(self, queue_id: int) -> Entry | None:
+        """The first entry of the queue in memory whose largest timestamp no other one exceeds."""
+        latest: Entry | None = None
+        for tail in (self.frozen, self.tail):
+            if tail is not None and (numbers := tail.numbers_of(queue_id)):
+                number = max(numbers, key=tail.entries.max_ms.__getitem__)
+                if latest is None or tail.entries.max_ms[number] > latest.max_ms:
+                    latest = tail_entry(tail, number)
+        return latest
+
+    def _find_latest(self, queue_id: int, start: int, in_memory: Entry | None) -> tuple[int, int] | None:
+        """On the reading thread."""
+        entry = self._index.with_largest_timestamp(queue_id, start)
+        if entry is None or in_memory is not None and in_memory.max_ms > entry.max_ms:
+            entry = in_memory
+        if entry is None:
+            return None
+        latest: tuple[int, int] | None = None
+        for stored in self._read([entry]):
+            for part in parts_of(stored):
+                for record in sound_records(part):
+                    if record[0] >= start and (latest is None or record[1] > latest[1]):
+                        latest = record[0], record[1]
+        return latest
 
     @staticmethod
     def _time_found(on_done: Callable[[int | None, int], None], found: tuple[int, int] | None,

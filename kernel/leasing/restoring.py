@@ -118,6 +118,9 @@ class Restoring:
             self._leasing.number(line)
         self._leasing.load(group, supply, pages.get((line.queue_id, line.group), ()))
         line.hold({offset: lease for offset, lease in held.items() if not line.is_settled(offset)}, spans)
+        for lease in dict.fromkeys(held.values()):
+            if lease.left:
+                lease.holder.note(supply, lease, self._leasing)
         if group.settings.ordered:
             supply.want_keys([*line.out, *line.waiting])
         group.on_refused(supply)

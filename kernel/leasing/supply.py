@@ -319,6 +319,8 @@ class Supply:
     def _nothing_read(self, found: Fetched) -> None:
         if isinstance(found.error, OffsetOutOfRange):
             self._skip_lost()
+        elif found.error is None and found.next_offset > self.line.next:
+            self.overtake(found.next_offset)       # what was there cannot be read
         else:
             self.failed = True
 

@@ -149,8 +149,7 @@ class Feeds:
             self._beat_at = now + self._door.config.heartbeat_s
             for feed in list(self._feeds.values()):
                 feed.advance()
-                for reader in list(feed.live):
-                    reader.on_heartbeat(feed.positions)
+                feed.beat()
         self._tick_later()
 
 

@@ -41,7 +41,7 @@ from gateways.http.schemas import (
 from gateways.json_messages import door_of, record_to_json
 from kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
 from kernel.leasing.burial import HEADER, PREFIX, SEAL, read_deaths
-from kernel.leasing.group import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from kernel.leasing.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
 from kernel.records.batch import sound_records
 from transactions.checking import UNANSWERED
 

@@ -11,6 +11,7 @@ from kafka.protocol.consumer import FetchResponse
 from gateways.admission.decision import Operation
 from gateways.kafka.api import APIS
 from gateways.kafka.api.fetch import Fetch
+from gateways.kafka.config import KafkaConfig
 from gateways.kafka.request import Request
 from kernel.errors import StorageFailed
 from kernel.message import Fetched, Piece
@@ -95,7 +96,7 @@ def test_an_empty_fetch_waits_for_the_first_record() -> None:
     parts = parts_of(11, peer.link.frames())
     assert (len(parts[0].records), parts[1].high_watermark) == (0, 1)
     assert peer.kernel.watches == []
-    assert peer.link.wake_ms == 0
+    assert peer.link.wake_ms == NOW_MS + KafkaConfig().idle_timeout_ms, "nothing but the look whether it is idle"
 
 
 def test_an_empty_fetch_is_answered_when_its_time_is_up() -> None:
