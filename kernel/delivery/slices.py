@@ -22,6 +22,7 @@ class Slices:
         self.slice_ms = slice_ms
         self._loop = loop
         self._on_error = on_error
+        self._in_turn = False
         self._work: Iterator[None] | None = None
         self._done: Callable[[], None] = _nothing
 
@@ -34,22 +35,33 @@ class Slices:
         """`done` is called in the turn in which the work ends, whether it came to its end or failed."""
         assert self._work is None, "one work at a time"
         self._work, self._done = work, done
-        self._turn()
+        if not self._in_turn:
+            self._turn()
 
     def _turn(self) -> None:
-        work, loop = self._work, self._loop
-        if work is None:
-            return
-        until_ms = loop.monotonic_ms() + self.slice_ms
+        """One slice: of the work, and of what `done` begins when it ends, together."""
+        self._in_turn = True
+        try:
+            until_ms = self._loop.monotonic_ms() + self.slice_ms
+            while self._work is not None:
+                if not self._goes_on(self._work, until_ms):
+                    self._loop.call_soon(self._turn)
+                    break
+        finally:
+            self._in_turn = False
+
+    def _goes_on(self, work: Iterator[None], until_ms: int) -> bool:
+        """Work until the slice is over; whether there is time left."""
+        monotonic_ms = self._loop.monotonic_ms
         try:
             for _ in work:
-                if loop.monotonic_ms() >= until_ms:
-                    loop.call_soon(self._turn)
-                    return
+                if monotonic_ms() >= until_ms:
+                    return False
         except Exception as error:           # our own fault, and the next work is not to suffer for it
             self._on_error(error)
         done, self._work, self._done = self._done, None, _nothing
         done()
+        return monotonic_ms() < until_ms or self._work is None
 
 
 def _nothing() -> None:
