@@ -114,8 +114,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
     "gatehouse_unsent_bytes": Declared(
-        GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 64 KiB and a "
-               "message more for each of those clients."),
+        GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 128 KiB "
+               "and a message more for each of those clients."),
     "gatehouse_not_honoured": Declared(
         COUNTER, "Times that clients asked for what a door takes without effect; its README has a table of these.",
         ("door", "what")),

@@ -74,7 +74,7 @@ class HubSettings:
         "min": 1 << 20, "max": 1 << 40,
         "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
                 "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
-                "connection may hold a last piece of 64 KiB."})
+                "slow connection may hold 128 KiB and a message."})
 
 
 @dataclass(frozen=True, slots=True)

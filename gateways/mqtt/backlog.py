@@ -28,7 +28,7 @@ FETCH_BYTES: Final = 256 * 1024        # and bytes
 LEAST_FETCH_BYTES: Final = 32 * 1024   # the same where nothing is left of the budget
 MESSAGE_BYTES: Final = 128             # of memory for each message that waits, beside its value
 RANGE_BYTES: Final = 128               # and for each range
-LEAST_RANGES: Final = 1_000            # that a client may be owed where nothing is left of the budget
+LEAST_RANGES: Final = 250              # that a client may be owed where nothing is left of the budget
 
 Waiting = tuple[Placement, "list[Message]", int, bool]
 """(placement, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
