@@ -65,8 +65,10 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
         missing = page.positions[source.queue] - source.position
         if missing:
             page.lost.append({"queue": source.queue, "offset": source.position, "count": missing})
-        if source.compacted and not source.fetched.pieces:
-            page.positions[source.queue] = max(page.positions[source.queue], source.fetched.next_offset)
+        if not source.fetched.pieces and source.fetched.next_offset > page.positions[source.queue]:
+            if not source.compacted:
+                page.unreadable.append(_damaged(source, page.positions[source.queue], source.fetched.next_offset))
+            page.positions[source.queue] = source.fetched.next_offset
     size_bytes = skipped = 0
     for entry in merge(*(_entries(source, page.positions[source.queue], open_piece) for source in sources)):
         if len(page.records) >= max_messages or size_bytes >= max_bytes:
@@ -82,6 +84,11 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
     return page._replace(skipped=skipped)
 
 
+def _damaged(source: Source, start: int, stop: int) -> dict[str, Any]:
+    return {"queue": source.queue, "offset": start, "count": stop - start, "code": StorageFailed.code,
+            "detail": "the log is damaged there"}
+
+
 def _entries(source: Source, position: int, open_piece: OpenPiece) -> Iterator[_Entry]:
     """The steps of one queue from `position` on; opens a piece only when the page has come to it."""
     for piece in source.fetched.pieces:
@@ -89,9 +96,8 @@ def _entries(source: Source, position: int, open_piece: OpenPiece) -> Iterator[_
         if end <= position:
             continue
         if piece.first_offset > position and not source.compacted:
-            yield _Entry(piece.first_id, source.queue, piece.first_offset, None, {
-                "queue": source.queue, "offset": position, "count": piece.first_offset - position,
-                "code": StorageFailed.code, "detail": "the log is damaged there"})
+            yield _Entry(piece.first_id, source.queue, piece.first_offset, None,
+                         _damaged(source, position, piece.first_offset))
         first, position = max(position, piece.first_offset), end
         try:
             records = [record for record in open_piece(piece) if record[0] >= first]
