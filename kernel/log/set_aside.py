@@ -134,8 +134,12 @@ class SetAside:
     def _copy(self, name: str, reader: SegmentReader, start: int, stop: int) -> None:
         with closing(self._disk.open_append(name)) as file:
             file.truncate(0)                   # what a crash left of the same copy
-            for at in range(start, stop, PIECE_BYTES):
-                file.append([reader.file.read(at, min(PIECE_BYTES, stop - at))])
+            try:
+                for at in range(start, stop, PIECE_BYTES):
+                    file.append([reader.file.read(at, min(PIECE_BYTES, stop - at))])
+            except OSError:                    # a full disk needs what room there is for something better
+                file.truncate(0)
+                raise
             file.sync()
         self._disk.sync_folder(DAMAGED)
 
