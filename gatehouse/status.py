@@ -12,7 +12,8 @@
      "pending": {"bytes", "congested"},                             taken from publishers, not in the log yet
      "checkpoint": {"age_ms", "taken", "postponed", "unindexed_bytes"},
      "loop": {"stall_recent_ms", "stall_worst_ms"},
-     "memory_bytes", "topics", "subscriptions", "scheduled",
+     "memory_bytes", "topics", "topics_left",                       that users may still make, all together
+     "subscriptions", "scheduled",
      "groups": {"active", "ready", "leased", "waiting"},            leased groups and light queues that are in use
      "transactions": {"open", "open_bytes", "members", "committed", "rolled_back", "expired"}}
 
@@ -28,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse import __version__
 from gatehouse.damaged import count_damaged
+from gatehouse.memory import resident_bytes
 from gatehouse.rates import FIELDS, NOTHING, Rates
-from gatehouse.runtime import resident_bytes
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -93,6 +94,7 @@ class HubStatus:
                      "stall_worst_ms": round(self._stall.worst_ms, 1)},
             "memory_bytes": resident_bytes(),
             "topics": statistics["topics"],
+            "topics_left": max(0, statistics["max_auto_topics"] - statistics["topics"]),
             "subscriptions": statistics["subscriptions"],
             "scheduled": statistics["scheduled"],
             "groups": await self._count_groups(),

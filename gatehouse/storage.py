@@ -53,7 +53,7 @@ class Storage:
 
     def __init__(self, config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> None:
         settings = config.kernel.for_kernel()
-        completions = Completions(hub_loop.aio)
+        completions = Completions(hub_loop.aio, hub_loop.turns)
         self._fatal = fatal
         self.folder = folder
         self._catalogue = open_catalogue(config.kernel.catalogue_url or default_url(folder))
@@ -74,6 +74,8 @@ class Storage:
             on_damage=self._on_damage, on_error=self._on_error, projection=self._catalogue, new_hub=uuid4().bytes,
             new_secret=token_bytes(32), selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             last_reserve=last_reserve_of(config, folder))
+        self.kernel.makers.on_short = self._on_topics_short
+        self.kernel.parts.reader.unreadable.on_first = self._on_unreadable
         self.kernel.parts.room.on_refusing = self._on_refusing
         self.kernel.parts.room.on_failure = self._on_reserve_failure
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
@@ -94,6 +96,7 @@ class Storage:
             raise Refused(f"the data directory {self.folder} cannot be opened: {error}", exits.STORAGE) from None
         if self.kernel.recovered_frames:
             log.info("replayed %d frames of the log", self.kernel.recovered_frames)
+        self.kernel.makers.look(self.kernel.settings)
 
     async def close(self) -> None:
         """Flush, leave a checkpoint, let go of the files."""
@@ -144,6 +147,11 @@ class Storage:
         yield "gatehouse_backups", (), len(self.backups)
         yield "gatehouse_catalogue_failing", (), int(self._catalogue.failing)
 
+    def _on_topics_short(self) -> None:
+        """Told at the start, and whenever it becomes so."""
+        log.warning("a tenth or less is left of the topics that users may make: there are %d of max_auto_topics, %d",
+                    self.kernel.statistics()["topics"], self.kernel.settings.max_auto_topics)
+
     def _on_damage(self, damage: Damage) -> None:
         """Told once, however often somebody reads there."""
         where = (damage.start, damage.end)
@@ -156,6 +164,13 @@ class Storage:
     def _on_index_damage(self, reason: str) -> None:
         """Any thread. What it says can be no answer any more, and where it is silent nothing can be concluded."""
         self._fatal(f"the index in {self.folder / 'index'} is damaged ({reason})")
+
+    def _on_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+        """Told once a queue: it is no damage of ours, and whoever wrote one such batch has perhaps written many."""
+        found = self.kernel.parts.topics.of_queue(queue_id)
+        where = f"queue {found[1]} of topic {found[0].name!r}" if found is not None else f"queue {queue_id}"
+        log.warning("a producer's batch in %s has no record that makes sense at offset %d and claims %d there: readers "
+                    "of records pass over what is like this, and the log itself is whole", where, offset, count)
 
     def _on_refusing(self, refusing: bool) -> None:
         if refusing:

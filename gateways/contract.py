@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from gateways.connections.capacity import Capacity, descriptor_capacity
 from gateways.connections.open_connections import OpenConnections
+from gateways.connections.unsent import UnsentBudget
+from gateways.not_honoured import NotHonoured
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -69,6 +71,10 @@ class Link(Protocol):
 
     certificate_ends_ms: int
     """When that certificate is no longer good, in ms since 1970; 0 without one."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the peer has hung up, or is being closed: asked of the system, so also of a peer that is not read."""
 
     @property
     def unsent_bytes(self) -> int:
@@ -171,6 +177,9 @@ class Services:
     capacity: Capacity = field(default_factory=lambda: Capacity(descriptor_capacity()))
     """How many connections the descriptors allow, and how many are open: one count for all doors."""
 
+    unsent: UnsentBudget = field(default_factory=UnsentBudget)
+    """What connections hold for peers that do not take it: one budget for all doors."""
+
     listeners: dict[str, Listener] = field(default_factory=dict)
     """Those of the byte-stream doors that are open, by name: connections that came another way join them."""
 
@@ -191,6 +200,9 @@ class Services:
     console: Mapping[str, PageFile] = field(default_factory=dict)
     """The files of the console, by their names below `/ui/`; "" is the page itself."""
 
+    not_honoured: NotHonoured = field(init=False)
+    """What clients asked for without effect."""
+
     shared: dict[str, Any] = field(default_factory=dict)
     """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
 
@@ -199,6 +211,9 @@ class Services:
 
     transactions: Transactions = cast("Transactions", None)
     """Half messages; every hub has them, and tests that need none do not."""
+
+    def __post_init__(self) -> None:
+        self.not_honoured = NotHonoured(self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)

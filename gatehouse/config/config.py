@@ -33,6 +33,7 @@ from gatehouse.config.rights import (
 from gatehouse.config.settings import Place, Problems, Text, read_section
 from gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gateways.admission.tokens import JwtSettings
+from gateways.connections.unsent import UNSENT_BYTES
 from gateways.contract import GatewaySpec, Listen
 from gateways.registry import Specs
 from gateways.tls.certificates import check_rule
@@ -69,6 +70,11 @@ class HubSettings:
         "help": "Name of this hub, shown to clients and in the metrics."})
     data_dir: str = field(default="data", metadata={
         "help": "Folder of everything that is stored, from the folder of the configuration file on."})
+    unsent_bytes: int = field(default=UNSENT_BYTES, metadata={
+        "min": 1 << 20, "max": 1 << 40,
+        "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
+                "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
+                "connection may hold a last piece of 64 KiB."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,14 @@ class KernelSection:
     auto_create_topics: bool = field(default=True, metadata={
         "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it goes to `unrouted`."})
     max_auto_topics: int = field(default=10_000, metadata={
-        "min": 0, "max": 1_000_000, "help": "Topics made by use; what comes after them goes to `unrouted`."})
+        "min": 0, "max": 1_000_000, "help": "Topics that may exist before users make no more, by use or by name; "
+                                            "whoever needs one more is refused. What administrators create is not "
+                                            "bounded."})
+    max_auto_topics_per_user: int = field(default=2_500, metadata={
+        "min": 0, "max": 1_000_000, "help": "Topics made by one user that may exist; all of anonymous are one."})
+    auto_topics_per_minute: int = field(default=600, metadata={
+        "min": 0, "max": 1_000_000, "help": "Topics that one user may make in a minute, or at once after a while "
+                                            "without."})
     default_queues: int = field(default=4, metadata={
         "min": 1, "max": 10_000, "help": "Queues (Kafka: partitions) of a new topic."})
     retention_hours: int = field(default=72, metadata={

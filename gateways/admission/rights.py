@@ -79,6 +79,18 @@ class Rights:
         rule = self._allowing_address(self._tables, operation, levels)
         return _NOTHING if rule is None else _allowed(rule)
 
+    def of_some(self, operation: Operation, filter_text: str) -> bool:
+        """Whether there is an address within this filter at which it may be allowed. For what may be shown, not done:
+        denies within it count only where one rule covers all of it."""
+        if self.of_address(operation, filter_text).allowed:
+            return True
+        levels = tuple(map(plain, filter_text.split("/")))
+        tables = self._tables if self._limits is None else [self._limits]
+        denies = [table.section(operation, False, self._asker) for table in self._tables]
+        allows = [table.section(operation, True, self._asker) for table in tables]
+        return (not any(section.covering(levels, self._asker) for section in denies)
+                and any(section.overlapping(levels, self._asker) for section in allows))
+
     def of_topic(self, operation: Operation, topic: str) -> Verdict:
         """With a topic as a whole. One that tells of a group's transactions takes the right to transact in it, too."""
         group = group_of(topic)

@@ -8,15 +8,25 @@ from typing import Final
 from gateways.amqp.errors import ChannelFault, precondition
 from gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, described, plain, type_class
 
-NUMBERS: Final = ("x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority")
+NUMBERS: Final = ("x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority",
+                  "x-delivery-limit", "x-consumer-timeout")
 TEXTS: Final = ("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-queue-type", "x-queue-mode",
                 "x-queue-master-locator", "x-dead-letter-strategy")
 FLAGS: Final = ("x-single-active-consumer",)
 COMPARED: Final = (*NUMBERS, *TEXTS[:4], *FLAGS)
 """What must be the same when a queue is declared again."""
 
+NOT_HONOURED: Final = {
+    "x-priority": "consumers of a queue are served in turn, whatever their priority",
+    "no_local": "a consumer is given what its own connection publishes, too, as in RabbitMQ",
+    "x-delay": "the message is delivered at once, as in RabbitMQ without its plug-in; delays are for HTTP and MQTT",
+    "reject-publish-dlx": "what a full queue refuses is refused, and is no dead letter"}
+"""What clients ask for without effect, and what happens instead."""
+
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_TYPES: Final = ("classic", "quorum")
+UNLIMITED: Final = -1                  # RabbitMQ's word for no delivery limit
+TIMES: Final = ("x-expires", "x-message-ttl", "x-consumer-timeout")
 MAX_PRIORITY: Final = 255
 MAX_EXPIRY_MS: Final = 0xFFFFFFFF      # RabbitMQ's: what a timer of its machine takes
 
@@ -34,6 +44,8 @@ class QueueArguments:
     dead_letter_exchange: str | None = None
     dead_letter_key: str | None = None
     single_active: bool = False
+    delivery_limit: int | None = None  # redeliveries; the next time that it comes back it is a dead letter
+    consumer_timeout_ms: int | None = None
 
 
 def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
@@ -60,7 +72,8 @@ def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
         priorities=_number(arguments, "x-max-priority") or 0, max_length=_number(arguments, "x-max-length"),
         max_bytes=_number(arguments, "x-max-length-bytes"), overflow=overflow,
         message_ttl_ms=_number(arguments, "x-message-ttl"), expires_ms=_number(arguments, "x-expires"),
-        dead_letter_exchange=exchange, dead_letter_key=key, single_active=single is not None and bool(single.value))
+        dead_letter_exchange=exchange, dead_letter_key=key, single_active=single is not None and bool(single.value),
+        delivery_limit=_delivery_limit(arguments), consumer_timeout_ms=_number(arguments, "x-consumer-timeout"))
 
 
 def check_same(names: Iterable[str], current: Table, received: Table, where: str) -> None:
@@ -83,19 +96,29 @@ def check_field(name: str, current: object, received: object, where: str) -> Non
         raise precondition(f"inequivalent arg '{name}' for {where}: received '{shown[0]}' but current is '{shown[1]}'")
 
 
+def check_priority(arguments: Table, where: str) -> bool:
+    """Whether a consumer has a priority. Raises ChannelFault 406 for one that cannot be."""
+    field = arguments.get("x-priority")
+    if field is not None and field.type not in INTEGERS:
+        raise _invalid("x-priority", where, f'"expected integer, got {TYPE_NAMES[field.type]}"')
+    return field is not None and field.value != 0
+
+
 def _check_number(name: str, field: Field | None, where: str) -> None:
     if field is None:
         return
     if field.type not in INTEGERS:
         raise _invalid(name, where, f'"expected integer, got {TYPE_NAMES[field.type]}"')
     value = field.value
+    if name == "x-delivery-limit" and value == UNLIMITED:
+        return
     if value < 0:
         raise _invalid(name, where, f"{{value_negative,{value}}}")
     if name == "x-expires" and value == 0:
         raise _invalid(name, where, "{value_zero,0}")
     if name == "x-max-priority" and value > MAX_PRIORITY:
         raise _invalid(name, where, f"{{max_value_exceeded,{value}}}")
-    if name in ("x-expires", "x-message-ttl") and value > MAX_EXPIRY_MS:
+    if name in TIMES and value > MAX_EXPIRY_MS:
         raise _invalid(name, where, f"{{value_too_large,{value}}}")
 
 
@@ -112,6 +135,11 @@ def _invalid(name: str, where: str, why: str) -> ChannelFault:
 def _number(arguments: Table, name: str) -> int | None:
     field = arguments.get(name)
     return None if field is None else int(field.value)
+
+
+def _delivery_limit(arguments: Table) -> int | None:
+    limit = _number(arguments, "x-delivery-limit")
+    return None if limit == UNLIMITED else limit
 
 
 def _text(arguments: Table, name: str) -> str | None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -160,19 +160,21 @@ class Broker:
             queue.consumers, queue.light = [], None
             self.store(vhost, vhost.delete_queue(queue), None, None)
 
-    def unbind_queue(self, queue: AmqpQueue, bindings: Iterable[Binding]) -> None:
-        """These do not lead to the queue any more."""
-        for binding in bindings:
-            queue.vhost.forget_binding(binding)
-            self.store(queue.vhost, [binding], None, None)
+    def unbind_own(self, vhost: VirtualHost, connection: object, may_keep: Callable[[Binding], bool]) -> None:
+        """A connection's own queues lose the bindings that it may not keep."""
+        for queue in self._queues_of(vhost, connection):
+            for binding in vhost.bindings_to(queue):
+                if not may_keep(binding):
+                    vhost.forget_binding(binding)
+                    self.store(vhost, [binding], None, None)
 
-    def queues_of(self, vhost: VirtualHost, connection: object) -> list[AmqpQueue]:
-        """Queues that are exclusive to a connection."""
+    @staticmethod
+    def _queues_of(vhost: VirtualHost, connection: object) -> list[AmqpQueue]:
         return [queue for queue in vhost.queues.values() if queue.owner is connection]
 
     def drop_exclusive(self, vhost: VirtualHost, connection: object) -> None:
         """The connection has ended: what was its alone goes with it."""
-        for queue in self.queues_of(vhost, connection):
+        for queue in self._queues_of(vhost, connection):
             self.store(vhost, self.drop_queue(queue), None, None)
 
     def _bury(self, tenant: str, name: str, target: str, leased: Leased, reason: str) -> list[Message]:

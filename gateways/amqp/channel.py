@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateways.admission.decision import Operation
 from gateways.amqp import codec
+from gateways.amqp.arguments import check_priority
 from gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Source, encode_get_ok
 from gateways.amqp.definitions import Definitions
 from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
@@ -40,7 +41,8 @@ class Channel:
         self.number = number
         self.raw = number.to_bytes(2, "big")
         self.connection = connection
-        self.publishing = Publishing(self)
+        self.publishing = Publishing(self, confirms=False)
+        self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
         self.listeners: dict[str, Listener] = {}           # consumers of what is told about transactions
         self.unacked: Unacked[Origin] = Unacked()
@@ -146,6 +148,11 @@ class Channel:
             source.out -= len(handles)
             source.settle("release", handles)
 
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was published on it has been answered."""
+        return self.publishing.settled and (self._unconfirmed is None or self._unconfirmed.settled)
+
     def wake(self) -> None:
         """Its consumers may have room again."""
         self.budget.left = (self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count
@@ -185,6 +192,10 @@ class Channel:
         if queue is None:
             self._listen(arguments, tag)
             return
+        if check_priority(arguments["arguments"], queue.where):
+            self.connection.note_not_honoured("x-priority")
+        if arguments["no_local"]:
+            self.connection.note_not_honoured("no_local")
         others = queue.consumers
         if others and (arguments["exclusive"] or others[0].exclusive):
             raise refused(f"{queue.where} in exclusive use")
@@ -224,7 +235,7 @@ class Channel:
 
         def look(leased: Leased | None) -> None:
             if leased is None:                 # what was published before may be on its way still
-                queues.when_flushed(lambda: queues.take_one(queue, answer))
+                queues.when_flushed(lambda: queues.take_one(source, answer))
             else:
                 answer(leased)
 
@@ -247,7 +258,7 @@ class Channel:
                 self.connection.flow.bytes_out += len(waiting[0])
             self.release_replies(waiting)
 
-        queues.take_one(queue, look)
+        queues.take_one(source, look)
 
     def _recover(self, arguments: Arguments) -> None:
         if not arguments["requeue"]:
@@ -256,7 +267,8 @@ class Channel:
         self.reply(encode_method("basic.recover-ok"))
 
     def _select_confirms(self, arguments: Arguments) -> None:
-        self.publishing.confirms = True
+        if not self.publishing.confirms:
+            self._unconfirmed, self.publishing = self.publishing, Publishing(self, confirms=True)
         if not arguments["no_wait"]:
             self.reply(encode_method("confirm.select-ok"))
 
@@ -277,18 +289,21 @@ class Channel:
         return queue
 
     def queue(self, name: str, operation: Operation = Operation.CONSUME, access: str = READ) -> AmqpQueue:
-        """The queue of that name, or the last one declared here. Raises ChannelFault: where it is not there, 403 for
-        whoever could not do this with it if it were, so that nobody learns which queues others have."""
+        """The queue of that name, or the last one declared here. Raises ChannelFault: where it is not there, or another
+        connection's, 403 for whoever could not do this with it otherwise, so that nobody learns which queues others
+        have."""
         if not name:
             name = self._last_queue
             if not name:
                 raise ChannelFault(404, "no previously declared queue")
-        self.check_missing(name, operation, access)
+        self.check_hidden(name, operation, access)
         return self.connection.vhost.require_queue(name, self.connection)
 
-    def check_missing(self, name: str, operation: Operation, access: str) -> None:
+    def check_hidden(self, name: str, operation: Operation, access: str) -> None:
         """See `queue`. A generated name is nobody's secret to find out, and clients ask for their own that are gone."""
-        if not name.startswith(RESERVED) and self.connection.vhost.find_queue(name) is None:
+        queue = self.connection.vhost.find_queue(name)
+        is_hidden = queue is None or queue.owner not in (None, self.connection)
+        if is_hidden and not name.startswith(RESERVED):
             self.connection.rights.require_queue(name, operation, access)
 
     def note_declared(self, name: str) -> None:
@@ -309,6 +324,16 @@ class Channel:
                 listener.on_gone()
 
     # ---- the end
+
+    def on_overdue(self, timeout_ms: int) -> None:
+        """A delivery was not acknowledged for so long: as RabbitMQ ends such channels."""
+        connection = self.connection
+        try:
+            connection.channels.refuse(self, precondition(
+                f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: {timeout_ms} ms. "
+                "This timeout value can be configured, see consumers doc guide to learn more"))
+        except AmqpError as error:                         # what it had published before could not be taken
+            connection.fail(error)
 
     def refuse(self, error: AmqpError) -> None:
         """Close the channel with a reason; the client answers with channel.close-ok."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 CHANNEL_ERROR: Final = 504
 FRAME_ERROR: Final = 501
-NOT_ALLOWED: Final = 530
 RESOURCE_ERROR: Final = 506
 CONTENT_BYTES_MAX: Final = 64 << 20    # of contents that have begun on all channels of a connection
 OPEN: Final = start_of("channel.open")
@@ -55,7 +54,7 @@ class Channels:
             try:
                 self._take(channel, kind, payload)
             except ChannelFault as error:
-                self._refuse(channel, error)
+                self.refuse(channel, error)
 
     def _take(self, channel: Channel, kind: int, payload: bytes) -> None:
         if kind == codec.METHOD:
@@ -91,7 +90,7 @@ class Channels:
             channel.ack_many(tags)
         except ChannelFault as error:
             error.method = IDS["basic.ack"]
-            self._refuse(channel, error)
+            self.refuse(channel, error)
 
     # ---- what is put together
 
@@ -118,7 +117,7 @@ class Channels:
             try:
                 channel.finish_turn()
             except ChannelFault as error:
-                self._refuse(channel, error)
+                self.refuse(channel, error)
 
     # ---- opening and closing
 
@@ -130,15 +129,14 @@ class Channels:
             if kind == codec.METHOD:
                 fault.method = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
             raise fault
-        count = len(self._by_number)
-        if number > self.channel_max or count >= self.channel_max:
-            raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({count}) has reached the negotiated "
-                                               f"channel_max ({self.channel_max})")
+        if number > self.channel_max:                      # so there are never more than that
+            raise ConnectionFault(CHANNEL_ERROR, f"channel number {number} is above the negotiated channel_max "
+                                                 f"({self.channel_max})")
         channel = self._by_number[number] = Channel(number, self._connection)
         self.open[channel.raw] = channel
         channel.reply(encode_method("channel.open-ok"))
 
-    def _refuse(self, channel: Channel, error: ChannelFault) -> None:
+    def refuse(self, channel: Channel, error: ChannelFault) -> None:
         """The channel is closed; what it had asked for before stands."""
         if self.open.pop(channel.raw, None) is None:
             return

@@ -3,6 +3,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateways.amqp.arguments import MAX_EXPIRY_MS
+from gateways.connections.capacity import PER_ADDRESS
+
 FRAME_MIN_SIZE = 4096          # 0-9-1, 1.2, "Constants": frame-min-size
 
 
@@ -19,5 +22,10 @@ class AmqpConfig:
         "help": "a connection that is not open after this time is closed", "min": 100})
     max_unsent_bytes: int = field(default=1 << 20, metadata={
         "help": "bytes sent to one client and not yet taken by it; beyond, its consumers wait", "min": 1 << 20})
+    consumer_timeout_ms: int = field(default=1_800_000, metadata={
+        "help": "a channel that has not acknowledged a delivery after this time is closed with 406, and its messages "
+                "go to others; the argument x-consumer-timeout of a queue goes before it; 0: never", "min": 0,
+        "max": MAX_EXPIRY_MS})
     blocked_after_ms: int = field(default=1_000, metadata={
         "help": "a publisher that is not read for so long is told so by connection.blocked", "min": 1})
+    max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

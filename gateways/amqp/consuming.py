@@ -6,10 +6,12 @@ delivery that needs an acknowledgement stays with the channel until it is settle
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gateways.amqp import codec
 from gateways.amqp.methods import encode_method
+from kernel.leasing.members import HoldLimit
 
 if TYPE_CHECKING:
     from gateways.amqp.channel import Channel
@@ -50,6 +52,12 @@ class Source(Origin):
             queues.release(self.queue, handles)
         else:
             queues.reject(self.queue, handles)
+
+    def hold_limit(self) -> HoldLimit | None:
+        """How long a delivery may be without an acknowledgement: as the queue says, or the hub."""
+        own_ms = self.queue.settings.consumer_timeout_ms
+        timeout_ms = self.channel.connection.consumer_timeout_ms if own_ms is None else own_ms
+        return HoldLimit(timeout_ms, partial(self.channel.on_overdue, timeout_ms)) if timeout_ms else None
 
     def side_of(self, leased: Leased) -> bytes:
         """Exchange, routing key and properties that the client sees, as bytes."""

@@ -53,9 +53,12 @@ class Definitions:
         name = _one_line(arguments["exchange"])
         changes: list[Change] = []
         if arguments["passive"]:
+            self._rights.require_exchange_sight(name, READ)
             vhost.check_exchange(name)
         else:
-            if name and name not in vhost.exchanges:
+            if name in vhost.exchanges:
+                self._rights.require_exchange_sight(name, CONFIGURE)
+            elif name:
                 self._rights.require_exchange(name, Operation.CREATE)
             alternate = arguments["arguments"].get("alternate-exchange")
             if alternate is not None and alternate.type == "S" and name not in vhost.exchanges:
@@ -75,8 +78,8 @@ class Definitions:
 
     def _bind_exchange(self, arguments: Arguments) -> None:
         vhost = self._channel.connection.vhost
-        vhost.check_exchange(arguments["destination"])
         self._require_linking(arguments)
+        vhost.check_exchange(arguments["destination"])
         made = vhost.bind(arguments["source"], Destination(EXCHANGE, arguments["destination"]),
                           arguments["routing_key"], arguments["arguments"])
         self._answer([] if made is None else [made], "exchange.bind-ok", arguments["no_wait"],
@@ -84,8 +87,7 @@ class Definitions:
 
     def _unbind_exchange(self, arguments: Arguments) -> None:
         vhost = self._channel.connection.vhost
-        if arguments["destination"]:
-            self._require_linking(arguments)
+        self._require_linking(arguments)
         gone = vhost.unbind(arguments["source"], Destination(EXCHANGE, arguments["destination"]),
                             arguments["routing_key"], arguments["arguments"])
         self._answer(gone, "exchange.unbind-ok", arguments["no_wait"], audited=_link(arguments, "destination"))
@@ -123,15 +125,19 @@ class Definitions:
                 arguments=arguments["arguments"], generated=not name)
             if is_new:
                 self._open(queue, generated=not name)
+                if queue.settings.overflow == "reject-publish-dlx" and queue.settings.dead_letter_exchange is not None:
+                    connection.note_not_honoured(queue.settings.overflow)
         channel.note_declared(queue.name)
         self._answer([queue] if is_new else [], "queue.declare-ok", arguments["no_wait"], queue=queue.name,
                      message_count=broker.queues.ready(queue), consumer_count=len(queue.consumers),
                      audited=_lasting(queue, durable=queue.durable))
 
     def _see(self, name: str, access: str) -> None:
-        """Of a queue that is exclusive to a connection others are told that it is."""
+        """Generated names are nobody's secret to find out, unless the queue is there for everybody."""
         queue = self._channel.connection.vhost.find_queue(name)
-        if queue is None and not name.startswith(RESERVED) or queue is not None and queue.owner is None:
+        is_shared = queue is not None and queue.owner is None
+        is_own = queue is not None and queue.owner is self._channel.connection
+        if is_shared or not is_own and not name.startswith(RESERVED):
             self._rights.require_sight(name, access)
 
     def _open(self, queue: AmqpQueue, *, generated: bool) -> None:
@@ -148,10 +154,10 @@ class Definitions:
         broker, vhost = connection.broker, connection.vhost
         name = arguments["queue"] or self._channel.last_queue
         if name and vhost.find_queue(name) is None:
-            self._channel.check_missing(name, Operation.ALTER, CONFIGURE)
+            self._channel.check_hidden(name, Operation.ALTER, CONFIGURE)
             self._answer([], "queue.delete-ok", arguments["no_wait"])
             return
-        queue = self._channel.queue(name)
+        queue = self._channel.queue(name, Operation.ALTER, CONFIGURE)
         self._rights.require_change(queue, Operation.ALTER, CONFIGURE)
         if arguments["if_unused"] and queue.consumers:
             raise in_use("queue", queue.name, vhost.name, "in use")
@@ -186,8 +192,10 @@ class Definitions:
         channel = self._channel
         name = arguments["queue"] or channel.last_queue
         audited: Audited | None = None
-        if not name or name in channel.connection.vhost.queues:
-            queue = channel.queue(name)
+        if name and channel.connection.vhost.find_queue(name) is None:
+            channel.check_hidden(name, Operation.PUBLISH, WRITE)
+        else:
+            queue = channel.queue(name, Operation.PUBLISH, WRITE)
             name = queue.name
             audited = _lasting(queue, exchange=arguments["exchange"], routing_key=arguments["routing_key"])
             self._rights.require_change(queue, Operation.PUBLISH, WRITE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from kernel.message import Handle, Leased, Message, Owner, Placement
 
 if TYPE_CHECKING:
-    from gateways.amqp.consuming import Consumer
+    from gateways.amqp.consuming import Consumer, Source
     from gateways.amqp.exchanges import Binding
     from gateways.amqp.vhost import AmqpQueue, VirtualHost
 
@@ -59,14 +59,14 @@ class Queues(Protocol):
     def top_up(self, consumer: Consumer) -> None:
         """Its room has changed."""
 
-    def take_one(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
+    def take_one(self, source: Source, on_done: Callable[[Leased | None], None]) -> None:
         """One message, or None. Answered now or later."""
 
     def when_flushed(self, then: Callable[[], None]) -> None:
         """Call when everything published so far is in its queues, or was refused."""
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool) -> Placement:
+              may_create: bool, maker: str = "") -> Placement:
         """Where a message goes that enters these queues and, `in_topic`, the topic of its address. At least one of
         both. Raises KernelError."""
 
@@ -88,7 +88,7 @@ class Queues(Protocol):
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None: ...
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        """Back to their places, to be delivered again first."""
+        """Back to their places, to be delivered again first; to a group of all doors: when its retry says."""
 
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         """Settle them as dead letters of the queue."""

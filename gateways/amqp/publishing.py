@@ -40,10 +40,11 @@ class Content:
 
 
 class Publishing:
-    """One channel's. The kernel's `Owner` of what it appends."""
+    """One channel's, up to confirm.select or from there on: its numbers count from 1, and what was published before is
+    not promised. The kernel's `Owner` of what it appends."""
 
-    def __init__(self, channel: Channel) -> None:
-        self.confirms = False
+    def __init__(self, channel: Channel, *, confirms: bool) -> None:
+        self.confirms = confirms
         self.settled = True
         """Whether everything appended has been answered."""
 

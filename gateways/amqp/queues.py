@@ -22,18 +22,20 @@ from kernel.addresses.stated import stated_in
 from kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
-from kernel.leasing.settings import LightQueue, QueueSettings
+from kernel.leasing.pages import MAX_ATTEMPT
+from kernel.leasing.settings import NOTHING, LightQueue, QueueSettings
 from kernel.leasing.sharing import SHARE
 from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 from kernel.records.record import named_headers
 
 if TYPE_CHECKING:
     from gateways.amqp.arguments import QueueArguments
-    from gateways.amqp.consuming import Consumer
+    from gateways.amqp.consuming import Consumer, Source
     from gateways.amqp.ports import Bury
     from kernel.kernel import Kernel
 
 SPACE: Final = "amqp"                  # of this door's definitions
+ONCE_UNCHECKED: Final = ("x-delivery-limit", "x-consumer-timeout")
 OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "reject-publish-dlx": "reject"}
 
 
@@ -83,9 +85,7 @@ class KernelQueues:
             if not known["durable"]:
                 self._kernel.delete_queue(light)
                 continue
-            arguments, _ = decode_table(b64decode(known["arguments"]), 0)
-            queue = AmqpQueue(vhost, light.name, durable=True, auto_delete=known["auto_delete"], owner=None,
-                              arguments=arguments)
+            queue = _reopened(vhost, light.name, known)
             queue.light = light
             found.append(queue)
         return found
@@ -159,8 +159,8 @@ class KernelQueues:
     def attach(self, consumer: Consumer) -> None:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
-        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget,
-                                         lazily=True)
+        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
+                                         hold=consumer.hold_limit())
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:
@@ -174,11 +174,11 @@ class KernelQueues:
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
 
-    def take_one(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
-        if queue.light is None:
+    def take_one(self, source: Source, on_done: Callable[[Leased | None], None]) -> None:
+        if source.queue.light is None:
             on_done(None)
         else:
-            self._group(queue).take_now(_Getter(on_done))
+            self._group(source.queue).take_now(_Getter(on_done), source.hold_limit())
 
     def when_flushed(self, then: Callable[[], None]) -> None:
         self._kernel.append([], _Flushed(self._kernel, then), None)
@@ -189,7 +189,8 @@ class KernelQueues:
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
-            self._group(queue).release(handles, 0)
+            shared = isinstance(queue.light, LeasedGroup)
+            self._group(queue).release(handles, None if shared else 0)
 
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.light is not None:
@@ -210,11 +211,11 @@ class KernelQueues:
     # ---- publishing
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool) -> Placement:
+              may_create: bool, maker: str = "") -> Placement:
         if not in_topic:
             return self._kernel.place_queue(queues[0].light, priority)
         ids = tuple([queue.light.queue_id(priority) for queue in queues])
-        return self._kernel.place_routed(address, ids, vhost.name, may_create)
+        return self._kernel.place_routed(address, ids, vhost.name, may_create, maker)
 
     # ---- definitions
 
@@ -281,9 +282,25 @@ def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
     door = json.dumps({"amqp": 1, "durable": queue.durable, "auto_delete": queue.auto_delete,
                        "arguments": b64encode(encode_table(queue.arguments)).decode()})
     return QueueSettings(
-        priorities=of.priorities + 1, max_length=of.max_length or 0, max_bytes=of.max_bytes or 0,
+        priorities=of.priorities + 1, max_length=_limit(of.max_length), max_bytes=_limit(of.max_bytes),
+        max_attempts=0 if of.delivery_limit is None else min(of.delivery_limit + 1, MAX_ATTEMPT),
         overflow=OVERFLOWS[of.overflow], ttl_ms=of.message_ttl_ms or 0, expires_ms=of.expires_ms or 0,
         single_active=of.single_active, dead_letter=dead_letter, door=door)
+
+
+def _reopened(vhost: VirtualHost, name: str, known: dict[str, Any]) -> AmqpQueue:
+    """A queue as it was declared; without arguments that were not looked at then, and cannot be."""
+    arguments, _ = decode_table(b64decode(known["arguments"]), 0)
+    try:
+        return AmqpQueue(vhost, name, durable=True, auto_delete=known["auto_delete"], owner=None, arguments=arguments)
+    except ChannelFault:
+        good: Table = {key: field for key, field in arguments.items() if key not in ONCE_UNCHECKED}
+        return AmqpQueue(vhost, name, durable=True, auto_delete=known["auto_delete"], owner=None, arguments=good)
+
+
+def _limit(given: int | None) -> int:
+    """RabbitMQ's 0 is a queue that holds nothing, the kernel's no limit."""
+    return 0 if given is None else given or NOTHING
 
 
 def _door_settings(light: LightQueue) -> dict[str, Any] | None:

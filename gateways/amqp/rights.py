@@ -5,6 +5,7 @@
     write to an exchange                      publish at the address of exchange and routing key, and of every copy's
     write to a queue (bind), read (consume)   publish, consume at `$queue/NAME`
     read from an exchange (bind)              consume the filter that the binding is
+    see an exchange (passive declare)         any of these at it, or at an address below it
     write to an exchange that is fed          alter it: exchanges bound to it, alternates and dead letters of any key
 
 A queue that is exclusive to the connection is its own: what got into it was allowed there. One with a generated name
@@ -20,6 +21,7 @@ from gateways.admission.audit import Author
 from gateways.admission.decision import Operation
 from gateways.amqp.broker import DOOR_NAME
 from gateways.amqp.errors import ChannelFault, refused
+from gateways.amqp.vhost import RESERVED
 from gateways.checks import require_seen
 from kernel.addresses.address import LEVEL_ESCAPES, escape
 from kernel.addresses.filters import MANY, parse_filter
@@ -126,6 +128,20 @@ class Rights:
 
     # ---- exchanges and bindings
 
+    def sees_exchange(self, name: str) -> bool:
+        """Whether it may be known that it is there: by whoever may do anything with it. Those that are always there
+        are no secret."""
+        if not name or name.startswith(RESERVED):
+            return True
+        level = escape(name, LEVEL_ESCAPES)
+        return (any(self._may(one, level) for one in (Operation.CREATE, Operation.ALTER))
+                or any(self._admission.may_some(self.principal, one, f"{level}/{MANY}")
+                       for one in (Operation.PUBLISH, Operation.CONSUME)))
+
+    def require_exchange_sight(self, name: str, access: str) -> None:
+        if not self.sees_exchange(name):
+            raise self._refused(access, f"exchange '{name}'")
+
     def require_exchange(self, name: str, operation: Operation) -> None:
         """To declare or delete it."""
         if not self._may(operation, escape(name, LEVEL_ESCAPES)):
@@ -139,7 +155,7 @@ class Rights:
     def require_publish(self, exchange: str, keys: list[str]) -> None:
         for key in keys:
             address = address_of_amqp(exchange, key) if exchange else queue_address(key)
-            if not self._may(Operation.PUBLISH, address):
+            if not self._may_there(Operation.PUBLISH, address, exchange):
                 raise self._refused(WRITE, f"topic '{key}' in exchange '{exchange}'" if exchange else f"queue '{key}'")
 
     def require_hearing(self, exchange: str, key: str) -> None:
@@ -149,7 +165,8 @@ class Rights:
 
     def may_hear(self, exchange: str, key: str) -> bool:
         found = self._vhost.exchanges.get(exchange)
-        return found is None or self._may(Operation.CONSUME, heard_by(exchange, found.type, key))
+        return self.sees_exchange(exchange) if found is None \
+            else self._may_there(Operation.CONSUME, heard_by(exchange, found.type, key), exchange)
 
     def may_keep(self, binding: Binding) -> bool:
         """Whether a binding of the connection's own queue is still allowed."""
@@ -159,11 +176,22 @@ class Rights:
 
     def _may(self, operation: Operation, address: str) -> bool:
         try:
-            if operation is Operation.CONSUME:
-                parse_filter(address)
-            return self._admission.may(self.principal, operation, address)
+            return self._judge(operation, address)
         except (InvalidAddress, InvalidFilter):
             return True                        # nothing can be there: whoever goes on is told so
+
+    def _may_there(self, operation: Operation, address: str, exchange: str) -> bool:
+        """The same for an address of an exchange: whoever goes on learns that it is there."""
+        try:
+            return self._judge(operation, address)
+        except (InvalidAddress, InvalidFilter):
+            return self.sees_exchange(exchange)
+
+    def _judge(self, operation: Operation, address: str) -> bool:
+        """Raises InvalidAddress, InvalidFilter."""
+        if operation is Operation.CONSUME:
+            parse_filter(address)
+        return self._admission.may(self.principal, operation, address)
 
     def _refused(self, access: str, what: str) -> ChannelFault:
         return refused(f"{access} access to {what} in vhost '{self._vhost.name}' refused for user "

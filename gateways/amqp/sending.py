@@ -6,6 +6,7 @@ something is declared, bound or deleted.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateways.addresses import address_of_amqp
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gateways.contract import Services
 
 ROUTES_MAX: Final = 65_536     # names remembered per connection; forgotten all at once beyond that
+DELAY: Final = "x-delay"
 EXPIRATION_MAX: Final = 0xFFFFFFFF
 INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 
@@ -57,7 +59,8 @@ class Target(NamedTuple):
 
 
 class Sender:
-    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: Rights) -> None:
+    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: Rights,
+                 note_not_honoured: Callable[[str], None]) -> None:
         self.routes: dict[bytes, Placement] = {}
         """Payloads of publish methods that lead to the same place whatever the message; read by the codec."""
 
@@ -66,7 +69,7 @@ class Sender:
         self._now_ms = services.now_ms
         self._vhost = vhost
         self._rights = rights
-        self._principal = rights.principal
+        self._note_not_honoured = note_not_honoured
         self._version = vhost.version
         self._targets: dict[tuple[str, str, int, tuple[str, ...]], Target] = {}
         self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
@@ -88,7 +91,10 @@ class Sender:
         self.refresh()
         name, routing_key = arguments["exchange"], arguments["routing_key"]
         traits = properties.traits(raw)
-        ttl_ms = self._check(name, traits)
+        ttl_ms = self._check(traits)
+        self._check_exchange(name, routing_key)
+        if DELAY in traits.headers:
+            self._note_not_honoured(DELAY)
         target = self._target(name, routing_key, traits)
         placement = target.placement
         if placement is None:
@@ -109,14 +115,22 @@ class Sender:
         return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
                     mapping.half_headers(traits.headers))
 
-    def _check(self, name: str, traits: Traits) -> int | None:
+    def _check_exchange(self, name: str, routing_key: str) -> None:
+        """Raises ChannelFault where nothing may be published to it. Who has no right there does not learn whether it
+        is there."""
+        exchange = self._vhost.exchanges.get(name)
+        if not name or exchange is not None and not exchange.internal:
+            return
+        self._rights.require_publish(name, [routing_key])
+        self._vhost.require_exchange(name)
+        raise refused(f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'")
+
+    def _check(self, traits: Traits) -> int | None:
         """The message's time to live in ms, or None. Raises ChannelFault."""
-        if name and self._vhost.require_exchange(name).internal:
-            raise refused(f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'")
-        if traits.user_id is not None and traits.user_id != self._principal.name \
-                and not (self._principal.anonymous and traits.user_id == "guest"):
+        if traits.user_id is not None and traits.user_id != self._rights.principal.name \
+                and not (self._rights.principal.anonymous and traits.user_id == "guest"):
             raise precondition(f"user_id property set to '{traits.user_id}' but authenticated user was "
-                               f"'{self._principal.name}'")
+                               f"'{self._rights.principal.name}'")
         if traits.ttl_ms is None:
             return None
         return _milliseconds(traits.ttl_ms)
@@ -148,10 +162,11 @@ class Sender:
         self._rights.require_publish(name, [routing_key])
         if not name and not queues:
             return Target(None, False, False)
-        may_create = self._admission.may(self._principal, Operation.CREATE, address)
+        may_create = self._admission.may(self._rights.principal, Operation.CREATE, address)
         try:
             placement = self._broker.queues.place(address, self._vhost, queues, priority,
-                                                  in_topic=bool(name), may_create=may_create)
+                                                  in_topic=bool(name), may_create=may_create,
+                                                  maker=self._principal.name)
         except KernelError as error:
             raise precondition(str(error)) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)

@@ -9,37 +9,29 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.admission import Denied, NotAuthenticated
+from gateways.admission.admission import NotAuthenticated
 from gateways.amqp import codec, login
-from gateways.amqp.broker import Broker
+from gateways.amqp.arguments import NOT_HONOURED
+from gateways.amqp.broker import DOOR_NAME, Broker
 from gateways.amqp.channels import Channels
+from gateways.amqp.closing import SILENCE_MS, STOPPING_MS, Closing
 from gateways.amqp.errors import AmqpError, ConnectionFault
-from gateways.amqp.methods import IDS, Arguments, decode_method, encode_method, start_of
+from gateways.amqp.identity import Identity
+from gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
 from gateways.amqp.rights import Rights
 from gateways.amqp.sending import Sender
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from gateways.admission.seats import Seat
     from gateways.amqp.config import AmqpConfig
     from gateways.amqp.vhost import VirtualHost
     from gateways.contract import Link, Services
     from kernel.message import Message, Owner
-    from transactions.coordinator import Transactions
 
-DOOR_NAME: Final = "amqp"
 SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may
                                        # do before the others have their turn
-CLOSE_TIMEOUT_MS: Final = 3_000        # a client that does not answer connection.close is left
 CONNECTION_FORCED: Final = 320
 CHANNEL_ERROR: Final = 504
-ACCESS_REFUSED: Final = 403
-NOT_ALLOWED: Final = 530
-FRAME_ERROR: Final = 501
-
-
-CLOSE: Final = start_of("connection.close")
-CLOSE_OK: Final = start_of("connection.close-ok")
 
 
 class State(Enum):
@@ -63,13 +55,16 @@ class AmqpSession:
     vhost: VirtualHost
     sender: Sender
     rights: Rights
-    _principal: Principal
 
     def __init__(self, link: Link, services: Services, config: AmqpConfig) -> None:
         self.broker = Broker.of(services)
         self.wants_cancels = False
         self.body_max = 0
         self.message_bytes_max = services.kernel.settings.max_message_bytes
+        self.transactions = services.transactions
+        self.door_names = {spec.door: spec.name for spec in services.specs}
+        self.consumer_timeout_ms = config.consumer_timeout_ms
+        self.unsent_max = config.max_unsent_bytes          # that may wait for the client to take them
         self._link = link
         self._services = services
         self._kernel = services.kernel
@@ -79,8 +74,7 @@ class AmqpSession:
         self._frame_max = config.frame_max
         self._heartbeat_ms = 0
         self._capabilities: frozenset[str] = frozenset()
-        self._user = ""
-        self._seat: Seat | None = None
+        self.identity = Identity(services.admission, link, self)
         self.channels = Channels(self)
         self.flow = services.admission.trace.flow(DOOR_NAME)
         self._parts: list[bytes] = []                      # of the frame that is not all there yet
@@ -88,20 +82,24 @@ class AmqpSession:
         self._needed_bytes = 0
         now_ms = services.now_ms()
         self._heard_ms = now_ms
-        self._opened_by_ms = now_ms + config.handshake_timeout_ms
+        self._opened_by_ms = now_ms + config.handshake_timeout_ms      # and once it is closing: closed by then
         self._beat_ms = 0                                  # when the next heartbeat leaves
         self._paused_until_ms = 0
         self._holds = 0                                    # decisions under way: nothing behind one is confirmed before
         self._congested_ms = 0                             # since when publishes are not read
         self._blocked = False
         self._stopping = False
-        self._reason = ""                                  # of the end, once it is near
+        self._closing: Closing | None = None               # once connection.close was sent
+        self._reason = ""                                  # of the end, then
         link.wake_at(self._opened_by_ms)
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
 
     def handle_data(self, data: bytes) -> None:
         self._heard_ms = self._now_ms()
+        if self._closing is not None:
+            self._take_goodbye(self._closing, data)
+            return
         if self._parts:
             self._parts.append(data)
             self._parts_bytes += len(data)
@@ -128,7 +126,7 @@ class AmqpSession:
             pos = self._start()
         slow_steps = 0
         channels = self.channels
-        while self._state not in (State.ENDED, State.CHECKING) and not self._holds:
+        while self._state not in (State.ENDED, State.CHECKING, State.CLOSING) and not self._holds:
             channel = channels.open.get(data[pos + 1:pos + 3])
             if channel is not None and channel.publishing.content is None:
                 self.sender.refresh()
@@ -157,9 +155,11 @@ class AmqpSession:
             try:
                 self._take_frame(data, pos, size)
             except AmqpError as error:
-                self.fail(error)                           # what follows may be the client's goodbye
+                self.fail(error)
             pos += size
-        if self._state is not State.ENDED:
+        if self._closing is not None:
+            self._take_goodbye(self._closing, data[pos:])  # which it may have sent before it heard of ours
+        elif self._state is not State.ENDED:
             self._keep_rest(data, pos, needed)
 
     def _start(self) -> int:
@@ -180,10 +180,7 @@ class AmqpSession:
         if data[pos + size - 1] != codec.FRAME_END:
             raise ConnectionFault(501, f"a frame of {size} bytes that does not end with the octet 206")
         payload = data[pos + 7:pos + size - 1]
-        if self._state is State.CLOSING:
-            if kind == codec.METHOD and payload[:4] in (CLOSE_OK, CLOSE):
-                self._answer_closing(payload[:4] == CLOSE)
-        elif kind == codec.HEARTBEAT:
+        if kind == codec.HEARTBEAT:
             if number:
                 raise ConnectionFault(501, "a heartbeat on a channel")
         elif number == 0:
@@ -205,6 +202,8 @@ class AmqpSession:
                 self._close_asked()
             elif self._state is not State.OPEN:
                 self._take_opening(name, arguments)
+            elif name == "connection.update-secret":
+                self._update_secret(arguments["secret"])
             else:
                 raise ConnectionFault(CHANNEL_ERROR, "unexpected method in connection state running")
         except AmqpError as error:
@@ -227,56 +226,65 @@ class AmqpSession:
     def _log_in(self, arguments: Arguments) -> None:
         self._capabilities = login.client_capabilities(arguments["client_properties"])
         self.wants_cancels = login.WANTS_CANCELS in self._capabilities
-        mechanism = arguments["mechanism"]
-        credentials = login.read_login(mechanism, arguments["response"], self._link)
         self._state = State.CHECKING
         self._link.pause()
+        self.identity.check(arguments, self._on_login, lambda: self._state is not State.CHECKING or self._link.gone)
 
-        def told(found: Principal | NotAuthenticated) -> None:
-            if self._state is State.CHECKING:
-                self._link.resume()
-                self._logged_in(found, mechanism)
-                if self._parts:
-                    self.handle_data(b"")
-
-        self._services.admission.authenticate(DOOR_NAME, self._link.peer, credentials, told)
-
-    def _logged_in(self, found: Principal | NotAuthenticated, mechanism: str) -> None:
+    def _on_login(self, found: Principal | NotAuthenticated) -> None:
+        if self._state is not State.CHECKING:
+            return
+        self._link.resume()
         self._state = State.TUNE
         if not isinstance(found, NotAuthenticated):
-            self._principal, self._user = found, found.name
-            self._seat = self._services.admission.seat(found, DOOR_NAME, self)
+            self.identity.take_seat(found)
             self._write_method(0, login.encode_tune(self._config))
         elif login.CLOSES_ON_REFUSAL not in self._capabilities:
-            self._end("connect_refused: unknown user or wrong password")
+            self._end(f"connect_refused: {found}")
         else:
-            fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
-                                                    "For details see the broker logfile.")
-            fault.method = IDS["connection.start-ok"]
-            self.fail(fault)
+            self.fail(self.identity.refusal(found))
+        if self._parts:
+            self.handle_data(b"")
 
     def _open(self, virtual_host: str) -> None:
-        admission = self._services.admission
-        try:
-            principal = admission.in_tenant(self._principal, virtual_host)
-        except Denied:
-            raise ConnectionFault(NOT_ALLOWED, f"access to vhost '{virtual_host}' refused for user "
-                                               f"'{self._user}'") from None
-        self._principal = principal
+        self.identity.enter(virtual_host)
         self.vhost = self.broker.vhost(virtual_host)
-        self.rights = Rights(admission, principal, self.vhost, self, self._link.peer)
-        self.sender = Sender(self.broker, self._services, self.vhost, self.rights)
+        self.rights = Rights(self._services.admission, self.identity.principal, self.vhost, self, self._link.peer)
+        self.sender = Sender(self.broker, self._services, self.vhost, self.rights, self.note_not_honoured)
         self._state = State.OPEN
         if self._heartbeat_ms:
             self._beat_ms = self._now_ms() + self._heartbeat_ms // 2
         self._wake()
         self._write_method(0, encode_method("connection.open-ok"))
 
+    def _update_secret(self, secret: bytes) -> None:
+        """What comes behind it is taken once it is answered."""
+        self.hold()
+
+        def told(found: Principal | NotAuthenticated) -> None:
+            if self._state is State.OPEN:
+                try:
+                    self._renew(found)
+                except ConnectionFault as fault:
+                    self.fail(fault)
+            self.go_on()
+
+        self.identity.check_secret(secret, told)
+
+    def _renew(self, found: Principal | NotAuthenticated) -> None:
+        self.identity.renew(found, self.vhost.name)
+        self.rights.principal = self.identity.principal
+        self.on_rights_changed()
+        self._write_method(0, encode_method("connection.update-secret-ok"))
+
     # --- what channels use -------------------------------------------------------------------------------------------
 
     def count(self, event: str) -> None:
         """A refusal, for the metrics."""
         self._services.admission.trace.on_event(DOOR_NAME, event)
+
+    def note_not_honoured(self, what: str) -> None:
+        """Something that is taken without effect."""
+        self._services.not_honoured.note(DOOR_NAME, what, NOT_HONOURED[what], self.identity.client)
 
     def write(self, frames: bytes) -> None:
         """To the client; nothing follows a goodbye."""
@@ -294,7 +302,7 @@ class AmqpSession:
     def charge(self, messages: list[Message]) -> None:
         """They were taken: count them, and slow their sender where there is cause."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
-        wait_ms = self._services.admission.charge(DOOR_NAME, self._principal, len(messages), size_bytes)
+        wait_ms = self._services.admission.charge(DOOR_NAME, self.identity.principal, len(messages), size_bytes)
         if wait_ms:
             self._pause_until(self._heard_ms + wait_ms)
         if self._kernel.congested and not self._congested_ms:
@@ -303,25 +311,17 @@ class AmqpSession:
             self._wake()
 
     @property
-    def transactions(self) -> Transactions:
-        return self._services.transactions
-
-    @property
-    def door_names(self) -> dict[int, str]:
-        return {spec.door: spec.name for spec in self._services.specs}
-
-    @property
     def name(self) -> str:
         """For people."""
-        return f"{self._user} amqp {self._link.peer}"
+        return f"{self.identity.user} amqp {self._link.peer}"
 
     @property
     def unsent_max(self) -> int:
         """Bytes that may wait for the client to take them."""
-        return self._config.max_unsent_bytes
+        return self._services.unsent.allowed(self._config.max_unsent_bytes)
 
     def may_deliver(self) -> bool:
-        return self._state is State.OPEN and self._link.unsent_bytes < self._config.max_unsent_bytes
+        return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max
 
     def on_settled(self) -> None:
         """A confirm has left: the end may have waited for it."""
@@ -332,16 +332,14 @@ class AmqpSession:
 
     def on_principal_ended(self, reason: str) -> None:
         """As RabbitMQ closes the connections of a user that is deleted."""
-        self.fail(ConnectionFault(CONNECTION_FORCED, f"user '{self._user}': {reason}"))
+        self.fail(ConnectionFault(CONNECTION_FORCED, f"user '{self.identity.user}': {reason}"))
 
     def on_rights_changed(self) -> None:
         """What is no longer allowed ends: consumers, and what the connection's own queues are bound to."""
         if self._state is not State.OPEN:
             return
         self.sender.forget()
-        for queue in self.broker.queues_of(self.vhost, self):
-            bindings = self.vhost.bindings_to(queue)
-            self.broker.unbind_queue(queue, [one for one in bindings if not self.rights.may_keep(one)])
+        self.broker.unbind_own(self.vhost, self, self.rights.may_keep)
         for channel in self.channels:
             channel.check_rights()
 
@@ -372,7 +370,7 @@ class AmqpSession:
     def go_on(self) -> None:
         """Later in this turn or in another: whoever held may be in the middle of a frame."""
         self._holds -= 1
-        if not self._holds and self._state is not State.ENDED:
+        if not self._holds and self._state is State.OPEN:
             self._pause_until(self._now_ms())
             self.on_settled()
 
@@ -400,8 +398,8 @@ class AmqpSession:
             if not self._holds:
                 self._link.resume()
             self.handle_data(b"")                          # what was left of the last turn
-        if self._state not in (State.OPEN, State.ENDED) and now_ms >= self._opened_by_ms:
-            self._end("handshake_timeout" if self._state is not State.CLOSING else "close_timeout")
+        if self._state is not State.OPEN and now_ms >= self._opened_by_ms:
+            self._end("handshake_timeout" if self._closing is None else "close_timeout: " + self._reason)
             return
         if self._beat_ms and now_ms >= self._beat_ms:
             self._beat(now_ms)
@@ -432,18 +430,19 @@ class AmqpSession:
             self._end(str(error))
             return
         self._close(error, str(error))
-        if error.code == FRAME_ERROR:                      # where the next frame begins is anybody's guess
-            self._end(str(error))
 
-    def _close(self, error: AmqpError, reason: str) -> None:
+    def _close(self, error: AmqpError, reason: str, silence_ms: int = SILENCE_MS) -> None:
         class_id, method_id = error.method
         self._release()
         self._state = State.CLOSING
         self._reason = reason
         self._write_method(0, encode_method("connection.close", code=error.code, text=error.reply_text,
                                             class_id=class_id, method_id=method_id))
-        self._opened_by_ms = self._now_ms() + CLOSE_TIMEOUT_MS
-        self._beat_ms = self._paused_until_ms = 0
+        self._closing = Closing(self._now_ms(), silence_ms)
+        self._opened_by_ms = self._closing.ends_ms
+        self._beat_ms = self._paused_until_ms = self._congested_ms = 0
+        self._parts = []
+        self._link.resume()
         self._wake()
 
     def _close_asked(self) -> None:
@@ -452,13 +451,19 @@ class AmqpSession:
         self._write_method(0, encode_method("connection.close-ok"))
         self._end("")
 
-    def _answer_closing(self, asked_too: bool) -> None:
-        if asked_too:
-            self._write_method(0, encode_method("connection.close-ok"))
-        self._end(self._reason)
+    def _take_goodbye(self, closing: Closing, data: bytes) -> None:
+        if not closing.is_answered(data, self._heard_ms):
+            self._opened_by_ms = closing.ends_ms
+            self._wake()
+        else:
+            if closing.asked_too:
+                self._write_method(0, encode_method("connection.close-ok"))
+            self._end(self._reason)
 
     def handle_stopping(self) -> None:
         """Confirms for what is on its way leave first."""
+        if self._closing is not None:
+            return
         if self._state is not State.OPEN:
             self._end("stopping")
         elif self._is_settled():
@@ -468,13 +473,12 @@ class AmqpSession:
             self._link.pause()
 
     def _is_settled(self) -> bool:
-        return not self._holds and all(channel.publishing.settled for channel in self.channels)
+        return not self._holds and all(channel.settled for channel in self.channels)
 
     def _finish_stopping(self) -> None:
         self._stopping = False
         self._close(ConnectionFault(CONNECTION_FORCED, "broker forced connection closure with reason 'shutdown'"),
-                    "stopping")
-        self._end("stopping")
+                    "stopping", STOPPING_MS)
 
     def handle_closed(self) -> None:
         self._release()
@@ -488,13 +492,12 @@ class AmqpSession:
 
     def _release(self) -> None:
         """Channels end, exclusive queues go. Idempotent."""
-        if self._seat is not None:
-            self._seat.leave()
+        self.identity.leave()
         self.channels.end()
         if self._state is State.OPEN:
             self.broker.drop_exclusive(self.vhost, self)
 
     def describe(self) -> dict[str, Any]:
-        return {"user": self._user, "state": self._state.value,
+        return {"user": self.identity.user, "state": self._state.value,
                 "subscriptions": sum([len(channel.consumers) for channel in self.channels]),
                 "channels": [channel.describe() for channel in self.channels]}

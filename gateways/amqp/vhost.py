@@ -74,7 +74,7 @@ class VirtualHost:
                          arguments: Table) -> Exchange | None:
         """The exchange if it is new; None if it was there just so. Raises AmqpError."""
         if kind not in ROUTERS:
-            raise ConnectionFault(503, f"invalid exchange type '{kind}'")
+            raise ConnectionFault(503, f"unknown exchange type '{kind}'")
         _not_default(name)
         exchange = self.exchanges.get(name)
         if exchange is not None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.admission import NotAuthenticated
+from gateways.admission.admission import LoginsFull, NotAuthenticated
 from gateways.admission.credentials import Credentials
 from gateways.admission.decision import Operation
 from gateways.mqtt import mapping, packets
 from gateways.mqtt.clients import ClientIdRefused, Clients
 from gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, decode_publishes, packet_size
+from gateways.mqtt.config import NOT_HONOURED
 from gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gateways.mqtt.outbox import Outbox
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from gateways.mqtt.config import MqttConfig
     from gateways.mqtt.packets import Connect, Will
 
+KEPT: Final = "clean_session_0"
 QOS_MAX: Final = 1                     # the highest that a subscription is granted
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
 DESCRIBED_FILTERS_MAX: Final = 100
@@ -244,8 +246,7 @@ class MqttSession:
                 return
             self._link.resume()
             if isinstance(found, NotAuthenticated):
-                code = packets.CONNACK_NOT_AUTHORIZED if connect.user is None else packets.CONNACK_BAD_LOGIN
-                self._refuse(code, str(found))
+                self._refuse(_code_of(found, connect), str(found))
                 return
             self._accept(connect, found)
             if self._parts:
@@ -254,7 +255,8 @@ class MqttSession:
         link = self._link
         credentials = Credentials(connect.user, connect.password, certificate=link.certificate,
                                   certificate_ends_ms=link.certificate_ends_ms)
-        self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told)
+        self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told,
+                                              lambda: self._ended or link.gone)
 
     def _accept(self, connect: Connect, principal: Principal) -> None:
         services, link = self._services, self._link
@@ -276,6 +278,8 @@ class MqttSession:
         self._heard_ms = self._now_ms()
         self._silence_max_ms = int(connect.keep_alive_s * 1000 * self._config.keep_alive_factor)
         self._wake()
+        if not connect.clean_session:
+            services.not_honoured.note(DOOR_NAME, KEPT, NOT_HONOURED[KEPT], self._client_id)
         link.write(packets.encode_connack(packets.CONNACK_ACCEPTED))
 
     def _take_client_id(self, wanted: str, principal: Principal) -> MqttSession | None:
@@ -473,3 +477,10 @@ class MqttSession:
 def _check_empty(packet: bytes) -> None:
     if len(packet) != 2:
         raise MalformedPacket("a PINGREQ or DISCONNECT with a body (3.12, 3.14)")
+
+
+def _code_of(refusal: NotAuthenticated, connect: Connect) -> int:
+    """CONNACK's word for it: with the last two a client has no reason to try again as it did."""
+    if isinstance(refusal, LoginsFull):
+        return packets.CONNACK_UNAVAILABLE
+    return packets.CONNACK_NOT_AUTHORIZED if connect.user is None else packets.CONNACK_BAD_LOGIN

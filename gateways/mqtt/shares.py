@@ -1,7 +1,8 @@
 """Shared subscriptions, `$share/GROUP/FILTER`: the client is a member of a leased group and gets what is leased to it.
 
-A message that is sent with QoS 1 stays leased until its PUBACK; when the connection ends without one it goes to another
-member. With QoS 0 it counts as done when it is sent. The group is the same that HTTP pops from and AMQP consumes.
+A message that is sent with QoS 1 stays leased until its PUBACK; when the connection ends without one, or it does not
+come in time, which ends the connection, the message goes to another member. With QoS 0 it counts as done when it is
+sent. The group is the same that HTTP pops from and AMQP consumes.
 """
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1
+from kernel.leasing.members import HoldLimit
 from kernel.message import TRANSIENT, FirstLevel, Handle, Leased, Message, Placement
 
 if TYPE_CHECKING:
@@ -31,12 +33,18 @@ class Share:
         self._filter = topic_filter
         self._waiting: list[Leased] = []
         self._qos = qos
-        self.place: Shared = kernel.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant)
+        timeout_ms = outbox.config.ack_timeout_ms
+        hold = HoldLimit(timeout_ms, self._on_overdue) if timeout_ms else None
+        self.place: Shared = kernel.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant, hold=hold)
 
     def on_leased(self, messages: list[Leased]) -> None:
         """Sent as far as window and socket allow; the rest waits for `pump`."""
         self._waiting += messages
         self.pump()
+
+    def _on_overdue(self) -> None:
+        """MQTT 3.1.1 has no other way to say it."""
+        self._outbox.give_up(f"ack_timeout: a message of {self._filter} was not acknowledged in time")
 
     def on_gone(self) -> None:
         """The topic was deleted: the subscription is there still, and gets nothing."""
@@ -96,11 +104,11 @@ class Shares:
         self._by_filter[topic_filter] = Share(self, self._kernel, self._outbox, topic_filter, self._tenant, qos)
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """What was sent and not acknowledged goes to another member."""
+        """What was sent and not acknowledged goes to another member, when the group's retry says."""
         share = self._by_filter.pop(topic_filter, None)
         if share is not None:
             self._leased = {packet_id: lease for packet_id, lease in self._leased.items() if lease[0] is not share}
-            share.place.leave()
+            share.place.leave(None)
 
     def note(self, share: Share, first_id: int, handles: list[Handle]) -> None:
         """These were sent with packet ids from `first_id` on, 1 following 65535."""

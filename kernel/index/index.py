@@ -331,6 +331,19 @@ class Index:
                 return Entry._make(_ROW.unpack_from(block, int(late[0]) * ROW.itemsize))
         return None
 
+    def with_largest_timestamp(self, queue_id: int, start_offset: int) -> Entry | None:
+        """The first entry from `start_offset` on whose largest timestamp no other one exceeds."""
+        latest: Entry | None = None
+        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            rows_in_reach = np.flatnonzero(rows["first_offset"] + rows["count"] > start_offset)
+            if not len(rows_in_reach):
+                continue
+            number = int(rows_in_reach[int(np.argmax(rows["max_ms"][rows_in_reach]))])
+            if latest is None or int(rows["max_ms"][number]) > latest.max_ms:
+                latest = Entry._make(_ROW.unpack_from(block, number * ROW.itemsize))
+        return latest
+
     def first_from_position(self, queue_id: int, position: int) -> int | None:
         """The first offset of the queue that lies at or after a position."""
         for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):

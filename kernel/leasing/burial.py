@@ -1,9 +1,9 @@
 """Dead letters: a message that a group gives up goes to its dead-letter queue, in the frame that settles it.
 
 The copy keeps the message's id, key, value and headers, and has one header more, `dead-letter`: why, from where, after
-how many attempts, when, and what has happened to it before. A group over a topic has a light queue for them,
-`$dead-letters/GROUP`; a light queue says itself where they go: `queue:NAME`, `address:ADDRESS`, or in words of the door
-that declared it.
+how many attempts, when, and what has happened to it before. A group over a topic, or behind a shared filter, has a
+light queue for them, `$dead-letters/GROUP`; any other light queue says itself where they go: `queue:NAME`,
+`address:ADDRESS`, or in words of the door that declared it.
 
 A sender can write such a header, too, and a producer's batches are stored as they come. So each death has a seal that
 only this hub can make, for this message alone; what sends letters back along their history looks at it.
@@ -19,7 +19,8 @@ from kernel.addresses.address import ADDRESS_HEADER
 from kernel.addresses.placing import LIGHT
 from kernel.appending.gathering import Gathering
 from kernel.errors import KernelError, Stopping
-from kernel.leasing.group import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, LeasedGroup
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
 from kernel.leasing.settings import LightQueue, QueueSettings
 from kernel.message import RETAIN, Headers, Leased, Message, Placement
 from kernel.parts import Parts
@@ -71,17 +72,17 @@ class Burial:
         if group.queue is not None and group.queue.settings.dead_letter and self.route is not None \
                 and not group.queue.settings.dead_letter.startswith((TO_QUEUE, TO_ADDRESS)):
             return self.route(group.queue, message, reason)
-        placement = self._of_queue(group.queue, message, reason) if group.queue is not None \
-            else self._of_topic(group, message)
+        placement = self._of_queue(group.queue, message, reason) if group.queue is not None and not group.shared \
+            else self._of_group(group, message)
         if placement is None:
             return []
         encoded = with_death(message, self.describe(group, message, reason), keeps_address=placement.light is not None)
         return [(placement, message[6], encoded, message[8] & ~RETAIN, message[4])]
 
-    def _of_topic(self, group: LeasedGroup, message: Leased) -> Placement | None:
+    def _of_group(self, group: LeasedGroup, message: Leased) -> Placement | None:
         if not group.settings.dead_letters:
             return None
-        return self.place(self.own_queue(group.name, group.tenant), message[5])
+        return self.place(self.own_queue(group.shared or group.name, group.tenant), message[5])
 
     def own_queue(self, name: str, tenant: str) -> LightQueue:
         """For the dead letters of what has this name, whatever settings somebody has given it. Raises Stopping."""
@@ -119,8 +120,9 @@ class Burial:
         headers, _ = read_headers(message[7], 0)
         address = LIGHT + group.queue.name if group.queue is not None \
             else self._parts.places.routes.address_of(topic, message[5], headers)
-        death = {"reason": reason, "group": group.name, "topic": topic, "queue": found[1] if found else 0,
-                 "offset": message[1], "attempts": message[2], "at_ms": self._leasing.now_ms(), "address": address}
+        death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
+                 "queue": found[1] if found else 0, "offset": message[1], "attempts": message[2],
+                 "at_ms": self._leasing.now_ms(), "address": address}
         return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 STEP_MS: Final = 50
 """Leases end at multiples of this: those of one step are looked at together."""
 
+HOLD_STEP_MS: Final = 1_000
+"""The same for what members hold for too long: half an hour of it is at most 1,800 timers."""
+
 
 class Deadlines:
     """One timer per step of leases, and one for the earliest of what waits."""
@@ -31,7 +34,13 @@ class Deadlines:
 
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
         """Call `group.on_lease_over` then, unless the lease has ended by then."""
-        step = -(-max(lease.until_ms, self._not_before_ms) // STEP_MS) * STEP_MS
+        self._end_at(group, supply, lease, -(-max(lease.until_ms, self._not_before_ms) // STEP_MS) * STEP_MS)
+
+    def hold_for(self, group: LeasedGroup, supply: Supply, lease: Lease, hold_ms: int) -> None:
+        """The same for a lease that its holder's end ends, so long after now."""
+        self._end_at(group, supply, lease, -(-(self._loop.now_ms() + hold_ms) // HOLD_STEP_MS) * HOLD_STEP_MS)
+
+    def _end_at(self, group: LeasedGroup, supply: Supply, lease: Lease, step: int) -> None:
         leases = self._steps.get(step)
         if leases is None:
             leases = self._steps[step] = {}

@@ -17,7 +17,8 @@ from kernel.errors import InvalidGroup, KernelError, UnknownGroup
 from kernel.leasing.burying import Burying
 from kernel.leasing.keys import KeysFreed
 from kernel.leasing.line import Lease, Line
-from kernel.leasing.members import Budget, Core, Counts, Member, Membership, Pop
+from kernel.leasing.members import Budget, Core, Counts, HoldLimit, Member, Membership, Pop
+from kernel.leasing.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
 from kernel.leasing.receipts import good_handles
 from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
 from kernel.leasing.supply import Rules, Supply, Taken
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 SHARE: Final = 1_000                 # taken from one line before the next has its turn
 MAX_POP: Final = 10_000              # messages of one pop
 READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after this
-EXPIRED: Final = "expired"
-ATTEMPTS: Final = "attempts"
-REJECTED: Final = "rejected"
-OVERFLOW: Final = "overflow"
 
 
 class LeasedGroup:
@@ -46,6 +43,7 @@ class LeasedGroup:
         self.topic_id = topic_id
         self.settings = settings
         self.queue: LightQueue | None = None               # whose own group this is
+        self.shared = ""                                   # of such a queue: the group's name, see `sharing`
         self.limit: Limit | None = None                    # of such a queue
         self.ageing: Ageing | None = None                  # likewise
         self.ttl_ms = 0                                    # of a light queue; a topic says itself
@@ -65,13 +63,13 @@ class LeasedGroup:
     # ---- members and pops
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False) -> Membership:
+             lazily: bool = False, hold: HoldLimit | None = None) -> Membership:
         """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack.
 
         `lazily`: what it is handed is noted in the log with whatever is stored next, and soon in any case. A crash
-        before hands that out again as if for the first time.
+        before hands that out again as if for the first time. `hold`: what becomes of a member that never acks.
         """
-        membership = Membership(self, member, credit, keeps, budget)
+        membership = Membership(self, member, credit, keeps, budget, hold)
         membership.lazily = lazily
         self.members.append(membership)
         self._note_use()
@@ -82,19 +80,19 @@ class LeasedGroup:
         if self.queue is not None:
             self._core.used(self.queue)
 
-    def leave(self, membership: Membership) -> None:
+    def leave(self, membership: Membership, delay_ms: int | None) -> None:
         """See `Membership.leave`."""
         for lease, supply in membership.leases.items():
             held = [offset for offset in lease.offsets if supply.line.out.get(offset) is lease]
             if held:
-                self._end_leases(supply, held, 0)
+                self._end_leases(supply, held, delay_ms)
         membership.leases = {}
         self.retire(membership)
 
-    def take_now(self, member: Member) -> Membership:
+    def take_now(self, member: Member, hold: HoldLimit | None = None) -> Membership:
         """One message for `member`, at once or when it has been read; an empty list where there is none. It holds it
         without being among those who are pushed more."""
-        membership = Membership(self, member, 1, True, None)
+        membership = Membership(self, member, 1, True, None, hold)
         membership.once = membership.lazily = True
         self.members.insert(0, membership)
         self._ask_again()
@@ -233,10 +231,12 @@ class LeasedGroup:
     # ---- time
 
     def on_lease_over(self, supply: Supply, lease: Lease) -> None:
-        """Its time is up: what is still out comes again at once."""
+        """Its time is up: what is still out comes again at once, or when the member that holds it has been ended."""
         held = [offset for offset in lease.offsets if supply.line.out.get(offset) is lease]
-        if held and not self.gone:
+        if held and not self.gone and lease.holder is None:
             self._end_leases(supply, held, 0)
+        elif held and not self.gone:
+            lease.holder.on_overdue()
 
     def on_wait_over(self, supply: Supply, offset: int, when_ms: int) -> None:
         """One that waited may come again, or a line that could not be read be tried again."""
@@ -423,7 +423,7 @@ class LeasedGroup:
             else:
                 self._core.touch(supply.line)
             if member is not None:
-                member.note(supply, lease)
+                member.note(supply, lease, self._core)
             else:
                 self._core.lease_until(self, supply, lease)
             at = stop

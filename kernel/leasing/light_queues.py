@@ -18,7 +18,8 @@ from kernel.leasing.definitions import queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.idle import Idle
 from kernel.leasing.limits import Limits
-from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, binding_key, check_name
+from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
+from kernel.leasing.sharing import shared_name
 from kernel.log.frame import StateRecord
 from kernel.parts import Parts
 from kernel.state.state import Kind
@@ -164,10 +165,9 @@ class LightQueues:
         return self._groups.get(queue.first_queue_id) or self._make(queue)
 
     def _make(self, queue: LightQueue) -> LeasedGroup:
-        of_queue = queue.settings
-        settings = GroupSettings(max_attempts=of_queue.max_attempts, single_active=of_queue.single_active)
-        group = LeasedGroup(self._leasing, queue.tenant, "", 0, settings)
-        group.queue = queue
+        of_queue, shared = queue.settings, shared_name(queue)
+        group = LeasedGroup(self._leasing, queue.tenant, "", 0, self._group_settings(queue, shared))
+        group.queue, group.shared = queue, shared
         group.by_priority = of_queue.priorities > 1
         group.ttl_ms = of_queue.ttl_ms
         self._groups[queue.first_queue_id] = group
@@ -179,6 +179,24 @@ class LightQueues:
         if self._started:
             self._begin(group)
         return group
+
+    def _group_settings(self, queue: LightQueue, shared: str) -> GroupSettings:
+        """A queue says itself how often it hands out a message. Behind a shared filter the group of that name does, and
+        when it does so again."""
+        of_queue = queue.settings
+        if not shared:
+            return GroupSettings(max_attempts=of_queue.max_attempts, single_active=of_queue.single_active)
+        known = self._leasing.groups.get(queue.tenant, shared)
+        if known is None or known.kind == ASSIGNED:
+            known = GroupSettings()
+        return GroupSettings(max_attempts=known.max_attempts, dead_letters=known.dead_letters, retry=known.retry,
+                             single_active=known.single_active)
+
+    def configure_shared(self, tenant: str, name: str) -> None:
+        """The settings of a group have changed: of its queues behind shared filters, too."""
+        for group in self._groups.values():
+            if group.shared == name and group.tenant == tenant and group.queue is not None:
+                group.configure(self._group_settings(group.queue, name))
 
 
 def rests(group: LeasedGroup) -> bool:

@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kernel.errors import QueueFull
-from kernel.leasing.group import OVERFLOW, LeasedGroup
+from kernel.leasing.group import LeasedGroup
+from kernel.leasing.reasons import OVERFLOW
 from kernel.leasing.settings import LightQueue
 from kernel.leasing.supply import Rules, Supply
 from kernel.leasing.weight import Weight
@@ -33,6 +34,11 @@ Room = list[int]
 """How many messages, and how many bytes of values, have room still."""
 
 
+def most(limit: int) -> int:
+    """What a limit in a queue's settings means."""
+    return UNLIMITED if limit == 0 else max(limit, 0)
+
+
 class Limit:
     """One queue's."""
 
@@ -40,9 +46,9 @@ class Limit:
         self._leasing = leasing
         self._group = group
         self.queue = queue
-        self._max_length = queue.settings.max_length or UNLIMITED
-        self._max_bytes = queue.settings.max_bytes or UNLIMITED
-        weighs = queue.settings.max_bytes > 0
+        self._max_length = most(queue.settings.max_length)
+        self._max_bytes = most(queue.settings.max_bytes)
+        weighs = self._max_bytes != UNLIMITED
         self._weights = [Weight(supply) for supply in group.supplies.values()] if weighs else []
         self._enforcing = False
 

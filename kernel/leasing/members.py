@@ -64,6 +64,9 @@ class Core(Protocol):
     def lease_until(self, group: LeasedGroup, supply: Supply, lease: Lease) -> None:
         """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
 
+    def hold_for(self, group: LeasedGroup, supply: Supply, lease: Lease, hold_ms: int) -> None:
+        """The same for a lease that its holder's end ends, so long after now."""
+
     def wait_until(self, group: LeasedGroup, supply: Supply, offset: int, when_ms: int) -> None:
         """Call `group.on_wait_over` then. An offset of -1 is the line as a whole."""
 
@@ -89,6 +92,16 @@ class Core(Protocol):
         """Settle these, and keep them as dead letters where the group wants it."""
 
 
+class HoldLimit(NamedTuple):
+    """How long a member may hold a message without a word about it."""
+
+    after_ms: int
+
+    on_overdue: Callable[[], None]
+    """Told when it has held one for longer: what it is on its door is to be ended, and what it holds to be given back.
+    Until that happens the messages stay with it."""
+
+
 class Budget:
     """How many messages several memberships may be handed together, whatever their own credits are."""
 
@@ -99,8 +112,10 @@ class Budget:
 class Membership:
     """One member's place in a group; ended by `leave`."""
 
-    def __init__(self, group: LeasedGroup, member: Member, credit: int, keeps: bool, budget: Budget | None) -> None:
+    def __init__(self, group: LeasedGroup, member: Member, credit: int, keeps: bool, budget: Budget | None,
+                 hold: HoldLimit | None = None) -> None:
         self._group = group
+        self._hold = hold
         self.member = member
         self.credit = credit
         self.budget = budget
@@ -111,9 +126,11 @@ class Membership:
         self._prune_at = PRUNE_LEASES
         self.outbox: list[Leased] = []
 
-    def note(self, supply: Supply, lease: Lease) -> None:
+    def note(self, supply: Supply, lease: Lease, core: Core) -> None:
         """It holds this too. Leases that are over are let go of now and then."""
         self.leases[lease] = supply
+        if self._hold is not None:
+            core.hold_for(self._group, supply, lease, self._hold.after_ms)
         if len(self.leases) > self._prune_at:
             self.leases = {one: of for one, of in self.leases.items() if one.left}
             self._prune_at = max(PRUNE_LEASES, 2 * len(self.leases))
@@ -139,9 +156,14 @@ class Membership:
         """It is handed nothing more, and keeps what it holds until it settles that or leaves."""
         self._group.retire(self)
 
-    def leave(self) -> None:
-        """What it holds is ready again."""
-        self._group.leave(self)
+    def leave(self, delay_ms: int | None = 0) -> None:
+        """What it holds is ready again after `delay_ms`; None: as the group's retry says."""
+        self._group.leave(self, delay_ms)
+
+    def on_overdue(self) -> None:
+        """It has held something for too long."""
+        if self._hold is not None:
+            self._hold.on_overdue()
 
 
 class Pop:

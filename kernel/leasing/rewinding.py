@@ -96,3 +96,4 @@ class Rewinding:
         for group in self._leasing.active(tenant, name):
             gathering.state += self._leasing.page_deletions(gathering, group)
         self._leasing.forget_group(tenant, name)
+        self._leasing.light.configure_shared(tenant, name)

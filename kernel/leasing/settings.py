@@ -15,6 +15,7 @@ MAX_PRIORITIES: Final = 255
 MAX_BACKOFF_STEPS: Final = 100
 MAX_INVISIBLE_MS: Final = 7 * 24 * 3_600_000
 MAX_DELAY_MS: Final = 10 * 366 * 24 * 3_600_000
+NOTHING: Final = -1                    # of a limit: the queue holds nothing, where 0 means no limit
 OVERFLOWS: Final = ("drop-head", "reject", "dead-letter")
 STARTS: Final = ("earliest", "latest")
 LEASED: Final = "leased"
@@ -92,7 +93,8 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What a light queue holds, for how long, and what becomes of what it does not hold. 0 means no limit."""
+    """What a light queue holds, for how long, and what becomes of what it does not hold. 0 means no limit; of the first
+    two limits NOTHING (-1) means that it holds nothing."""
 
     priorities: int = 1
     """Each priority is a queue of its own; the highest is served first."""
@@ -107,6 +109,8 @@ class QueueSettings:
     """A queue that nobody uses for so long is deleted."""
 
     max_attempts: int = 0
+    """After so many leases that ended without an ack a message is a dead letter."""
+
     single_active: bool = False
     dead_letter: str = ""
     """Where dead letters go, in the words of the door that declared the queue; empty: nowhere, counted."""
@@ -119,7 +123,7 @@ class QueueSettings:
         if not 1 <= self.priorities <= MAX_PRIORITIES + 1:
             raise InvalidQueue(f"a queue has 1 to {MAX_PRIORITIES + 1} priorities, not {self.priorities}")
         for name in ("max_length", "max_bytes", "ttl_ms", "expires_ms", "max_attempts"):
-            if getattr(self, name) < 0:
+            if getattr(self, name) < (NOTHING if name in ("max_length", "max_bytes") else 0):
                 raise InvalidQueue(f"{name} cannot be negative")
         if self.overflow not in OVERFLOWS:
             raise InvalidQueue(f"overflow is one of {', '.join(OVERFLOWS)}, not {self.overflow!r}")

@@ -2,7 +2,8 @@
 
 `$share/GROUP/FILTER` is the group's name on every door that has no word of its own for it. A filter that is a whole
 topic (`orders/#`) makes the leased group over that topic; any other makes a light queue of that name, to which the
-filter is bound. A topic that does not exist yet is waited for: subscribing creates nothing.
+filter is bound: how often it hands out a message, and when again, the settings of the group say. A topic that does not
+exist yet is waited for: subscribing creates nothing.
 """
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from kernel.addresses.address import is_topic_name
 from kernel.addresses.filters import parse_filter
 from kernel.errors import InvalidFilter, UnknownTopic
 from kernel.leasing.group import LeasedGroup
-from kernel.leasing.members import Member, Membership
+from kernel.leasing.members import HoldLimit, Member, Membership
 from kernel.leasing.settings import LightQueue, QueueSettings
 from kernel.state.topics import Topic
 
@@ -33,6 +34,13 @@ def parse_share(text: str) -> tuple[str, str]:
     return group, filter_text
 
 
+def shared_name(queue: LightQueue) -> str:
+    """The group of a light queue that a shared filter made; "" of any other."""
+    if queue.settings.door or not queue.name.startswith(SHARE):
+        return ""
+    return queue.name.removeprefix(SHARE).partition("/")[0]
+
+
 class Sharing:
     """Joins members to the groups behind shared filters."""
 
@@ -40,12 +48,13 @@ class Sharing:
         self._kernel = kernel
         self._waiting: dict[tuple[str, str], list[Shared]] = {}        # by tenant and topic
 
-    def join(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/") -> Shared:
+    def join(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
+             hold: HoldLimit | None = None) -> Shared:
         """A place in the group of `$share/GROUP/FILTER`. Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
 
         A group that nobody has used before begins with what comes from now on.
         """
-        shared = Shared(self, tenant, parse_share(text)[0], member, credit, keeps)
+        shared = Shared(self, tenant, parse_share(text)[0], member, credit, keeps, hold)
         try:
             shared.take_place(self.group(text, tenant))
         except UnknownTopic:
@@ -94,8 +103,10 @@ class Sharing:
 class Shared:
     """One member's place in a shared group; like a `Membership`, and there before the group may be."""
 
-    def __init__(self, sharing: Sharing, tenant: str, name: str, member: Member, credit: int, keeps: bool) -> None:
+    def __init__(self, sharing: Sharing, tenant: str, name: str, member: Member, credit: int, keeps: bool,
+                 hold: HoldLimit | None) -> None:
         self._sharing = sharing
+        self._hold = hold
         self.tenant = tenant
         self.name = name
         self.awaited = ""                          # the topic it waits for
@@ -108,7 +119,7 @@ class Shared:
     def take_place(self, group: LeasedGroup) -> None:
         """The group is there."""
         self.group = group
-        self._membership = group.join(self._member, self._credit, keeps=self._keeps)
+        self._membership = group.join(self._member, self._credit, keeps=self._keeps, hold=self._hold)
 
     def add_credit(self, count: int) -> None:
         """See `Membership.add_credit`."""
@@ -117,9 +128,9 @@ class Shared:
         else:
             self._membership.add_credit(count)
 
-    def leave(self) -> None:
+    def leave(self, delay_ms: int | None = 0) -> None:
         """See `Membership.leave`."""
         if self._membership is None:
             self._sharing.forget(self)
         else:
-            self._membership.leave()
+            self._membership.leave(delay_ms)

@@ -101,10 +101,10 @@ class GroupModel:
         else:
             self.end(place, READY)
 
-    def leave(self, holder: int, now_ms: int) -> None:
+    def leave(self, holder: int, now_ms: int, delay_ms: int | None) -> None:
         for place in self.of(LEASED):
             if self.messages[place].holder == holder:
-                self.release(place, now_ms, 0)
+                self.release(place, now_ms, delay_ms)
 
     def tick(self, now_ms: int) -> None:
         """Leases and waits whose time is up."""

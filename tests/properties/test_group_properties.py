@@ -300,17 +300,17 @@ class GroupMachine(RuleBasedStateMachine):
             self.finish()
 
     @precondition(lambda self: self.has_members)
-    @rule(name=some_name, which=some_number)
-    def leave(self, name: str, which: int) -> None:
+    @rule(name=some_name, which=some_number, delay_ms=st.sampled_from([0, None]))
+    def leave(self, name: str, which: int, delay_ms: int | None = 0) -> None:
         subject = self.subjects[name]
         if subject.members:
             self.ready()
             taker = subject.members.pop(which % len(subject.members))
             self.ended.update((name, place) for place, known in subject.model.messages.items()
                               if known.holder == taker.number)
-            subject.model.leave(taker.number, self.now_ms)
+            subject.model.leave(taker.number, self.now_ms, delay_ms)
             assert taker.membership is not None
-            taker.membership.leave()
+            taker.membership.leave(delay_ms)
             self.finish()
 
     # ---- ending leases

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kernel.errors import ExpiredReceipt, KeptFull, StorageFull, UnknownTopic
 from kernel.leasing.group import LeasedGroup
-from kernel.leasing.members import Membership, Pop
+from kernel.leasing.members import HoldLimit, Membership, Pop
 from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
 from kernel.message import Fetched, Leased, Stored
 from kernel.records.batch import records_of
@@ -37,6 +37,7 @@ BOX_SETTINGS: Final = QueueSettings(max_attempts=6, dead_letter=f"queue:{GRAVES}
 INVISIBLE_MS: Final = (500, 3_000, 20_000)
 DELAYS_MS: Final = (None, 0, 0, 700, 15_000)
 MEMBERS_MAX: Final = 3
+HOLD_MS: Final = 5_000                  # of every other member: then it is told, and leaves
 DRAINED_MS: Final = 700_000             # longer than every lease, wait and retry
 PLENTY_BYTES: Final = 1 << 60           # as on a disk with space
 SETTLED_MS: Final = 1_000               # by then what nobody waits for is written down
@@ -76,6 +77,10 @@ class Member:
     def on_leased(self, messages: list[Leased]) -> None:
         for message in messages:
             self._leasing.take(self.name, message, FOREVER_MS, self.number)
+
+    def on_overdue(self) -> None:
+        """It has held something for too long."""
+        self._leasing.leave(self, 0)
 
     def on_gone(self) -> None:
         """Its queue or topic was to be made, and a full disk has refused that."""
@@ -170,14 +175,19 @@ class Leasing:
             self._numbers += 1
             member = Member(self, name, self._numbers)
             self._members.append(member)
-            member.membership = group.join(member, 1 + credit % 10)
+            hold = HoldLimit(HOLD_MS, member.on_overdue) if credit % 2 else None
+            member.membership = group.join(member, 1 + credit % 10, hold=hold)
 
     def leave_work(self, which: int, *_: int) -> None:
         if self._members:
-            member = self._members.pop(which % len(self._members))
-            assert member.membership is not None
-            self.fates[member.name].left(member.number)
-            member.membership.leave()
+            self.leave(self._members[which % len(self._members)], (0, None)[which // MEMBERS_MAX % 2])
+
+    def leave(self, member: Member, delay_ms: int | None) -> None:
+        """A member goes; what it holds comes again."""
+        assert member.membership is not None
+        self._members.remove(member)
+        self.fates[member.name].left(member.number)
+        member.membership.leave(delay_ms)
 
     def gone(self, member: Member) -> None:
         there = member.name != BOX and self._kernel.parts.topics.get(TOPIC, TENANT) is not None

@@ -12,6 +12,7 @@ from gateways.admission.decision import Operation
 from gateways.kafka.codec import PRODUCE_FLEXIBLE, decode_produce, encode_produced
 from gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE
 from gateways.kafka.mapping import Refused, check_produced, code_of
+from gateways.kafka.not_honoured import note_delay
 from gateways.kafka.request import Api, Request
 from gateways.kafka.topics import find_topic, text_of
 from gateways.kafka.transacting import DECIDE, Deciding, half_batch, hold
@@ -107,6 +108,7 @@ class Produce:
         if halves is not None:
             hold(session, row, topic, batch, *halves)
             return
+        note_delay(session, batch)
         if self.acks == NO_ACKS and topic.name != DECIDE:
             session.kernel.append_batch(queue_id, batch, None)
             return

@@ -325,3 +325,31 @@ def test_rules_that_read_alike_go_one_by_one() -> None:
     assert asked(some, "b").of_address(PUBLISH, "a").allowed
     some.remove(twins[1])
     assert not asked(some, "b").of_address(PUBLISH, "a").allowed and len(some) == 0
+
+
+SOME = rules("allow user:ann publish address plant/line1/temp", "allow user:ann consume address plant/+/temp",
+             "allow user:bob consume address #", "deny user:bob consume address payroll/#",
+             "deny user:bob consume address plant/line1/#", "allow user:eve publish topic plant",
+             "allow user:own consume address inbox/{user}/#")
+
+
+@pytest.mark.parametrize(("who", "operation", "wanted", "allowed"), [
+    ("ann", PUBLISH, "plant/#", True), ("ann", CONSUME, "plant/#", True), ("ann", PUBLISH, "plan/#", False),
+    ("ann", CREATE, "plant/#", False), ("ann", PUBLISH, "plant/line2/#", False), ("ann", PUBLISH, "plant", False),
+    ("bob", CONSUME, "plant/#", True), ("bob", CONSUME, "payroll/#", False), ("bob", PUBLISH, "plant/#", False),
+    ("eve", PUBLISH, "plant/#", True), ("eve", PUBLISH, "payroll/#", False),
+    ("own", CONSUME, "inbox/#", True), ("nobody", CONSUME, "plant/#", False), ("root+admins", ALTER, "x/#", True)])
+def test_whether_there_is_any_address_below(who: str, operation: Operation, wanted: str, allowed: bool) -> None:
+    name, *groups = who.split("+")
+    assert SOME.rights(name, groups).of_some(operation, wanted) is allowed
+
+
+@given(st.lists(st.sampled_from([
+    "allow user:ann publish address plant/a", "allow user:ann publish address +/a",
+    "deny user:ann publish address plant/#",
+    "deny user:ann publish address plant/a", "allow user:ann publish address #"]), unique=True))
+def test_who_may_do_something_below_is_told_so(texts: list[str]) -> None:
+    """Never the other way round: at an address where it is allowed there is some address where it is."""
+    rights = rules(*texts).rights("ann", ())
+    if any(rights.of_address(PUBLISH, address).allowed for address in ("plant/a", "plant/b", "plant")):
+        assert rights.of_some(PUBLISH, "plant/#")

@@ -8,7 +8,7 @@ from typing import Any
 from gateways.amqp import GATEWAY, codec
 from gateways.amqp.broker import Broker
 from gateways.amqp.config import AmqpConfig
-from gateways.amqp.consuming import Consumer
+from gateways.amqp.consuming import Consumer, Source
 from gateways.amqp.dead_letters import encode_target
 from gateways.amqp.exchanges import Binding
 from gateways.amqp.methods import decode_method, encode_method
@@ -91,8 +91,8 @@ class FakeQueues:
     def top_up(self, consumer: Consumer) -> None:
         self.kernel.lights.setdefault(consumer.queue.light, None)
 
-    def take_one(self, queue: AmqpQueue, on_done: Any) -> None:
-        light = queue.light
+    def take_one(self, source: Source, on_done: Any) -> None:
+        light = source.queue.light
         one = light.ready.popleft() if light.ready else None
         if one is not None:
             light.out[one[:3]] = one
@@ -126,7 +126,7 @@ class FakeQueues:
     # ---- publishing and definitions
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool) -> Placement:
+              may_create: bool, maker: str = "") -> Placement:
         known = (address, in_topic, priority, tuple(queue.light for queue in queues))
         placement = self._placements.get(known)
         if placement is None:

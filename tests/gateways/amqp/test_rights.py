@@ -26,8 +26,8 @@ class Rules:
 
 
 def furnished(*allowed: tuple[Operation, str]) -> tuple[Hub, Client, Rules]:
-    """A hub with the exchanges `plant` (topic) and `fan` (fanout) and the queue `work`, and a client with these
-    rights."""
+    """A hub with the exchanges `plant` (topic), `fan` (fanout), `direct` and `inside` (internal) and the queue `work`,
+    and a client with these rights."""
     rules = Rules()
     rules.allowed = EVERYTHING
     hub = Hub(decision=rules)
@@ -35,6 +35,7 @@ def furnished(*allowed: tuple[Operation, str]) -> tuple[Hub, Client, Rules]:
     owner.ask("exchange.declare", exchange="plant", type="topic")
     owner.ask("exchange.declare", exchange="fan", type="fanout")
     owner.ask("exchange.declare", exchange="direct", type="direct")
+    owner.ask("exchange.declare", exchange="inside", type="topic", internal=True)
     owner.ask("queue.declare", queue="work")
     rules.allowed = set(allowed)
     client = hub.client().login()
@@ -54,8 +55,11 @@ TABLE: list[tuple[str, dict[str, Any], tuple[tuple[Operation, str], ...], str]] 
     ("exchange.declare", {"exchange": "new", "type": "topic"}, ((M, "new"),), "configure access to exchange 'new'"),
     ("exchange.declare", {"exchange": "new", "type": "topic", "arguments": {"alternate-exchange": "fan"}},
      ((M, "new"), (A, "fan")), "configure access to exchange 'new'"),
-    ("exchange.declare", {"exchange": "plant", "type": "topic"}, (), ""),
-    ("exchange.declare", {"exchange": "plant", "passive": True}, (), ""),
+    ("exchange.declare", {"exchange": "plant", "type": "topic"}, ((P, "plant/#"),),
+     "configure access to exchange 'plant'"),
+    ("exchange.declare", {"exchange": "plant", "passive": True}, ((C, "plant/#"),),
+     "read access to exchange 'plant'"),
+    ("exchange.declare", {"exchange": "amq.topic", "passive": True}, (), ""),
     ("exchange.delete", {"exchange": "plant"}, ((A, "plant"),), "configure access to exchange 'plant'"),
     ("exchange.bind", {"source": "plant", "destination": "fan", "routing_key": "a.#"}, ((A, "fan"), (C, "plant/a/#")),
      "write access to exchange 'fan'"),
@@ -129,6 +133,61 @@ def test_who_has_no_right_to_a_queue_does_not_learn_whether_it_is_there(method: 
     said = set()
     for name in ("work", "none"):
         _, client, _ = furnished()
+        said.add(refusal(client.ask(method, queue=name, **arguments)).replace(name, "NAME"))
+    assert len(said) == 1 and "" not in said
+
+
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("exchange.declare", {"exchange": "NAME", "passive": True}), ("exchange.declare", {"exchange": "NAME"}),
+    ("exchange.declare", {"exchange": "NAME", "type": "topic"}),
+    ("exchange.declare", {"exchange": "NAME", "type": "topic", "durable": True}),
+    ("exchange.delete", {"exchange": "NAME"}),
+    ("exchange.bind", {"source": "NAME", "destination": "amq.topic"}),
+    ("exchange.bind", {"source": "amq.topic", "destination": "NAME"}),
+    ("exchange.unbind", {"source": "NAME", "destination": "amq.topic"}),
+    ("exchange.unbind", {"source": "amq.topic", "destination": "NAME"}),
+    ("queue.bind", {"queue": "own", "exchange": "NAME"}),
+    ("queue.bind", {"queue": "own", "exchange": "NAME", "routing_key": ".".join("x" * 128)}),
+    ("basic.publish", {"key": "a"}), ("basic.publish", {"key": ".".join("x" * 128)}), ("basic.publish", {"key": "#"})])
+@pytest.mark.parametrize("there", ["plant", "fan", "direct", "inside"])
+def test_who_has_no_right_to_an_exchange_does_not_learn_whether_it_is_there(method: str, arguments: dict[str, Any],
+                                                                            there: str) -> None:
+    said = set()
+    for name in (there, "none"):
+        named = {key: name if value == "NAME" else value for key, value in arguments.items()}
+        _, client, _ = furnished((M, "$queue/own"), (A, "amq.topic"), (C, "amq.topic"), (C, "#"))
+        client.ask("queue.declare", queue="own", exclusive=True)
+        if method == "basic.publish":
+            client.publish(name, arguments["key"], b"x")
+            told = client.got()
+        else:
+            told = client.ask(method, **named)
+        said.add(refusal(told).replace(name, "NAME"))
+    assert len(said) == 1 and "" not in said
+
+
+def test_who_has_a_right_to_an_exchange_is_told_that_it_is_not_there() -> None:
+    for method, arguments in (("exchange.declare", {"exchange": "none", "passive": True}),
+                              ("queue.bind", {"queue": "own", "exchange": "none", "routing_key": "a"})):
+        _, client, _ = furnished((M, "$queue/own"), (C, "none/#"))
+        client.ask("queue.declare", queue="own", exclusive=True)
+        (_, _, told), = client.ask(method, **arguments)
+        assert told["text"] == "NOT_FOUND - no exchange 'none' in vhost '/'"
+
+
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("queue.declare", {"passive": True}), ("queue.declare", {}), ("queue.declare", {"exclusive": True}),
+    ("queue.delete", {}), ("queue.purge", {}), ("queue.bind", {"exchange": "amq.topic", "routing_key": "a"}),
+    ("queue.unbind", {"exchange": "amq.topic", "routing_key": "a"}), ("basic.get", {}), ("basic.consume", {})])
+@pytest.mark.parametrize("there", ["work", "locked"])
+def test_nor_of_a_queue_that_is_another_connections(method: str, arguments: dict[str, Any], there: str) -> None:
+    said = set()
+    for name in (there, "none"):
+        hub, client, rules = furnished()
+        rules.allowed = EVERYTHING
+        owner = hub.client().login()
+        owner.ask("queue.declare", queue="locked", exclusive=True)
+        rules.allowed = set()
         said.add(refusal(client.ask(method, queue=name, **arguments)).replace(name, "NAME"))
     assert len(said) == 1 and "" not in said
 
@@ -259,6 +318,24 @@ def test_who_does_not(mechanism: str, response: bytes, certificate: str | None, 
     assert "babbage" not in client.link.reason
 
 
+def test_where_too_many_wait_a_client_is_told_to_come_again() -> None:
+    hub, admission = hub_with_users()
+    admission.full = True
+    client, got = start(hub, "PLAIN", b"\0ada\0lovelace")
+    assert (got[0][1], got[0][2]["code"]) == ("connection.close", 506)
+    assert got[0][2]["text"].startswith("RESOURCE_ERROR - too many logins wait")
+
+
+def test_who_has_hung_up_is_gone_for_admission() -> None:
+    hub, admission = hub_with_users()
+    admission.late = True
+    client, _ = start(hub, "PLAIN", b"\0ada\0lovelace")
+    gone, = admission.gone
+    assert not gone()
+    client.link.gone = True
+    assert gone()
+
+
 def test_a_client_that_is_being_checked_is_not_read_and_what_it_sent_is_not_lost() -> None:
     from gateways.amqp import codec
     from gateways.amqp.methods import encode_method
@@ -299,3 +376,77 @@ def test_a_user_that_is_ended_is_told_320(opened: bool) -> None:
     assert told["text"] == "CONNECTION_FORCED - user 'ada': the user is disabled"
     client.ask("connection.close-ok", 0)
     assert client.link.closed
+
+
+# ---- a new secret
+
+def logged_in(**options: Any) -> tuple[Hub, KnownUsers, Client]:
+    hub, admission = hub_with_users(**options)
+    client, _ = start(hub, "PLAIN", b"\0ada\0lovelace")
+    client.ask("connection.tune-ok", 0, frame_max=4096, channel_max=5)
+    client.ask("connection.open", 0, virtual_host="/")
+    client.ask("channel.open")
+    return hub, admission, client
+
+
+def test_a_new_secret_is_a_login_of_the_same_user_and_ends_when_that_does() -> None:
+    hub, admission, client = logged_in()
+    admission.passwords["ada"] = "babbage"
+    admission.expires_ms = 77_000
+    assert client.ask("connection.update-secret", 0, secret=b"babbage", reason="renewed") \
+        == [(0, "connection.update-secret-ok", {})]
+    (before, _), (after, occupant) = admission.seated
+    assert (before.expires_ms, after.expires_ms) == (0, 77_000) and occupant is client.session
+    assert admission.statistics()["seats"] == 1, "it has left the seat that it had"
+    assert (admission.asked[-1].user, admission.asked[-1].password) == ("ada", "babbage")
+    assert client.ask("queue.declare", queue="q")[0][1] == "queue.declare-ok"
+
+
+def test_what_the_new_secret_does_not_allow_ends() -> None:
+    hub, admission, client = logged_in()
+    client.ask("queue.declare", queue="work")
+    client.ask("basic.consume", queue="work", consumer_tag="t")
+    admission.expires_ms = 1
+    admission._decide = lambda principal, *_: principal.expires_ms == 0       # type: ignore[attr-defined]
+    told = client.ask("connection.update-secret", 0, secret=b"lovelace", reason="renewed")
+    assert [name for _, name, _ in told] == ["connection.update-secret-ok"]
+    assert hub.broker.vhost("/").queues["work"].consumers == []
+    client.publish("", "work", b"x")
+    assert refusal(client.got()).startswith("ACCESS_REFUSED - write access to queue 'work'")
+
+
+@pytest.mark.parametrize("secret", [b"babbage", b"builder", b"", b"\xff"])
+def test_a_secret_that_is_none_of_this_user_ends_the_connection(secret: bytes) -> None:
+    _, _, client = logged_in()
+    (_, name, told), = client.ask("connection.update-secret", 0, secret=secret, reason="renewed")
+    assert (name, told["code"], told["class_id"], told["method_id"]) == ("connection.close", 530, 10, 70)
+    assert told["text"] == "NOT_ALLOWED - New secret was refused by one of the backends"
+
+
+def test_a_token_of_another_user_is_none_of_this_ones() -> None:
+    hub, admission, client = logged_in()
+    admission._answer = lambda shown: Principal("bob")                        # type: ignore[method-assign]
+    (_, name, told), = client.ask("connection.update-secret", 0, secret=b"bobs token", reason="renewed")
+    assert (name, told["code"]) == ("connection.close", 530)
+
+
+def test_what_comes_behind_a_new_secret_waits_until_it_is_known() -> None:
+    hub, admission, client = logged_in()
+    admission.late = True
+    assert client.ask("connection.update-secret", 0, secret=b"lovelace", reason="renewed") == []
+    assert client.link.paused
+    assert client.ask("queue.declare", queue="q") == []
+    admission.tell()
+    hub.advance(1)
+    hub.kernel.flush()
+    assert [name for _, name, _ in client.got()] == ["connection.update-secret-ok", "queue.declare-ok"]
+    assert not client.link.paused
+
+
+def test_a_client_that_goes_while_its_new_secret_is_checked() -> None:
+    hub, admission, client = logged_in()
+    admission.late = True
+    client.ask("connection.update-secret", 0, secret=b"lovelace", reason="renewed")
+    hub.cut(client.session)
+    admission.tell()
+    assert len(admission.seated) == 1 and admission.statistics()["seats"] == 0

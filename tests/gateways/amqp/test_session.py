@@ -148,7 +148,10 @@ def test_without_heartbeats_silence_is_no_end(hub: Hub, client: Client) -> None:
 def test_faults_that_end_the_connection(client: Client, data: bytes, code: int) -> None:
     client.send(data)
     refused(client, "connection", code)
-    assert client.link.closed is (code == 501)
+    assert not client.link.closed, "it is still sending, perhaps: a closed socket would be reset"
+    client.send(b"\xce")
+    client.ask("connection.close-ok", 0)
+    assert client.link.closed
 
 
 def test_after_a_fault_nothing_counts_but_the_answer(hub: Hub, client: Client) -> None:
@@ -169,6 +172,33 @@ def test_a_client_that_does_not_answer_the_end_is_left(hub: Hub, client: Client)
     assert client.link.closed
 
 
+def test_a_client_that_goes_on_sending_is_read_until_it_answers_the_end(hub: Hub, client: Client) -> None:
+    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.select")))
+    for _ in range(9):
+        hub.advance(2_900)
+        client.publish("", "q", b"x" * 5_000)
+        assert not client.link.closed and not client.link.paused
+    client.ask("connection.close-ok", 0)
+    assert client.link.closed
+
+
+def test_but_not_for_ever(hub: Hub, client: Client) -> None:
+    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.select")))
+    for _ in range(30):
+        hub.advance(1_000)
+        client.publish("", "q", b"x")
+    assert client.link.closed
+    assert client.link.reason.startswith("close_timeout")
+
+
+def test_a_client_that_waits_for_its_quota_is_read_when_it_is_to_go(hub: Hub, client: Client) -> None:
+    client.session._pause_until(hub.now_ms() + 60_000)  # type: ignore[attr-defined]
+    client.session.on_principal_ended("the user is disabled")  # type: ignore[attr-defined]
+    assert not client.link.paused
+    client.ask("connection.close-ok", 0)
+    assert client.link.closed
+
+
 def test_a_refused_channel_can_be_opened_again(client: Client) -> None:
     client.send(codec.frame(codec.METHOD, 1, encode_method("queue.declare", queue="nix", passive=True)))
     assert refused(client, "channel", 404) == "NOT_FOUND - no queue 'nix' in vhost '/'"
@@ -182,7 +212,7 @@ def test_channels_are_counted(hub: Hub) -> None:
     client = hub.client(AmqpConfig(channel_max=2047)).login(channels=3)
     client.ask("channel.close", 2)
     assert client.ask("channel.open", 2)[0][1] == "channel.open-ok"
-    assert client.ask("channel.open", 3000)[-1][2]["code"] == 530
+    assert client.ask("channel.open", 3000)[-1][2]["code"] == 504
 
 
 # ---- publishing -----------------------------------------------------------------------------------------------------
@@ -324,6 +354,15 @@ def test_a_stop_answers_what_is_on_its_way_first(hub: Hub, client: Client) -> No
     names = client.got()
     assert [name for _, name, _ in names] == ["basic.ack", "connection.close"]
     assert names[1][2]["code"] == 320
+    client.ask("connection.close-ok", 0)
+    assert client.link.closed
+
+
+def test_a_client_that_says_nothing_to_a_stop_does_not_hold_it_up(hub: Hub, client: Client) -> None:
+    client.session.handle_stopping()
+    hub.advance(499)
+    assert not client.link.closed
+    hub.advance(1)
     assert client.link.closed
 
 

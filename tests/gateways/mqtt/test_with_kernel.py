@@ -12,6 +12,7 @@ from gateways.kit import FakeLink
 from gateways.mqtt import GATEWAY
 from gateways.mqtt.config import MqttConfig
 from gateways.mqtt.session import MqttSession
+from kernel.leasing.settings import GroupSettings, Retry
 from kernel.settings import KernelSettings
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks
@@ -166,3 +167,69 @@ def test_a_delayed_publish_that_breaks_the_protocol_ends_the_connection() -> Non
         client, link = Door().connect(b"c", MqttConfig())
         client.handle_data(packet)
         assert link.closed, packet
+
+
+# ---- members of shared groups
+
+def subscribe(session: MqttSession, topic_filter: bytes) -> None:
+    body = b"\0\1" + len(topic_filter).to_bytes(2, "big") + topic_filter + b"\1"
+    session.handle_data(b"\x82" + bytes([len(body)]) + body)
+
+
+def given(link: FakeLink) -> list[tuple[bytes, bytes, int]]:
+    """What it was sent; its own publish was acknowledged."""
+    return split(link.take().replace(b"\x40\2\0\x09", b""))
+
+
+def member(door: Door, client_id: bytes, topic_filter: bytes, config: MqttConfig | None = None
+           ) -> tuple[MqttSession, FakeLink]:
+    session, link = door.connect(client_id, config or MqttConfig())
+    subscribe(session, topic_filter)
+    assert link.take() == b"\x90\3\0\1\1"
+    return session, link
+
+
+@pytest.mark.parametrize("topic_filter", [b"jobs/#", b"jobs/+"])
+def test_what_a_member_leaves_unacknowledged_comes_again_as_the_groups_retry_says(topic_filter: bytes) -> None:
+    door = Door()
+    door.rig.kernel.define_group("crew", GroupSettings(retry=Retry((5_000,)), max_attempts=2))
+    first, link = member(door, b"first", b"$share/crew/" + topic_filter)
+    first.handle_data(publish(b"jobs/a", b"1", 9))
+    door.rig.run()
+    assert len(given(link)) == 1
+    _, heir = member(door, b"heir", b"$share/crew/" + topic_filter)
+    first.handle_closed()
+    door.rig.world.advance(4_900)
+    assert heir.take() == b""
+    door.rig.world.advance(200)
+    assert [payload for _, payload, _ in given(heir)] == [b"1"]
+
+
+@pytest.mark.parametrize("topic_filter", [b"$share/crew/jobs/#", b"$share/crew/jobs/+"])
+def test_a_member_that_never_acknowledges_is_disconnected_and_another_gets_it(topic_filter: bytes) -> None:
+    door = Door()
+    session, link = member(door, b"silent", topic_filter, MqttConfig(ack_timeout_ms=60_000))
+    session.handle_data(publish(b"jobs/a", b"1", 9))
+    door.rig.run()
+    assert len(given(link)) == 1
+    door.rig.world.advance(59_999)
+    assert not link.closed
+    door.rig.world.advance(1_000)
+    assert link.closed and link.reason.startswith("ack_timeout")
+    session.handle_closed()
+    _, other_link = member(door, b"other", topic_filter)
+    door.rig.world.advance(5_000)
+    assert [payload for _, payload, _ in given(other_link)] == [b"1"]
+
+
+def test_one_that_acknowledges_stays() -> None:
+    door = Door()
+    session, link = member(door, b"good", b"$share/crew/jobs/#", MqttConfig(ack_timeout_ms=60_000))
+    for _ in range(5):
+        session.handle_data(publish(b"jobs/a", b"1", 9))
+        door.rig.run()
+        (_, _, packet_id), = given(link)
+        door.rig.world.advance(59_000)
+        session.handle_data(acks(packet_id))
+    door.rig.world.advance(600_000)
+    assert not link.closed

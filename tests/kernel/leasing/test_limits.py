@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import QueueFull
+from kernel.errors import InvalidQueue, QueueFull
 from kernel.leasing.burial import deaths_of
-from kernel.leasing.settings import LightQueue, QueueSettings
+from kernel.leasing.settings import NOTHING, LightQueue, QueueSettings
 from kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.leasing.test_full_disk import FullRig
@@ -27,6 +27,34 @@ def taken(rig: Rig, name: str) -> list[bytes | None]:
 
 def numbers(start: int, stop: int) -> list[bytes]:
     return [b"%d" % number for number in range(start, stop)]
+
+
+# ---- nothing is held
+
+@pytest.mark.parametrize(("settings", "left"), [
+    (QueueSettings(max_length=NOTHING), []), (QueueSettings(max_bytes=NOTHING), [b""]),
+    (QueueSettings(max_length=0, max_bytes=0), [b"1", b"22", b""])])
+def test_a_queue_that_holds_nothing(settings: QueueSettings, left: list[bytes]) -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work", settings)
+    send(rig, queue, b"1", b"22", b"")
+    assert ready(rig, queue) == len(left)
+    assert taken(rig, "work") == left
+    rig.restart()
+    assert rig.kernel.queue("work") == queue
+
+
+def test_a_queue_that_holds_nothing_and_refuses() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=NOTHING, overflow="reject"))
+    with pytest.raises(QueueFull):
+        send(rig, queue, b"1")
+
+
+def test_a_limit_below_that_is_none() -> None:
+    for settings in (QueueSettings(max_length=-2), QueueSettings(ttl_ms=-1)):
+        with pytest.raises(InvalidQueue):
+            Rig().kernel.declare_queue("work", settings)
 
 
 # ---- the oldest goes

@@ -1,0 +1,92 @@
+"""Who one connection is: its login, its virtual host, and the secrets that it shows later.
+
+A token runs out, and a client that is to stay shows the next one by connection.update-secret (RabbitMQ's extension).
+That is another login of the same user: the connection then ends when the new one runs out, and what it may do is
+judged by it.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateways.admission.admission import Denied, NotAuthenticated
+from gateways.admission.credentials import Credentials
+from gateways.amqp import login
+from gateways.amqp.broker import DOOR_NAME
+from gateways.amqp.errors import ConnectionFault
+from gateways.amqp.methods import IDS, Arguments
+
+if TYPE_CHECKING:
+    from gateways.admission.admission import Admission
+    from gateways.admission.attempt import Gone, OnAuthenticated
+    from gateways.admission.principal import Principal
+    from gateways.admission.seats import Occupant, Seat
+    from gateways.contract import Link
+
+NOT_ALLOWED: Final = 530
+
+
+class Identity:
+    principal: Principal
+
+    def __init__(self, admission: Admission, link: Link, occupant: Occupant) -> None:
+        self.user = ""                                     # for people; "" until it is logged in
+        self._admission = admission
+        self._link = link
+        self._occupant = occupant
+        self._mechanism = ""
+        self._login_name = ""                              # as the client gave it
+        self._seat: Seat | None = None
+
+    @property
+    def client(self) -> str:
+        """The user and its address, which are the same when it comes again."""
+        return f"{self.user}@{self._link.peer.rpartition(':')[0]}"
+
+    def check(self, arguments: Arguments, on_done: OnAuthenticated, gone: Gone) -> None:
+        """Look at connection.start-ok; see `Admission.authenticate`. Raises ConnectionFault, SyntaxFault."""
+        self._mechanism = arguments["mechanism"]
+        credentials = login.read_login(self._mechanism, arguments["response"], self._link)
+        self._login_name = credentials.user or ""
+        self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done, gone)
+
+    def refusal(self, why: NotAuthenticated) -> ConnectionFault:
+        """What the client is told of a login that came to nothing."""
+        return login.refusal(why, self._mechanism)
+
+    def take_seat(self, principal: Principal) -> None:
+        """It is logged in."""
+        self.leave()
+        self.principal, self.user = principal, principal.name
+        self._seat = self._admission.seat(principal, DOOR_NAME, self._occupant)
+
+    def enter(self, virtual_host: str) -> None:
+        """Be there from now on. Raises ConnectionFault 530."""
+        try:
+            self.principal = self._admission.in_tenant(self.principal, virtual_host)
+        except Denied:
+            raise ConnectionFault(NOT_ALLOWED, f"access to vhost '{virtual_host}' refused for user "
+                                               f"'{self.user}'") from None
+
+    def check_secret(self, secret: bytes, on_done: OnAuthenticated) -> None:
+        """Look at connection.update-secret."""
+        credentials = Credentials(user=self._login_name or self.user, password=secret.decode(errors="replace"))
+        self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done, lambda: self._link.gone)
+
+    def renew(self, found: Principal | NotAuthenticated, virtual_host: str) -> None:
+        """Be whom the new secret has shown. Raises ConnectionFault 530 where that is not this user."""
+        refusal = ConnectionFault(NOT_ALLOWED, "New secret was refused by one of the backends")
+        refusal.method = IDS["connection.update-secret"]
+        if isinstance(found, NotAuthenticated) or found.name != self.principal.name:
+            raise refusal
+        try:
+            principal = self._admission.in_tenant(found, virtual_host)
+        except Denied:
+            raise refusal from None
+        self.take_seat(found)
+        self.principal = principal
+
+    def leave(self) -> None:
+        """Idempotent."""
+        if self._seat is not None:
+            self._seat.leave()
+            self._seat = None

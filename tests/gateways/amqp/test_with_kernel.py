@@ -1,0 +1,298 @@
+"""The AMQP door on the real kernel, in a world of one thread: what becomes of deliveries that are not acknowledged, and
+of queues with limits."""
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any, cast
+
+import pytest
+
+from gateways.admission.admission import Admission
+from gateways.amqp import open_door
+from gateways.amqp.config import AmqpConfig
+from gateways.amqp.tables import encode_table, typed
+from gateways.contract import Services
+from gateways.kit import FakeLink
+from kernel.leasing.deadlines import HOLD_STEP_MS
+from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
+from tests.gateways.amqp.fakes import Client, Got
+from tests.kernel.rig import Rig
+
+MINUTE_MS = 60_000
+HALF_HOUR_MS = 30 * MINUTE_MS
+OVERDUE = ("PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: %d ms. This "
+           "timeout value can be configured, see consumers doc guide to learn more")
+
+
+class _Flushing:
+    def __init__(self, rig: Rig) -> None:
+        self.flush = rig.run
+
+
+class KernelHub:
+    """A door for `Client` whose kernel is a real one."""
+
+    def __init__(self) -> None:
+        self.rig = Rig()
+        kernel = self.rig.kernel
+        now_ms = self.rig.world.loop.now_ms
+        self.services = Services("hub", kernel, Admission(kernel, now_ms), now_ms)
+        self.kernel = _Flushing(self.rig)
+        open_door(self.services)
+
+    def open(self, spec: Any, config: AmqpConfig) -> tuple[Any, FakeLink]:
+        link = FakeLink()
+        return spec.session(link, self.services, config), link
+
+    def client(self, **config: int) -> Client:
+        return Client(cast(Any, self), AmqpConfig(**config)).login()
+
+    def advance(self, by_ms: int) -> None:
+        self.rig.world.advance(by_ms)
+        self.rig.run()
+
+
+@pytest.fixture
+def hub() -> KernelHub:
+    return KernelHub()
+
+
+def fill(client: Client, queue: str, *bodies: bytes, **arguments: Any) -> None:
+    client.ask("queue.declare", queue=queue, durable=True, arguments=arguments)
+    for body in bodies:
+        client.publish("", queue, body)
+    client.hub.kernel.flush()
+
+
+def get(client: Client, queue: str) -> tuple[int, bytes, bool] | None:
+    """(delivery tag, body, redelivered)."""
+    got = client.ask("basic.get", queue=queue)
+    if got[0][1] != "basic.get-ok":
+        return None
+    return got[0][2]["delivery_tag"], got[2][2]["body"], got[0][2]["redelivered"]
+
+
+def delivered(got: list[Got]) -> list[bytes]:
+    return [arguments["body"] for _, name, arguments in got if name == "body"]
+
+
+def closed(got: list[Got]) -> str:
+    return next((arguments["text"] for _, name, arguments in got if name == "channel.close"), "")
+
+
+# ---- delivery limits
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_what_comes_back_more_often_than_the_limit_is_a_dead_letter(hub: KernelHub, limit: int, kind: str) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="dead")
+    fill(client, "work", b"x", **{"x-delivery-limit": limit, "x-queue-type": kind, "x-dead-letter-exchange": "",
+                                  "x-dead-letter-routing-key": "dead"})
+    for time in range(limit + 1):
+        found = get(client, "work")
+        assert found is not None and found[1:] == (b"x", time > 0)
+        assert get(client, "dead") is None
+        client.ask("basic.nack", delivery_tag=found[0], requeue=True)
+    assert get(client, "work") is None
+    (_, _, ok), (_, _, header), (_, _, body) = client.ask("basic.get", queue="dead")
+    assert body["body"] == b"x" and not ok["redelivered"]
+    assert b"\x06reasonS\0\0\0\x0edelivery_limit" in header["raw"]
+
+
+def test_where_there_is_no_dead_letter_exchange_it_is_gone(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "work", b"x", **{"x-delivery-limit": 0})
+    found = get(client, "work")
+    assert found is not None
+    client.ask("basic.reject", delivery_tag=found[0], requeue=True)
+    assert get(client, "work") is None
+
+
+@pytest.mark.parametrize("end", ["channel.close", "basic.recover", "cut"])
+def test_every_way_back_counts(hub: KernelHub, end: str) -> None:
+    fill(hub.client(), "work", b"x", **{"x-delivery-limit": 1})
+    for _ in range(2):
+        client = hub.client()
+        assert get(client, "work") is not None
+        if end == "channel.close":
+            client.ask(end)
+        elif end == "basic.recover":
+            client.ask(end, requeue=True)
+        client.session.handle_closed()
+    assert get(hub.client(), "work") is None
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-delivery-limit": -1}])
+def test_without_a_limit_it_comes_for_ever(hub: KernelHub, arguments: dict[str, int]) -> None:
+    client = hub.client()
+    fill(client, "work", b"x", **arguments)
+    for _ in range(100):
+        found = get(client, "work")
+        assert found is not None
+        client.ask("basic.nack", delivery_tag=found[0], requeue=True)
+
+
+@pytest.mark.parametrize(("name", "value", "why"), [
+    ("x-delivery-limit", "a", '"expected integer, got longstr"'), ("x-delivery-limit", -2, "{value_negative,-2}"),
+    ("x-consumer-timeout", -1, "{value_negative,-1}"),
+    ("x-consumer-timeout", 1 << 33, f"{{value_too_large,{1 << 33}}}")])
+def test_arguments_that_cannot_be(hub: KernelHub, name: str, value: object, why: str) -> None:
+    told = closed(hub.client().ask("queue.declare", queue="q", arguments={name: value}))
+    assert told == f"PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {why}"
+
+
+def test_other_limits_are_another_queue(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "work", **{"x-delivery-limit": 1})
+    told = closed(client.ask("queue.declare", queue="work", durable=True, arguments={"x-delivery-limit": 2}))
+    assert told == ("PRECONDITION_FAILED - inequivalent arg 'x-delivery-limit' for queue 'work' in vhost '/': received "
+                    "'2' but current is '1'")
+
+
+def test_a_queue_whose_limit_was_not_looked_at_when_it_was_declared_is_there_still(hub: KernelHub) -> None:
+    arguments = encode_table({"x-delivery-limit": typed("often"), "x-max-priority": typed(3)})
+    door = json.dumps({"amqp": 1, "durable": True, "auto_delete": False, "arguments": b64encode(arguments).decode()})
+    hub.rig.kernel.declare_queue("old", QueueSettings(priorities=4, door=door))
+    hub.rig.run()
+    open_door(hub.services)
+    fill(hub.client(), "old", b"x", **{"x-max-priority": 3})
+    assert get(hub.client(), "old") == (1, b"x", False)
+
+
+def test_a_limit_outlives_the_hub(hub: KernelHub) -> None:
+    fill(hub.client(), "work", b"x", **{"x-delivery-limit": 1, "x-consumer-timeout": 5_000})
+    open_door(hub.services)                                # as after a start: the door reads what is stored
+    client = hub.client()
+    consume(client, "work")
+    hub.advance(5_000 + HOLD_STEP_MS)
+    assert closed(client.got()) == OVERDUE % 5_000
+    found = get(hub.client(), "work")
+    assert found is not None and found[2]
+
+
+# ---- queues that hold nothing
+
+@pytest.mark.parametrize(("arguments", "left"), [
+    ({"x-max-length": 0}, []), ({"x-max-length-bytes": 0}, [b""]), ({}, [b"x", b""])])
+def test_a_limit_of_nothing_holds_nothing(hub: KernelHub, arguments: dict[str, int], left: list[bytes]) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="work", arguments=arguments)
+    client.ask("confirm.select")
+    for body in (b"x", b""):
+        client.publish("", "work", body)
+    hub.rig.run()
+    assert {name for _, name, _ in client.got()} == {"basic.ack"}
+    found = []
+    while (message := client.ask("basic.get", queue="work", no_ack=True))[0][1] == "basic.get-ok":
+        found.append(b"".join(delivered(message)))
+    assert found == left
+
+
+def test_a_limit_of_nothing_that_refuses_takes_nothing(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="work", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    client.ask("confirm.select")
+    client.publish("", "work", b"x")
+    hub.rig.run()
+    assert client.names() == ["basic.nack"]
+
+
+# ---- the time to acknowledge
+
+def consume(client: Client, queue: str) -> list[bytes]:
+    return delivered(client.ask("basic.consume", queue=queue))
+
+
+def test_a_consumer_that_never_acknowledges_loses_its_channel(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "work", b"1", b"2")
+    assert consume(client, "work") == [b"1", b"2"]
+    client.ask("basic.ack", delivery_tag=1)
+    hub.advance(HALF_HOUR_MS - 1)
+    assert client.got() == []
+    hub.advance(HOLD_STEP_MS)
+    assert closed(client.got()) == OVERDUE % HALF_HOUR_MS
+    assert not client.link.closed
+    other = hub.client()
+    assert consume(other, "work") == [b"2"]
+
+
+def test_who_acknowledges_in_time_keeps_it(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "work")
+    consume(client, "work")
+    for number in range(1, 10):
+        client.publish("", "work", b"x")
+        hub.rig.run()
+        assert delivered(client.got()) == [b"x"]
+        hub.advance(HALF_HOUR_MS - 1)
+        client.ask("basic.ack", delivery_tag=number)
+    hub.advance(10 * HALF_HOUR_MS)
+    assert client.got() == []
+
+
+def test_messages_that_were_got_one_by_one_count_and_so_do_those_of_a_consumer_that_was_cancelled(hub: KernelHub
+                                                                                                  ) -> None:
+    for how in ("get", "cancel"):
+        client = hub.client()
+        fill(client, how, b"x")
+        if how == "get":
+            assert get(client, how) is not None
+        else:
+            client.ask("basic.consume", queue=how, consumer_tag="t")
+            client.ask("basic.cancel", consumer_tag="t")
+        hub.advance(HALF_HOUR_MS + HOLD_STEP_MS)
+        assert closed(client.got()) == OVERDUE % HALF_HOUR_MS
+
+
+@pytest.mark.parametrize(("of_hub", "of_queue", "used"), [
+    (5_000, None, 5_000), (5_000, 9_000, 9_000), (0, 9_000, 9_000), (5_000, 0, 0), (0, None, 0)])
+def test_a_queue_says_more_than_the_hub(hub: KernelHub, of_hub: int, of_queue: int | None, used: int) -> None:
+    client = hub.client(consumer_timeout_ms=of_hub)
+    fill(client, "work", b"x", **({} if of_queue is None else {"x-consumer-timeout": of_queue}))
+    consume(client, "work")
+    hub.advance(used + HOLD_STEP_MS if used else 10 * HALF_HOUR_MS)
+    assert closed(client.got()) == (OVERDUE % used if used else "")
+
+
+def test_without_acknowledgements_there_is_nothing_to_wait_for(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "work", b"x")
+    assert delivered(client.ask("basic.consume", queue="work", no_ack=True)) == [b"x"]
+    hub.advance(2 * HALF_HOUR_MS)
+    assert client.got() == []
+
+
+# ---- members of groups of all doors
+
+def test_what_a_member_of_a_group_gives_back_comes_again_as_its_retry_says(hub: KernelHub) -> None:
+    kernel = hub.rig.kernel
+    kernel.define_group("crew", GroupSettings(retry=Retry((5_000,)), max_attempts=2, start="latest"))
+    hub.rig.publish("jobs/a", b"0")
+    for filter_text in ("jobs/#", "jobs/+"):
+        client = hub.client()
+        client.ask("basic.consume", queue=f"$share/crew/{filter_text}")
+        hub.rig.publish("jobs/a", b"1")
+        assert delivered(client.got()) == [b"1"]
+        client.ask("basic.nack", delivery_tag=1, requeue=True)
+        hub.advance(4_900)
+        assert client.got() == []
+        hub.advance(200)
+        assert delivered(client.got()) == [b"1"]
+        client.ask("basic.nack", delivery_tag=2, requeue=True)
+        hub.advance(MINUTE_MS)
+        assert client.got() == []
+        letters = kernel.queue("$dead-letters/crew")
+        assert letters is not None and kernel.queue_group(letters).counts().ready == 1
+        kernel.queue_group(letters).purge()
+        client.session.handle_closed()
+        hub.rig.run()
+
+
+def test_in_a_queue_it_is_ready_at_once(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "work", b"x")
+    assert consume(client, "work") == [b"x"]
+    assert delivered(client.ask("basic.nack", delivery_tag=1, requeue=True)) == [b"x"]
