@@ -68,7 +68,7 @@ class Recovery:
                 self._parts.on_damage(Damage(end, known, f"the {name} ends before what the index knows of; offsets and "
                                                          "ids go on behind that"))
         if self._index.is_marked_lost():
-            self._loss = Loss(max(0, positions.main - self._log.end()), set())
+            self._lose(max(0, positions.main - self._log.end()))
             self._log.advance(positions.main, positions.kept)
 
     def _on_damage(self, damage: Damage) -> None:
@@ -78,8 +78,11 @@ class Recovery:
         if damage.end <= self._complete:
             self._index.mark_lost()
         elif not damage.is_known:
-            lost_bytes = damage.end - damage.start
-            self._loss = Loss(lost_bytes + (self._loss.lost_bytes if self._loss is not None else 0), set())
+            self._lose(damage.end - damage.start)
+
+    def _lose(self, lost_bytes: int) -> None:
+        before = self._loss.lost_bytes if self._loss is not None else 0
+        self._loss = Loss(before + lost_bytes, set())
 
     def _load(self) -> None:
         for number, page in self._index.head_pages():
