@@ -1,7 +1,7 @@
 """Users and rights behind a running hub, or behind a command on a data directory on which none runs.
 
-Three threads: one checks passwords, one changes the database, one reads the key sets of token issuers, so that none of
-them waits for another.
+Four threads: two check passwords, one changes the database, one reads the key sets of token issuers, so that none of
+these waits for another.
 """
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from gateways.admission.accounts import Accounts, ApiKey, User
 from gateways.admission.administration import Administration, Affected
 from gateways.admission.admission import Admission
 from gateways.admission.audit import By, compose
+from gateways.admission.check_queue import CHECKS_AT_ONCE
 from gateways.admission.errors import AccountError
 from gateways.admission.ports import Outside
 from gateways.admission.rules import Rule
@@ -43,8 +44,8 @@ class AccountStorage:
 
     def __init__(self, url: str, hub_loop: HubLoop, hub_secret: bytes) -> None:
         completions = Completions(hub_loop.aio)
-        self._passwords, self._changes, self._fetching = (
-            ThreadWorker(name, completions) for name in ("passwords", "accounts", "key-sets"))
+        self._passwords = ThreadWorker("passwords", completions, CHECKS_AT_ONCE)
+        self._changes, self._fetching = ThreadWorker("accounts", completions), ThreadWorker("key-sets", completions)
         self._store = AccountStore(make_engine(url, durable=True))
         self._notes: list[tuple[int, str]] = []
         self.accounts = Accounts()
@@ -116,7 +117,7 @@ class _Clock:
     """Time without timers."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self.now_ms = now_ms
+        self.now_ms = self.monotonic_ms = now_ms
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         callback()

@@ -13,12 +13,15 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from gatehouse import exits
 
 FORMAT: Final = 2
+
+FOR_OWNER: Final = 0o600          # of files; folders 0700: messages, password hashes and the hub's secrets are in them
 
 UNFINISHED: Final = "unfinished restore"
 """What the file says while the folder is being filled: no version takes that for a number."""
@@ -54,12 +57,13 @@ def open_data_dir(folder: Path, format_number: int = FORMAT, upgrades: Mapping[i
     """Lock the folder, making it where there is none, and bring it to this format. Raises DataDirError."""
     try:
         _make_private(folder)
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, FOR_OWNER)
     except OSError as error:
         raise DataDirError(f"cannot use the data directory {folder}: {error.strerror}", exits.STORAGE) from None
     try:
         _lock(folder, descriptor)
         _check_format(folder, format_number, upgrades)
+        _tighten(folder)
     except BaseException:
         os.close(descriptor)
         raise
@@ -85,7 +89,7 @@ def begin_data_dir(folder: Path, format_number: int) -> Iterator[None]:
     Raises DataDirError where it is not empty. Where the block is left by an error, no hub takes what is there.
     """
     require_empty(folder)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, FOR_OWNER)
     try:
         _lock(folder, descriptor)
         _replace(folder, UNFINISHED)
@@ -104,6 +108,16 @@ def _make_private(folder: Path) -> None:
     if mode & stat.S_IRWXO:
         with suppress(PermissionError):          # somebody else's, a volume's mount point say: his to decide
             folder.chmod(mode & ~stat.S_IRWXO)
+
+
+def _tighten(folder: Path) -> None:
+    """Take from everybody else what an earlier version, a copy or a loose umask let them do with what is in here."""
+    for path, folders, files in os.walk(folder):
+        for name in folders + files:
+            with suppress(OSError):              # somebody else's, or gone by now
+                mode = stat.S_IMODE(os.stat(os.path.join(path, name)).st_mode)
+                if mode & (stat.S_IRWXG | stat.S_IRWXO):
+                    os.chmod(os.path.join(path, name), mode & stat.S_IRWXU)
 
 
 def _lock(folder: Path, descriptor: int) -> None:
@@ -151,7 +165,7 @@ def _write_format(folder: Path, number: int) -> None:
 
 def _replace(folder: Path, text: str) -> None:
     new = folder / "format.new"
-    with new.open("w") as file:
+    with open(new, "w", opener=partial(os.open, mode=FOR_OWNER)) as file:
         file.write(f"{text}\n")
         file.flush()
         os.fsync(file.fileno())

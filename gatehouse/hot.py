@@ -11,6 +11,7 @@ HOT_MODULES: Final = (
     "gateways.amqp.codec",
     "gateways.amqp.unacked",
     "gateways.connections.connection",
+    "gateways.connections.unsent",
     "gateways.http.deciding",
     "gateways.http.direct",
     "gateways.http.heads",

@@ -36,6 +36,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_loop_stall_recent_seconds": Declared(
         GAUGE, "Longest time of the last one to two minutes in which something kept the event loop from running."),
     "gatehouse_loop_stall_worst_seconds": Declared(GAUGE, "The same since the start."),
+    "gatehouse_loop_longest_turn_seconds": Declared(
+        GAUGE, "Longest time of the last one to two minutes that the kernel worked before anybody else was served: a "
+               "flush with its answers, a slice of deliveries."),
     "gatehouse_descriptors_limit": Declared(GAUGE, "Files and sockets that this process may have open."),
     "gatehouse_resident_bytes": Declared(GAUGE, "Memory of this process that is not swapped out, in bytes."),
     "gatehouse_congested": Declared(GAUGE, "1 while more is waiting for the disk than is good and publishers wait."),
@@ -48,6 +51,11 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_kept_bytes": Declared(GAUGE, "Bytes kept beyond retention for what is still owed."),
     "gatehouse_dropped_segments": Declared(COUNTER, "Files of the log that retention deleted."),
     "gatehouse_damaged_ranges": Declared(COUNTER, "Ranges of the log that cannot be read."),
+    "gatehouse_mended_headers": Declared(
+        COUNTER, "Files of the log whose header was damaged and was written anew by this start; nothing is lost."),
+    "gatehouse_set_aside_files": Declared(
+        GAUGE, "What lies in the folder `damaged`, which starts could not use, until somebody deletes it."),
+    "gatehouse_set_aside_bytes": Declared(GAUGE, "The size of that, in bytes."),
     "gatehouse_reserve_held": Declared(
         GAUGE, "0 while the disk is full and the hub lives from its reserve: no messages are taken."),
     "gatehouse_backups": Declared(GAUGE, "Backups that are being read; retention deletes nothing meanwhile."),
@@ -60,7 +68,12 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_postponed_checkpoints": Declared(
         COUNTER, "Checkpoints that did not fit on the disk and are tried again."),
     "gatehouse_cold_reads": Declared(COUNTER, "Reads that memory could not answer and the disk did."),
+    "gatehouse_unreadable_stretches": Declared(
+        COUNTER, "Stretches of offsets at which a producer's batch has no record that makes sense; readers pass over "
+                 "them, and each counts when one first does."),
     "gatehouse_topics": Declared(GAUGE, "Topics that exist."),
+    "gatehouse_max_auto_topics": Declared(
+        GAUGE, "Topics that may exist before users make no more, see `kernel.max_auto_topics`."),
     "gatehouse_scheduled": Declared(GAUGE, "Messages that wait for their time."),
     "gatehouse_scheduled_delivered": Declared(COUNTER, "Messages appended when they fell due."),
     "gatehouse_scheduled_late_seconds": Declared(
@@ -99,13 +112,18 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_jwks_failures": Declared(COUNTER, "Times that the key set of the tokens' issuer could not be read."),
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
+    "gatehouse_unsent_bytes": Declared(
+        GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 64 KiB and a "
+               "message more for each of those clients."),
     "gatehouse_not_honoured": Declared(
         COUNTER, "Times that clients asked for what a door takes without effect; its README has a table of these.",
         ("door", "what")),
     "gatehouse_connections": Declared(GAUGE, "Connections that are open.", ("door",)),
     "gatehouse_connections_accepted": Declared(COUNTER, "Connections that were let in.", ("door",)),
     "gatehouse_connections_refused": Declared(
-        COUNTER, "Connections refused because no descriptor could be spent on them.", ("door",)),
+        COUNTER, "Connections refused because there was no place for them.", ("door",)),
+    "gatehouse_connections_refused_by_address": Declared(
+        COUNTER, "Those of them whose address had as many as one address may have.", ("door",)),
     "gatehouse_connections_closed": Declared(
         COUNTER, "Connections that the hub ended, by why.", ("door", "reason")),
     "gatehouse_tls_handshakes": Declared(

@@ -3,8 +3,8 @@
     HubLoop        clock and timers of the one thread that everything runs on
     Completions    the way back from all worker threads: one wake-up of the loop per batch, not per job
     ThreadWorker   one thread with a queue of jobs, run in order
-    Stall          how long the loop was kept from running, for the metrics
-    resident_bytes memory of this process
+    Longest        the longest of some times, lately and since the start, for the metrics
+    Stall          how long the loop was kept from running
 
 Rules: nothing here swallows an error. A job's error goes to its `done`; an error raised by a callback is our own fault
 and goes to the loop's exception handler, and the callbacks after it still run.
@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -28,7 +26,38 @@ T = TypeVar("T")
 MAX_TIMER_SLEEP_S: Final = 60.0
 
 STALL_TICK_S: Final = 0.05       # a stall longer than this is always seen, a shorter one when a tick falls into it
-STALL_WINDOW_S: Final = 60.0     # `recent_ms` covers between one and two of these
+WINDOW_S: Final = 60.0           # what is called recent covers between one and two of these
+
+
+class Longest:
+    """The longest of the times that were noted, in seconds."""
+
+    def __init__(self) -> None:
+        self.worst_s = 0.0
+        """Since the start."""
+
+        self._window_end_s = 0.0
+        self._this_window_s = 0.0
+        self._last_window_s = 0.0
+
+    def note(self, took_s: float) -> None:
+        self._turn_window()
+        self._this_window_s = max(self._this_window_s, took_s)
+        self.worst_s = max(self.worst_s, took_s)
+
+    @property
+    def recent_s(self) -> float:
+        """Of the last one to two minutes."""
+        self._turn_window()
+        return max(self._this_window_s, self._last_window_s)
+
+    def _turn_window(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._window_end_s:
+            return
+        over = now_s >= self._window_end_s + WINDOW_S        # nothing was noted for a whole window
+        self._last_window_s, self._this_window_s = 0.0 if over else self._this_window_s, 0.0
+        self._window_end_s = now_s + WINDOW_S
 
 
 class WallTimer:
@@ -60,7 +89,7 @@ class WallTimer:
             return
         callback, self._callback, self._handle = self._callback, None, None
         if callback is not None:
-            callback()
+            self._loop.timed(callback)
 
 
 class HubLoop:
@@ -68,13 +97,26 @@ class HubLoop:
 
     def __init__(self, aio: asyncio.AbstractEventLoop) -> None:
         self.aio = aio
+        self.turns = Longest()
+        """What the kernel did at one go: a flush with its answers, a slice of deliveries, a timer."""
+
+    def timed(self, callback: Callable[[], None]) -> None:
+        """Call it and note how long it took."""
+        began_s = time.monotonic()
+        try:
+            callback()
+        finally:
+            self.turns.note(time.monotonic() - began_s)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         # Both loops run what is added while callbacks run in their next turn, after this turn's I/O has been handled.
-        self.aio.call_soon(callback)
+        self.aio.call_soon(self.timed, callback)
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> WallTimer:
         return WallTimer(self, when_ms, callback)
@@ -90,8 +132,9 @@ class Completions:
     the queue second. So a finished job is never left behind, and a burst of them wakes the loop once.
     """
 
-    def __init__(self, aio: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, aio: asyncio.AbstractEventLoop, turns: Longest | None = None) -> None:
         self._aio = aio
+        self._turns = turns or Longest()
         self._finished: deque[tuple[Done, Any, BaseException | None]] = deque()
         self._signalled = False
         self.wakeups = 0
@@ -113,35 +156,42 @@ class Completions:
         self.wakeups += 1
         self._signalled = False
         finished = self._finished
+        began_s = time.monotonic()
         while finished:
             done, result, error = finished.popleft()
             try:
                 done(result, error)
             except Exception as fault:
                 self._aio.call_exception_handler({"message": "a completion failed", "exception": fault})
+        self._turns.note(time.monotonic() - began_s)
 
 
 class ThreadWorker:
-    """`kernel.ports.Worker`: one thread that runs its jobs in order."""
+    """`kernel.ports.Worker`: one thread that runs its jobs in order. With several `threads` jobs begin in order, and
+    end as they may."""
 
-    def __init__(self, name: str, completions: Completions) -> None:
+    def __init__(self, name: str, completions: Completions, threads: int = 1) -> None:
         self.name = name
         self._completions = completions
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
         # A daemon: a job stuck on a dead disk cannot keep a failing hub alive. `close` waits for the normal end.
-        self._thread = threading.Thread(target=self._run, name=f"gatehouse-{name}", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, name=f"gatehouse-{name}", daemon=True)
+                         for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         self._jobs.put((job, done))
 
     def close(self, abandon: bool = False) -> None:
-        """Run what has been submitted, unless it is abandoned, then end the thread; returns when it has ended."""
+        """Run what has been submitted, unless it is abandoned, then end the threads; returns when they have ended."""
         while abandon and not self._jobs.empty():
             with contextlib.suppress(Empty):
                 self._jobs.get_nowait()
-        self._jobs.put(None)
-        self._thread.join()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
 
     def _run(self) -> None:
         jobs, post = self._jobs, self._completions.post
@@ -166,23 +216,19 @@ class Stall:
         self._aio = aio
         self._handle: asyncio.TimerHandle | None = None
         self._due_s = 0.0
-        self._window_end_s = 0.0
-        self._this_window_s = 0.0
-        self._last_window_s = 0.0
-        self._worst_s = 0.0
+        self._longest = Longest()
 
     @property
     def recent_ms(self) -> float:
         """The longest stall of the last one to two minutes."""
-        return max(self._this_window_s, self._last_window_s) * 1000
+        return self._longest.recent_s * 1000
 
     @property
     def worst_ms(self) -> float:
         """The longest stall since the start."""
-        return self._worst_s * 1000
+        return self._longest.worst_s * 1000
 
     def start(self) -> None:
-        self._window_end_s = self._aio.time() + STALL_WINDOW_S
         self._arm()
 
     def stop(self) -> None:
@@ -195,20 +241,5 @@ class Stall:
         self._handle = self._aio.call_later(STALL_TICK_S, self._tick)
 
     def _tick(self) -> None:
-        now_s = self._aio.time()
-        late_s = max(now_s - self._due_s, 0.0)
-        if now_s >= self._window_end_s:
-            self._last_window_s, self._this_window_s = self._this_window_s, 0.0
-            self._window_end_s = now_s + STALL_WINDOW_S
-        self._this_window_s = max(self._this_window_s, late_s)
-        self._worst_s = max(self._worst_s, late_s)
+        self._longest.note(max(self._aio.time() - self._due_s, 0.0))
         self._arm()
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in RAM; 0 where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pages * resource.getpagesize()

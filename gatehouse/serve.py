@@ -33,10 +33,11 @@ from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, ch
 from gatehouse.console import read_console
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
+from gatehouse.memory import GivingBack, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.relisten import Relistening, relisten
-from gatehouse.runtime import HubLoop, Stall, resident_bytes
+from gatehouse.runtime import HubLoop, Stall
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 from gateways.admission.admission import Admission
@@ -45,8 +46,9 @@ from gateways.admission.trace import Trace
 from gateways.connections.capacity import descriptor_capacity
 from gateways.connections.listener import Listener
 from gateways.connections.open_connections import OpenConnections
+from gateways.connections.unsent import UnsentBudget
 from gateways.contract import GatewaySpec, Service, Services
-from gateways.registry import GatewayClash, load_specs
+from gateways.registry import GatewayClash, Specs, load_specs
 from gateways.tls.revocation import find_revoked
 from gateways.tls.tls import TlsFault
 from kernel.kernel import Kernel
@@ -65,7 +67,7 @@ ALLOW_ANONYMOUS: Final = "auth.allow_anonymous"
 DRAIN_S: Final = 10.0            # what sessions get to answer and say goodbye
 
 
-def read_specs() -> dict[str, GatewaySpec]:
+def read_specs() -> Specs:
     """Every door that is installed. Raises Refused."""
     try:
         return load_specs()
@@ -122,6 +124,7 @@ class Hub:
         self._shared: Services | None = None
         self._reload_asked = self._reload_refused = False
         self._reloading: asyncio.Future[None] | None = None      # kept, or nobody would
+        self._loop = HubLoop(asyncio.get_running_loop())
         self._stall = Stall(asyncio.get_running_loop())
         self._watchdog = Watchdog(asyncio.get_running_loop(), watchdog_s())
         self._status: HubStatus | None = None
@@ -134,7 +137,7 @@ class Hub:
             loop.add_signal_handler(number, handler)
         self._reload_asked = bool(self._asked_early)
         try:
-            await self._start(HubLoop(loop))
+            await self._start(self._loop)
             gc.collect()
             gc.freeze()    # what exists now stays; later collections need not look at it
             self._stall.start()
@@ -294,11 +297,13 @@ class Hub:
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
             transactions=storage.transactions,
-            connections=OpenConnections(kernel.epoch), render_metrics=self.metrics.render, ready=lambda: self._ready,
-            status=self._status, console=read_console(), backups=storage.backups,
+            connections=OpenConnections(kernel.epoch), unsent=UnsentBudget(self.config.hub.unsent_bytes),
+            render_metrics=self.metrics.render, ready=lambda: self._ready, status=self._status,
+            console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
+        services.unsent.on_released = GivingBack(asyncio.get_running_loop()).soon
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples,
@@ -385,15 +390,19 @@ class Hub:
         yield "gatehouse_start_time_seconds", (), self._ready_s
         yield "gatehouse_loop_stall_recent_seconds", (), self._stall.recent_ms / 1000
         yield "gatehouse_loop_stall_worst_seconds", (), self._stall.worst_ms / 1000
+        yield "gatehouse_loop_longest_turn_seconds", (), self._loop.turns.recent_s
         yield "gatehouse_descriptors_limit", (), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield "gatehouse_resident_bytes", (), resident_bytes()
 
     def _door_samples(self) -> Iterator[Sample]:
+        if self._shared is not None:
+            yield "gatehouse_unsent_bytes", (), self._shared.unsent.used_bytes
         for name, door in self._counted():
             counts = door.counts
             yield "gatehouse_connections", (name,), len(door)
             yield "gatehouse_connections_accepted", (name,), counts["accepted"]
             yield "gatehouse_connections_refused", (name,), counts["refused"]
+            yield "gatehouse_connections_refused_by_address", (name,), counts["refused_by_address"]
             yield "gatehouse_faults", (name,), counts["faults"]
             yield "gatehouse_tls_handshakes", (name,), counts["tls_handshakes"]
             ends_s = door.certificate_ends_s() if isinstance(door, Certified) else None

@@ -5,12 +5,15 @@
                 "messages_in", "bytes_in", "messages_out", "bytes_out",            since the start
                 "rates": {the same four, a second, over the last five seconds}}],
      "log": {"bytes", "segments", "kept_bytes", "retention_bytes", "kept_limit_bytes", "dropped_segments",
-             "damaged_ranges", "disk_free_bytes", "disk_bytes",
+             "damaged_ranges", "mended_headers",
+             "set_aside_files", "set_aside_bytes",                 what is in the folder `damaged`
+             "disk_free_bytes", "disk_bytes",
              "full"},                                              messages are refused for want of room
      "pending": {"bytes", "congested"},                             taken from publishers, not in the log yet
      "checkpoint": {"age_ms", "taken", "postponed", "unindexed_bytes"},
      "loop": {"stall_recent_ms", "stall_worst_ms"},
-     "memory_bytes", "topics", "subscriptions", "scheduled",
+     "memory_bytes", "topics", "topics_left",                       that users may still make, all together
+     "subscriptions", "scheduled",
      "groups": {"active", "ready", "leased", "waiting"},            leased groups and light queues that are in use
      "transactions": {"open", "open_bytes", "members", "committed", "rolled_back", "expired"}}
 
@@ -25,8 +28,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse import __version__
+from gatehouse.damaged import count_damaged
+from gatehouse.memory import resident_bytes
 from gatehouse.rates import FIELDS, NOTHING, Rates
-from gatehouse.runtime import resident_bytes
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -90,6 +94,7 @@ class HubStatus:
                      "stall_worst_ms": round(self._stall.worst_ms, 1)},
             "memory_bytes": resident_bytes(),
             "topics": statistics["topics"],
+            "topics_left": max(0, statistics["max_auto_topics"] - statistics["topics"]),
             "subscriptions": statistics["subscriptions"],
             "scheduled": statistics["scheduled"],
             "groups": await self._count_groups(),
@@ -106,11 +111,14 @@ class HubStatus:
     async def _describe_log(self, statistics: dict[str, int]) -> dict[str, Any]:
         settings = self._storage.kernel.settings
         disk = await asyncio.to_thread(shutil.disk_usage, self._storage.folder)
+        set_aside = await asyncio.to_thread(count_damaged, self._storage.folder)
         return {"bytes": statistics["log_bytes"], "segments": statistics["log_segments"],
                 "kept_bytes": statistics["kept_bytes"], "retention_bytes": settings.retention_bytes,
                 "kept_limit_bytes": settings.kept_bytes, "dropped_segments": statistics["dropped_segments_total"],
-                "damaged_ranges": self._storage.damaged_ranges, "disk_free_bytes": disk.free,
-                "disk_bytes": disk.total, "full": self._storage.kernel.parts.room.refusing}
+                "damaged_ranges": self._storage.damaged_ranges, "mended_headers": self._storage.mended_headers,
+                "set_aside_files": set_aside.files, "set_aside_bytes": set_aside.bytes,
+                "disk_free_bytes": disk.free, "disk_bytes": disk.total,
+                "full": self._storage.kernel.parts.room.refusing}
 
     def _describe_transactions(self) -> dict[str, int]:
         counts = self._storage.transactions.statistics()

@@ -1,13 +1,13 @@
 """The kernel on a real disk: its log, its index, its catalogue, its threads; opened and closed in the right order.
 
-The index can be rebuilt from the log: a damaged one is thrown away, never repaired. Damage of the log itself is told
-and counted; the hub serves the rest.
+The index can be rebuilt from the log: a damaged one is set aside, never repaired. Damage of the log itself is told and
+counted; the hub serves the rest.
 """
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
-import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,18 +19,20 @@ from gatehouse import __version__, exits
 from gatehouse.backup.manifest import INCLUDED
 from gatehouse.config.check_back import settings_of
 from gatehouse.config.config import Config
+from gatehouse.damaged import count_damaged, set_index_aside
 from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
 from gatehouse.metrics import Sample
 from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from gateways.properties.envelope import SELECTOR_NAMES
-from kernel.index.store import IndexStore, RocksStore, is_full
+from kernel.index.store import RocksStore, StoreDamaged, is_full
 from kernel.kernel import Kernel
 from kernel.log.backups import Backups
 from kernel.log.disk import RealDisk
 from kernel.log.log import Damage, LogFailed, LogFull
 from kernel.log.reserve import NoReserve, Reserve, ReserveFile
 from kernel.log.segments import SegmentLog
+from kernel.log.set_aside import Note
 from kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
 from kernel.state.catalogue_copy import copy_truth
 from transactions.coordinator import Transactions
@@ -51,7 +53,7 @@ class Storage:
 
     def __init__(self, config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> None:
         settings = config.kernel.for_kernel()
-        completions = Completions(hub_loop.aio)
+        completions = Completions(hub_loop.aio, hub_loop.turns)
         self._fatal = fatal
         self.folder = folder
         self._catalogue = open_catalogue(config.kernel.catalogue_url or default_url(folder))
@@ -61,6 +63,7 @@ class Storage:
             self._catalogue.close()
             raise
         self._log = SegmentLog(RealDisk(folder), settings.segment_bytes)
+        self._log.aside.on_note = tell_note
         self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
         self._damaged: set[tuple[int, int]] = set()
         self._faults = 0
@@ -71,6 +74,8 @@ class Storage:
             on_damage=self._on_damage, on_error=self._on_error, projection=self._catalogue, new_hub=uuid4().bytes,
             new_secret=token_bytes(32), selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             last_reserve=last_reserve_of(config, folder))
+        self.kernel.makers.on_short = self._on_topics_short
+        self.kernel.parts.reader.unreadable.on_first = self._on_unreadable
         self.kernel.parts.room.on_refusing = self._on_refusing
         self.kernel.parts.room.on_failure = self._on_reserve_failure
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
@@ -80,16 +85,18 @@ class Storage:
             "catalogue": where_catalogue_is(own, folder, self._catalogue.shown)})
 
     def open(self) -> None:
-        """Recover what is stored. Blocks. Raises Refused where the disk does not let it."""
+        """Recover what is stored. Blocks. Raises Refused where the disk does not let it, StoreDamaged."""
         try:
             self.kernel.open()
             self.transactions.open()
+            self._store.on_damage = self._on_index_damage
         except LogFull as error:
             raise NoRoom(f"the data directory {self.folder} is full: {error}") from None
         except (LogFailed, OSError) as error:
             raise Refused(f"the data directory {self.folder} cannot be opened: {error}", exits.STORAGE) from None
         if self.kernel.recovered_frames:
             log.info("replayed %d frames of the log", self.kernel.recovered_frames)
+        self.kernel.makers.look(self.kernel.settings)
 
     async def close(self) -> None:
         """Flush, leave a checkpoint, let go of the files."""
@@ -115,6 +122,11 @@ class Storage:
         """Ranges of the log that were found unreadable since the start."""
         return len(self._damaged)
 
+    @property
+    def mended_headers(self) -> int:
+        """Headers of the log's files that this start has written anew."""
+        return self._log.aside.mended
+
     def samples(self) -> Iterator[Sample]:
         """The kernel's counters for the metrics page."""
         for name, value in (self.kernel.statistics() | self.transactions.statistics()).items():
@@ -126,10 +138,19 @@ class Storage:
         yield "gatehouse_congested", (), int(self.kernel.congested)
         yield "gatehouse_reserve_held", (), int(not self.kernel.parts.room.short)
         yield "gatehouse_damaged_ranges", (), self.damaged_ranges
+        yield "gatehouse_mended_headers", (), self.mended_headers
+        set_aside = count_damaged(self.folder)
+        yield "gatehouse_set_aside_files", (), set_aside.files
+        yield "gatehouse_set_aside_bytes", (), set_aside.bytes
         yield "gatehouse_kernel_faults", (), self._faults
         yield "gatehouse_catalogue_failures", (), self._catalogue.failures
         yield "gatehouse_backups", (), len(self.backups)
         yield "gatehouse_catalogue_failing", (), int(self._catalogue.failing)
+
+    def _on_topics_short(self) -> None:
+        """Told at the start, and whenever it becomes so."""
+        log.warning("a tenth or less is left of the topics that users may make: there are %d of max_auto_topics, %d",
+                    self.kernel.statistics()["topics"], self.kernel.settings.max_auto_topics)
 
     def _on_damage(self, damage: Damage) -> None:
         """Told once, however often somebody reads there."""
@@ -139,6 +160,17 @@ class Storage:
         self._damaged.add(where)
         log.error("the log cannot be read from position %d to %d: %s; what was stored there is lost", damage.start,
                   damage.end, damage.reason)
+
+    def _on_index_damage(self, reason: str) -> None:
+        """Any thread. What it says can be no answer any more, and where it is silent nothing can be concluded."""
+        self._fatal(f"the index in {self.folder / 'index'} is damaged ({reason})")
+
+    def _on_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+        """Told once a queue: it is no damage of ours, and whoever wrote one such batch has perhaps written many."""
+        found = self.kernel.parts.topics.of_queue(queue_id)
+        where = f"queue {found[1]} of topic {found[0].name!r}" if found is not None else f"queue {queue_id}"
+        log.warning("a producer's batch in %s has no record that makes sense at offset %d and claims %d there: readers "
+                    "of records pass over what is like this, and the log itself is whole", where, offset, count)
 
     def _on_refusing(self, refusing: bool) -> None:
         if refusing:
@@ -153,6 +185,11 @@ class Storage:
     def _on_error(self, error: Exception) -> None:
         self._faults += 1
         log.error("a mistake of the hub, contained in the kernel", exc_info=error)
+
+
+def tell_note(note: Note) -> None:
+    """What a start did with the log's files that is no loss."""
+    log.log(logging.WARNING if note.is_warning else logging.INFO, "%s", note.text)
 
 
 def where_catalogue_is(file: Path | None, folder: Path, shown: str) -> str:
@@ -173,14 +210,19 @@ class NoRoom(Refused):
 
 
 def open_storage(config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> Storage:
-    """Open what is stored; from the reserve, where the disk is full. Blocks. Raises Refused."""
+    """Open what is stored; from the reserve, where the disk is full; with a new index, where it is damaged. Blocks.
+    Raises Refused."""
     try:
         return _opened(config, folder, hub_loop, fatal)
+    except StoreDamaged as error:
+        replace_index(folder, error)
+        del error
+        gc.collect()                 # what still looks at the old one keeps it locked, by its name
     except NoRoom:
         given_up = [one.give_up() for one in (reserve_of(config, folder), last_reserve_of(config, folder))]
         if True not in given_up:
             raise
-    log.warning("the disk of %s is full: the reserve is given up to start", folder)
+        log.warning("the disk of %s is full: the reserve is given up to start", folder)
     return _opened(config, folder, hub_loop, fatal)
 
 
@@ -220,7 +262,7 @@ def open_catalogue(url: str) -> Catalogue:
     return catalogue
 
 
-def open_index(folder: Path) -> IndexStore:
+def open_index(folder: Path) -> RocksStore:
     """The store in this folder, or an empty one in its place where it cannot be opened."""
     try:
         return RocksStore(folder)
@@ -229,6 +271,16 @@ def open_index(folder: Path) -> IndexStore:
             raise NoRoom(f"the index in {folder} cannot be opened: {error}") from None
         if not folder.exists():
             raise Refused(f"cannot open the index in {folder}: {error}", exits.STORAGE) from None
-        log.warning("the index in %s cannot be opened (%s); it is rebuilt from the log", folder, error)
-        shutil.rmtree(folder)
+        replace_index(folder.parent, error)
         return RocksStore(folder)
+
+
+def replace_index(data: Path, error: Exception) -> None:
+    """Set aside an index that cannot be read. Raises Refused."""
+    try:
+        new = set_index_aside(data)
+    except OSError as fault:
+        raise Refused(f"the index in {data / 'index'} cannot be opened ({error}), nor set aside ({fault})",
+                      exits.STORAGE) from None
+    log.warning("the index in %s cannot be opened (%s); it is %s now, and it is rebuilt from the log", data / "index",
+                error, new)

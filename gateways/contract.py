@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from gateways.connections.capacity import Capacity, descriptor_capacity
 from gateways.connections.open_connections import OpenConnections
+from gateways.connections.unsent import UnsentBudget
 from gateways.not_honoured import NotHonoured
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class Link(Protocol):
 
     certificate_ends_ms: int
     """When that certificate is no longer good, in ms since 1970; 0 without one."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the peer has hung up, or is being closed: asked of the system, so also of a peer that is not read."""
 
     @property
     def unsent_bytes(self) -> int:
@@ -171,6 +176,9 @@ class Services:
 
     capacity: Capacity = field(default_factory=lambda: Capacity(descriptor_capacity()))
     """How many connections the descriptors allow, and how many are open: one count for all doors."""
+
+    unsent: UnsentBudget = field(default_factory=UnsentBudget)
+    """What connections hold for peers that do not take it: one budget for all doors."""
 
     listeners: dict[str, Listener] = field(default_factory=dict)
     """Those of the byte-stream doors that are open, by name: connections that came another way join them."""

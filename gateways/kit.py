@@ -22,6 +22,7 @@ from gateways.admission.quota import Quota
 from gateways.contract import GatewaySpec, Listen, Services, Session
 from kernel.addresses.address import check_address, join_address, split_address
 from kernel.addresses.filters import FilterTrie, matches, parse_filter
+from kernel.delivery.slices import Slices
 from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownQueue
 from kernel.message import (
     RETAIN,
@@ -44,6 +45,7 @@ from kernel.settings import KernelSettings
 
 if TYPE_CHECKING:
     from kernel.kernel import Kernel
+    from kernel.ports import Loop
 
 LISTEN: Final = Listen("127.0.0.1", 0)
 START_MS: Final = 1_700_000_000_000      # where the fake clock stands at first
@@ -65,6 +67,7 @@ class FakeLink:
         self.paused = False
         self.wake_ms = 0
         self.writes = 0
+        self.gone = False
         self._unsent = 0
 
     @property
@@ -132,6 +135,22 @@ class FakeQueue:
         return pieces
 
 
+class _Standing:
+    """A loop whose time does not pass, so that no slice comes to its end."""
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def one_turn() -> Slices:
+    """For fake kernels: all work is done at once."""
+    return Slices(cast("Loop", _Standing()), _raise)
+
+
 class FakeKernel:
     """The kernel facade as far as doors use it. `flush()` is the group commit; `disk_error` makes the next one fail.
 
@@ -161,7 +180,7 @@ class FakeKernel:
 
     # --- where things go ---------------------------------------------------------------------------------------------
 
-    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
         check_address(address)
         if address in self.refused_addresses:
             raise self.refused_addresses[address]
@@ -175,7 +194,7 @@ class FakeKernel:
         return placement
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
+                 may_create: bool = True, maker: str = "") -> Placement:
         return self.place(join_address(topic, key), tenant=tenant, may_create=may_create)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
@@ -285,6 +304,10 @@ class FakeKernel:
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         return any(name == b"expires-at" and int(value or b"0") <= self._now_ms() for name, value in record[4])
+
+    def slices(self) -> Slices:
+        """Everything in one turn."""
+        return one_turn()
 
     # --- live subscribers --------------------------------------------------------------------------------------------
 

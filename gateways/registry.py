@@ -4,12 +4,14 @@ A plugin is any distribution with an entry point in the group `gatehouse.gateway
 
     [project.entry-points."gatehouse.gateways"]
     smoke = "my_package.smoke:GATEWAY"
+
+A plugin that does not load is none of the doors; why is kept, for whoever has it in his configuration.
 """
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -24,11 +26,27 @@ class GatewayClash(Exception):
     """Two doors cannot both be what they say, or one says what it cannot be. The text names both and their origin."""
 
 
-def load_specs() -> dict[str, GatewaySpec]:
-    """Every door that can be opened, by name. Raises GatewayClash, and ImportError if a door's code does not load."""
+class Specs(dict[str, GatewaySpec]):
+    """Every door that can be opened, by name."""
+
+    def __init__(self, specs: Mapping[str, GatewaySpec], broken: Mapping[str, str]) -> None:
+        super().__init__(specs)
+        self.broken = broken
+        """Plugins that do not load, by the name of their entry point: a sentence that names package and reason."""
+
+
+def load_specs() -> Specs:
+    """Every door that can be opened. Raises GatewayClash, and ImportError if the code of a built-in one does not load.
+    """
     declared = [(f"gateways.{name}", built_in(name)) for name in BUILT_IN if _is_there(name)]
-    declared += [_from_entry_point(point) for point in entry_points(group=ENTRY_POINT_GROUP)]
-    return check_specs(declared)
+    broken: dict[str, str] = {}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        spec = _loaded(point)
+        if isinstance(spec, GatewaySpec):
+            declared.append((f"entry point {point.value}", spec))
+        else:
+            broken[point.name] = spec
+    return Specs(check_specs(declared), broken)
 
 
 def _is_there(name: str) -> bool:
@@ -68,9 +86,12 @@ def check_specs(declared: Iterable[tuple[str, GatewaySpec]]) -> dict[str, Gatewa
     return specs
 
 
-def _from_entry_point(point: EntryPoint) -> tuple[str, GatewaySpec]:
-    origin = f"entry point {point.value}"
-    spec = point.load()
-    if not isinstance(spec, GatewaySpec):
-        raise GatewayClash(f"{point.name} ({origin}) is no GatewaySpec")
-    return origin, spec
+def _loaded(point: EntryPoint) -> GatewaySpec | str:
+    """A plugin's declaration, or a sentence why there is none."""
+    package = point.dist.name if point.dist is not None else point.module
+    origin = f"the plugin {point.name} of the package {package} (entry point {point.value})"
+    try:
+        spec = point.load()
+    except (Exception, SystemExit) as error:     # its code runs here, and may do anything
+        return f"{origin} does not load: {type(error).__name__}: {' '.join(str(error).split())}"
+    return spec if isinstance(spec, GatewaySpec) else f"{origin} is no GatewaySpec"

@@ -14,6 +14,13 @@ class UnknownTopic(KernelError):
     code = "unknown_topic"
 
 
+class TooManyTopics(KernelError):
+    """Users may make no more topics: there are as many as may be, or this user has made as many as one may, or makes
+    them too fast. Nothing was stored."""
+
+    code = "too_many_topics"
+
+
 class TopicExists(KernelError):
     """A topic of that name exists already."""
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from kernel.addresses.address import is_topic_name
 from kernel.addresses.filters import MANY, ONE, parse_filter
+from kernel.addresses.makers import Makers
 from kernel.addresses.placing import Places
 from kernel.addresses.routes import RouteEntry, Routes
 from kernel.appending.appending import Appending
@@ -23,8 +24,10 @@ from kernel.appending.flushing import Flushing
 from kernel.appending.idempotency import Window
 from kernel.appending.producer_expiry import ProducerExpiry
 from kernel.appending.producers import Producers
+from kernel.beginning import begin_epoch
 from kernel.delivery.deliveries import Deliveries
 from kernel.delivery.retained import RetainedValues
+from kernel.delivery.slices import Slices
 from kernel.delivery.subscriptions import Subscriptions
 from kernel.delivery.watches import Watch, Watches
 from kernel.errors import InvalidTopic
@@ -43,7 +46,6 @@ from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import decode_binding
 from kernel.leasing.sharing import Sharing
 from kernel.log.cut import Cutting
-from kernel.log.frame import Entries, StateRecord, encode_head
 from kernel.log.log import Damage, Log
 from kernel.log.reserve import Reserve
 from kernel.log.room import Room
@@ -63,9 +65,6 @@ from kernel.state.projection import Projection
 from kernel.state.state import Kind, StateTable
 from kernel.state.topics import Topic, Topics, TopicSettings
 from kernel.state.views import Views
-
-ID_STEP = 1 << 20
-"""Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
 
 
 class Kernel(GroupCalls):
@@ -89,8 +88,12 @@ class Kernel(GroupCalls):
         self._loop = loop
         self._selector_names = selector_names or {}
         index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
+        self.makers = Makers(topics)
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
-        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage)
+        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage,
+                              self._places.max_record_bytes)
+        deliveries = Deliveries(topics, self._places, subscriptions, reader_worker, loop, on_error,
+                                self._reader.unreadable)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
@@ -100,15 +103,11 @@ class Kernel(GroupCalls):
             views=Views(topics, heads),
             room=Room(loop, checkpoint_worker, reserve, last_reserve),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
-            deliveries=Deliveries(topics, self._places, subscriptions, reader_worker, on_error), settings=settings,
-            hub=new_hub, secret=new_secret)
-        self._log = log
-        self._heads = heads
-        self._topics = topics
-        self._subscriptions = subscriptions
+            deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret)
+        self._log, self._heads = log, heads
+        self._topics, self._subscriptions = topics, subscriptions
         self._store = store
-        self._watches = self.parts.watches
-        self._views = self.parts.views
+        self._watches, self._views = self.parts.watches, self.parts.views
 
     @property
     def settings(self) -> KernelSettings:
@@ -136,9 +135,7 @@ class Kernel(GroupCalls):
         parts = self.parts
         recovered = Recovery(parts).run()
         self.recovered_frames = recovered.frames
-        parts.epoch = parts.views.epoch + 1
-        next_id = parts.first_id = (recovered.next_id // ID_STEP + 1) * ID_STEP
-        self._begin_epoch(next_id, recovered.deleted)
+        next_id = begin_epoch(parts, recovered)
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), value) for key, value in answered)
         self._build(next_id, recovered.kept_end)
@@ -164,25 +161,6 @@ class Kernel(GroupCalls):
             if queue_id in tenants:
                 self._subscriptions.bind(filter_text, queue_id, chosen, tenants[queue_id])
 
-    def _begin_epoch(self, next_id: int, deleted: list[StateRecord]) -> None:
-        parts = self.parts
-        records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), *deleted]
-        known = parts.state.get(Kind.HUB, b"")
-        if known is None:
-            records.append(StateRecord(Kind.HUB, b"", parts.hub))
-        else:
-            parts.hub = known
-        secret = parts.state.get(Kind.SECRET, b"")
-        if secret is None:
-            records.append(StateRecord(Kind.SECRET, b"", parts.secret))
-        else:
-            parts.secret = secret
-        head = encode_head(parts.epoch, self._loop.now_ms(), next_id, 0, Entries(), records)
-        position = self._log.append(head, b"")
-        self._log.sync()
-        self._reader.tail.absorb(position, self._log.end(), 0, 0, Entries())
-        parts.state.changes.absorb(position, records)
-
     def _build(self, next_id: int, kept_end: int) -> None:
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
@@ -193,10 +171,10 @@ class Kernel(GroupCalls):
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     room=parts.room, fatal=parts.fatal)
-        self._committer.is_behind = self._checkpoints.is_behind
+        self._committer.is_behind = lambda: self._checkpoints.is_behind() or parts.deliveries.is_behind()
         self._committer.on_congestion = self._on_congestion
         parts.room.on_short = self._on_short
-        self._checkpoints.on_caught_up = self._committer.relieve
+        self._checkpoints.on_caught_up = parts.deliveries.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.light.limits.refuse_full
         self._appending.require_room = self.leasing.light.limits.require_room
@@ -250,17 +228,19 @@ class Kernel(GroupCalls):
 
     # ---- where things go
 
-    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
-        """Where a message for this address is stored; its topic is made where it is missing.
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
+        """Where a message for this address is stored; its topic is made where it is missing, and counted for its maker
+        (see `addresses.makers`).
 
-        Raises InvalidAddress; UnknownTopic where topics are not made by use.
+        Raises InvalidAddress; UnknownTopic where topics are not made by use; TooManyTopics, where there is a maker.
         """
-        return self._places.place(address, tenant, may_create)
+        return self._places.place(address, tenant, may_create, maker)
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
-        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic."""
-        return self._places.place_in(topic, key, queue, tenant, may_create)
+                 may_create: bool = True, maker: str = "") -> Placement:
+        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic,
+        TooManyTopics."""
+        return self._places.place_in(topic, key, queue, tenant, may_create, maker)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
@@ -335,27 +315,30 @@ class Kernel(GroupCalls):
         return found
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None], *, kept: bool = False) -> None:
+              on_done: Callable[[list[Fetched]], None], *, kept: bool = False, stored: bool = False) -> None:
         """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
-        `on_done` is called before this returns where everything is in memory, else later; what must be read from the
-        disk is at most `message.COLD_BYTES` a fetch, and queues beyond that stay empty this time. Each queue's first
-        piece is given even if it is larger than allowed; once `max_bytes` are reached the rest stays empty. Errors
-        stand in the answers: OffsetOutOfRange, StorageFailed.
+        `on_done` is called before this returns where everything is in memory, else later. At most `message.COLD_BYTES`
+        are read from the disk; beyond that, and beyond `max_bytes`, queues stay empty this time, but for the first
+        piece of one. Producers' batches come opened and cut to these bytes (`kernel.records.opened`), or `stored`: as
+        they are. Errors stand in the answers: OffsetOutOfRange, StorageFailed.
 
-        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted
-        queue is always read so. Kept records come each as a piece of its own.
+        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted queue
+        is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, on_done, kept)
+        self._reader.fetch(wants, max_bytes, on_done, kept, stored)
+
+    def note_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+        """A reader was not given these: a producer's batch has no sound record there."""
+        self._reader.unreadable.note(queue_id, [(offset, offset + count)])
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""
                  ) -> None:
         """The values that addresses matching a filter retain, level by level in order, a page at a time.
 
-        `on_done(values, next, error)`: another call with `start=next` gives the next page, None says that there is
-        none; error is StorageFailed. `start` may be any address: values from there on are given. A page may hold fewer
-        values than asked for, and holds none only at the end. It is true when it is given: a subscription made before
-        the call missed nothing. Raises InvalidFilter.
+        `on_done(values, next, error)`: `start=next` gives the next page, None: there is none; error is StorageFailed.
+        `start` may be any address. A page may hold fewer values than asked for, and none only at the end. It is true
+        when it is given: a subscription made before the call missed nothing. Raises InvalidFilter.
         """
         self._retained.look_up(filter, tenant, max_values, start, on_done)
 
@@ -374,13 +357,16 @@ class Kernel(GroupCalls):
         self._keeping.on_settled(queue_id)
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        """Call `wake` once, after a flush that brings records to one of these queues. `cancel` it when no longer
-        needed."""
+        """Call `wake` once, after a flush that brings records to one of these queues, unless it is cancelled."""
         return self._watches.add(queue_ids, wake)
 
     def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
         self._reader.offset_for_time(queue_id, timestamp_ms, on_done)
+
+    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty queue."""
+        self._reader.offset_of_largest_timestamp(queue_id, on_done)
 
     # ---- topics
 
@@ -405,12 +391,12 @@ class Kernel(GroupCalls):
                 if (levels := self._places.first_levels_of(topic.name)) is None or first in levels]
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
-                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
-        """Raises TopicExists, InvalidTopic, Stopping; durable once `owner` is told."""
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
+        """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping; durable once `owner` is told."""
         if not is_topic_name(name):
             raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
         return self._create(name, tenant, self.settings.default_queues if queues is None else queues,
-                            settings or TopicSettings(), owner, token)
+                            settings or TopicSettings(), owner, token, maker)
 
     def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
@@ -425,34 +411,23 @@ class Kernel(GroupCalls):
         self._appending.delete_topic(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
 
-    def _create_by_use(self, name: str, tenant: str) -> Topic:
-        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None)
+    def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
+        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None, maker)
 
     def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
-                token: object) -> Topic:
-        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token)
+                token: object, maker: str) -> Topic:
+        if maker and self._topics.get(name, tenant) is None:
+            self.makers.check(maker, self.settings, self._loop.now_ms())
+        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token, maker)
         self._sharing.on_topic(topic)
+        self.makers.look(self.settings)
         return topic
 
-    # ---- producers and groups
+    # ---- producers
 
     def new_producer_id(self, owner: Owner, token: object = None) -> None:
         """A number no producer had before, answered as [(producer id, 0, 0)]."""
         self._appending.new_producer_id(owner, token)
-
-    def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
-                       token: object = None) -> None:
-        """Per queue id the group's next offset and some bytes of its own (at most 4096).
-
-        Raises GroupIsLeased, Stopping.
-        """
-        self.leasing.check_commits(group, offsets)
-        self._appending.commit_offsets(group, offsets, owner, token)
-
-    def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
-        """The durable offsets by queue id of a tenant's group."""
-        return {queue_id: offset for queue_id, offset in self._views.offsets.get(group, {}).items()
-                for found in [self._topics.of_queue(queue_id)] if found is not None and found[0].tenant == tenant}
 
     # ---- live subscribers
 
@@ -462,6 +437,10 @@ class Kernel(GroupCalls):
 
     def unsubscribe(self, filter: str, subscriber: Subscriber, *, tenant: str = "/") -> bool:
         return self._subscriptions.unsubscribe(filter, subscriber, tenant)
+
+    def slices(self) -> Slices:
+        """For work of a door that grows with its clients."""
+        return Slices(self._loop, self.parts.on_error)
 
     @property
     def delivered(self) -> bool:
@@ -492,7 +471,9 @@ class Kernel(GroupCalls):
             "unindexed_bytes": self._checkpoints.unwritten_bytes(),
             "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
+            "unreadable_stretches_total": self._reader.unreadable.count,
             "topics": len(self._topics),
+            "max_auto_topics": self.settings.max_auto_topics,
             "subscriptions": len(self._subscriptions),
             **self.scheduling.statistics(),
             "epoch": self.epoch,

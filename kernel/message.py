@@ -61,7 +61,8 @@ class Subscriber(Protocol):
     """Who is told of new messages the moment they are durable."""
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
-        """Called once per flush with everything of it that matches, in append order. Must not block or raise."""
+        """Called with what of a flush matches, in append order: once, or more often where a producer's batch is large.
+        Must not block or raise."""
 
 
 class FirstLevel:
@@ -144,7 +145,7 @@ class Piece:
                  max_timestamp_ms: int, first_id: int) -> None:
         self.first_offset = first_offset
         self.count = count
-        self.whole = whole                # a whole record batch as a producer sent it; else bare v2 records
+        self.whole = whole                # a record batch as a producer sent it, or opened; else bare v2 records
         self.data = data
         self.append_ms = append_ms
         self.max_timestamp_ms = max_timestamp_ms

@@ -21,6 +21,9 @@ class Loop(Protocol):
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since 1970."""
 
+    def monotonic_ms(self) -> int:
+        """Milliseconds of a clock that only goes ahead, at its own pace: differences mean something, values do not."""
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call after everything that is ready in this turn has run; never before `call_soon` returns."""
 

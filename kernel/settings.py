@@ -6,8 +6,9 @@ from typing import Final
 
 FSYNC_POLICIES: Final = ("commit", "interval", "never")
 
-LIVE: Final = frozenset(("auto_create_topics", "max_auto_topics", "default_queues", "retention_ms", "retention_bytes",
-                         "kept_bytes", "max_message_bytes"))
+LIVE: Final = frozenset(("auto_create_topics", "max_auto_topics", "max_auto_topics_per_user",
+                         "auto_topics_per_minute", "default_queues", "retention_ms", "retention_bytes", "kept_bytes",
+                         "max_message_bytes"))
 """What may change while the kernel runs; everything else takes effect at its next start."""
 
 
@@ -18,6 +19,10 @@ class KernelSettings:
 
     auto_create_topics: bool = True
     max_auto_topics: int = 10_000
+    max_auto_topics_per_user: int = 2_500
+    auto_topics_per_minute: int = 600
+    """Topics made by users: in sum, by each, and by each in a minute, which is also what it may make at once."""
+
     default_queues: int = 4
     retention_ms: int = 72 * 3_600_000
     retention_bytes: int = 10 << 30

@@ -35,6 +35,10 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "door": pa.string(), "message_id": pa.int64(), "content_type": pa.string(), "principal": pa.string(),
     "trace_id": pa.string(), "envelope": ENVELOPE, "timestampType": pa.int32()}
 
+FIRST_MS: Final = -62_135_596_800_000
+LAST_MS: Final = 253_402_300_799_999
+"""The years 1 to 9999: what Spark's, Python's and Parquet's readers all take. A time beyond is null."""
+
 MAX_KNOWN: Final = 100_000
 """Addresses that a task remembers."""
 
@@ -187,7 +191,10 @@ class _Page:
 # --- columns of numbers and bytes ---------------------------------------------------------------------------
 
 def _times(milliseconds: Longs) -> pa.Array:
-    return pa.array(milliseconds * 1000).cast(TIME)
+    beyond = (milliseconds < FIRST_MS) | (milliseconds > LAST_MS)
+    if not beyond.any():
+        return pa.array(milliseconds * 1000).cast(TIME)
+    return pa.array(np.where(beyond, 0, milliseconds) * 1000, mask=beyond).cast(TIME)
 
 
 def _gather(buffer: bytes, at: Longs, length: Longs) -> pa.Array:
@@ -229,7 +236,7 @@ def _flag(value: bytes | None) -> bool | None:
 
 def _time(value: bytes | None) -> int | None:
     number = _number(value)
-    return None if number is None or number > 1 << 53 else number * 1000
+    return None if number is None or number > LAST_MS else number * 1000
 
 
 def _trace_id(traceparent: bytes | None) -> str | None:

@@ -166,12 +166,13 @@ def _named(one: Range) -> str:
 # --- which records ------------------------------------------------------------------------------------------
 
 def _wanted(spec: ReadSpec, one: Range, pieces: Heads) -> Iterator[Located]:
-    """The records of the range. A piece that cannot be opened is lost, as it is for every other reader."""
+    """The records of the range. What a producer wrote wrongly was never a message and is no loss: no reader gets it."""
     for records, unreadable in locate(pieces):
         for bad in unreadable:
             first, end = max(bad.first_offset, one.offset), min(bad.first_offset + bad.count, one.end)
             if first < end:
-                _lost(spec, replace(one, offset=first, end=end), bad.why)
+                logger.warning("%d offsets are passed over: %s (%s)", end - first,
+                               _named(replace(one, offset=first, end=end)), bad.why)
         if len(records) and (records.offset[0] < one.offset or records.offset[-1] >= one.end):
             records = records.only((records.offset >= one.offset) & (records.offset < one.end))
         yield records

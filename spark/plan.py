@@ -13,6 +13,9 @@ MAX_TASK_ROWS: Final = 5_000_000
 
 COMMON_TASKS: Final = 16
 
+MAX_TASKS: Final = 100_000
+"""However many offsets there are: a stored batch may claim two milliards and hold ten records."""
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -33,7 +36,7 @@ def task_count(rows: int, ranges: int, min_tasks: int, max_task_rows: int) -> in
     """How many tasks read this many rows of this many ranges; at least one."""
     most = max_task_rows or MAX_TASK_ROWS
     common = min(-(-rows // MIN_TASK_ROWS), max(ranges, COMMON_TASKS))
-    return max(1, common, min(min_tasks, rows), -(-rows // most))
+    return min(MAX_TASKS, max(1, common, min(min_tasks, rows), -(-rows // most)))
 
 
 def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:

@@ -6,7 +6,8 @@ else is the same for all of them and is done by numpy in columns: lengths of key
 headers begin.
 
 What does not fit together (a length that points elsewhere) is found by comparing where a record ends with where it
-should; such a piece cannot be opened, and is told. Pure.
+should; such a record is left out, and told, as is what a batch claims and does not have. Nothing is allocated for
+claims. Pure.
 """
 from __future__ import annotations
 
@@ -34,7 +35,6 @@ Bytes = npt.NDArray[np.uint8]
 
 MAX_VARINT_BYTES: Final = 10
 MAX_PART_BYTES: Final = 64 << 20   # opened at one time; the last piece may go beyond it
-MIN_RECORD_BYTES: Final = 7        # the shortest: six fields of one byte behind a length of one byte
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A piece that cannot be opened."""
+    """Offsets of a producer's batch at which nothing makes sense."""
 
     first_offset: int
     count: int
@@ -87,7 +87,7 @@ class _Stretches:
 
 
 def locate(pieces: Heads) -> Iterator[tuple[Located, list[Unreadable]]]:
-    """Every record of the pieces in order, and the pieces that cannot be opened; in parts of bounded size."""
+    """Every sound record of the pieces in order, and offsets that have none; in parts of bounded size."""
     first = 0
     while first < len(pieces):
         stretches, unreadable, taken = _open(pieces.part(first, len(pieces)))
@@ -96,19 +96,31 @@ def locate(pieces: Heads) -> Iterator[tuple[Located, list[Unreadable]]]:
 
 
 def _located(stretches: _Stretches, unreadable: list[Unreadable]) -> tuple[Located, list[Unreadable]]:
-    if not len(stretches.at):
+    claimed = stretches.count
+    if (claimed == 1).all():
+        starts, counts = stretches.at, claimed
+    else:
+        listed, found_counts = record_starts(stretches.buffer, stretches.at.tolist(), stretches.limit.tolist(),
+                                             claimed.tolist())
+        starts, counts = np.array(listed, np.int64), np.array(found_counts, np.int64)
+    for i in np.flatnonzero(counts < claimed).tolist():
+        unreadable.append(Unreadable(int(stretches.first_offset[i] + counts[i]), int(claimed[i] - counts[i]),
+                                     "the batch has fewer records than it claims, or a length that makes no sense"))
+    if not len(starts):
         return _empty(), unreadable
-    bytes_of = np.frombuffer(stretches.buffer, np.uint8)
-    starts = stretches.at if (stretches.count == 1).all() else np.array(
-        record_starts(stretches.buffer, stretches.at.tolist(), stretches.count.tolist()), np.int64)
-    found, good = _locate(stretches, bytes_of, starts)
-    if good.all():
-        return found, unreadable
-    owner = np.repeat(np.arange(len(stretches.at)), stretches.count)
-    broken = np.unique(owner[~good])
-    unreadable += [Unreadable(int(stretches.first_offset[i]), int(stretches.count[i]),
-                              "its records do not fit together") for i in broken]
-    return found.only(~np.isin(owner, broken)), sorted(unreadable, key=lambda one: one.first_offset)
+    found, good = _locate(stretches, counts, np.frombuffer(stretches.buffer, np.uint8), starts)
+    if not good.all():
+        unreadable += _senseless(found.offset[~good])
+        found = found.only(good)
+    return found, sorted(unreadable, key=lambda one: one.first_offset)
+
+
+def _senseless(offsets: Longs) -> list[Unreadable]:
+    """Those that follow each other are told together."""
+    first = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 2) != 1)
+    counts = np.diff(np.append(first, len(offsets)))
+    return [Unreadable(offset, count, "its fields do not fit together")
+            for offset, count in zip(offsets[first].tolist(), counts.tolist(), strict=True)]
 
 
 def _empty() -> Located:
@@ -121,43 +133,46 @@ def _empty() -> Located:
 def _open(pieces: Heads) -> tuple[_Stretches, list[Unreadable], int]:
     """Headers read, compressed pieces opened, and how many pieces that were: a kilobyte can hold a megabyte.
 
-    Pieces of bare records are taken as they are, all at once.
+    Pieces of bare records are taken as they are, all at once. What was opened stands in the buffer in the place of what
+    was stored, so records lie there in the order of their offsets, from whichever piece they are.
     """
     at, count = pieces.at.copy(), pieces.count.copy()
     base_ms, fixed_ms = pieces.append_ms.copy(), np.full(len(pieces), -1, np.int64)
-    limit = pieces.at + pieces.length
-    opened: list[bytes] = []
-    opened_at = len(pieces.body)
+    size = pieces.length.copy()
+    moved = np.zeros(len(pieces), np.int64)        # how much further on a piece begins than the one before it
+    parts: list[bytes] = []
+    copied = opened_bytes = 0              # up to where the body is in `parts`
     taken = len(pieces)
     unreadable: list[Unreadable] = []
     for i in np.flatnonzero(pieces.whole).tolist():
-        if opened_at - len(pieces.body) > MAX_PART_BYTES:
+        if opened_bytes > MAX_PART_BYTES:
             count[i:] = 0
             taken = i
             break
-        start = int(at[i])
+        start, end = int(pieces.at[i]), int(pieces.at[i] + pieces.length[i])
         header = read_header(pieces.body[start:start + HEADER_BYTES])
         base_ms[i] = header.base_ms
         if header.attributes & LOG_APPEND_TIME:
             fixed_ms[i] = header.max_ms
-        at[i] = start + HEADER_BYTES
+        at[i] += HEADER_BYTES
+        size[i] -= HEADER_BYTES
         if header.attributes & CONTROL:
             count[i] = 0
         elif codec := header.attributes & CODEC_MASK:
             try:
-                records = decompress(codec, pieces.body[start + HEADER_BYTES:int(limit[i])], MAX_OPENED_BYTES)
+                records = decompress(codec, pieces.body[start + HEADER_BYTES:end], MAX_OPENED_BYTES)
             except CorruptBatch as error:
                 unreadable.append(Unreadable(int(pieces.first_offset[i]), int(count[i]), str(error)))
                 count[i] = 0
                 continue
-            at[i], limit[i] = opened_at, opened_at + len(records)
-            opened_at += len(records)
-            opened.append(records)
-    for i in np.flatnonzero(count * MIN_RECORD_BYTES > limit - at).tolist():
-        unreadable.append(Unreadable(int(pieces.first_offset[i]), int(count[i]), "it claims more records than it has"))
-        count[i] = 0
-    buffer = b"".join([pieces.body, *opened]) if opened else pieces.body
-    stretches = _Stretches(buffer, at, limit, count, pieces.first_offset, base_ms, fixed_ms, pieces.append_ms,
+            parts += [pieces.body[copied:start + HEADER_BYTES], records]
+            copied = end
+            moved[i + 1:i + 2] = len(records) - int(size[i])
+            size[i] = len(records)
+            opened_bytes += len(records)
+    at += np.cumsum(moved)
+    buffer = b"".join([*parts, pieces.body[copied:]]) if parts else pieces.body
+    stretches = _Stretches(buffer, at, at + size, count, pieces.first_offset, base_ms, fixed_ms, pieces.append_ms,
                            pieces.first_id)
     return _without_empty(stretches), unreadable, taken
 
@@ -171,10 +186,10 @@ def _without_empty(found: _Stretches) -> _Stretches:
 
 # --- locating -----------------------------------------------------------------------------------------------
 
-def _locate(stretches: _Stretches, buffer: Bytes, starts: Longs) -> tuple[Located, npt.NDArray[np.bool_]]:
-    """The fields of the records that begin at `starts`, and which of them fit together."""
-    counts = stretches.count
-    several = len(counts) < len(starts)
+def _locate(stretches: _Stretches, counts: Longs, buffer: Bytes, starts: Longs
+            ) -> tuple[Located, npt.NDArray[np.bool_]]:
+    """The fields of the records that begin at `starts`, so many of each stretch, and which of them fit together."""
+    several = bool((counts != 1).any())
     last = len(buffer) - 1
 
     def spread(column: Longs) -> Longs:

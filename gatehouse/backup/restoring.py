@@ -83,7 +83,7 @@ def restore(source: Path, manifest: Manifest, folder: Path, on_progress: OnProgr
     with begin_data_dir(folder, manifest.format):
         try:
             for name in SEGMENTS:
-                (folder / name).mkdir(exist_ok=True)
+                (folder / name).mkdir(mode=0o700, exist_ok=True)
             for copy in manifest.files:
                 _put(source, folder, copy, on_progress)
             for name in (*SEGMENTS, "."):

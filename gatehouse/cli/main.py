@@ -39,6 +39,7 @@ from gatehouse.cli.users import users
 from gatehouse.exits import Refused
 
 DEFAULT_CONFIG = "gateways.toml"
+PRIVATE = 0o077                    # what libraries make for us (SQLite, RocksDB) is for its owner alone, too
 
 
 config_option = click.option(
@@ -147,6 +148,7 @@ for command in (publish, consume, tail, status, topics, groups, dead_letters, qu
 
 def main() -> None:
     """Run the command line; every expected failure is one line and an exit code."""
+    os.umask(PRIVATE)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -39,6 +39,7 @@ def describe_status(told: dict[str, Any]) -> str:
     plain |= {
         "log": f"{_mib(log['bytes'])} in {log['segments']} segments, {_mib(log['kept_bytes'])} kept beyond retention",
         "disk": f"{_mib(log['disk_free_bytes'])} free of {_mib(log['disk_bytes'])}{full}",
+        **_damage(log),
         "waiting for the disk": _mib(told["pending"]["bytes"]) + congested,
         "last checkpoint": "none since the start" if checkpoint["age_ms"] is None
                            else f"{_duration(checkpoint['age_ms'] // 1000)} ago",
@@ -53,6 +54,14 @@ def describe_status(told: dict[str, Any]) -> str:
             for door in told["doors"]]
     heads = [*(name.replace("_", " ") for name in DOOR_COLUMNS), "in/s", "out/s"]
     return pairs(plain) + "\n\n" + table(heads, rows)
+
+
+def _damage(log: dict[str, Any]) -> dict[str, str]:
+    """Nothing, as long as nothing is damaged."""
+    told = [f"{log.get(name, 0)} {text}" for name, text in (
+        ("damaged_ranges", "ranges of the log cannot be read"), ("mended_headers", "headers were written anew"),
+        ("set_aside_files", "in the folder `damaged`, see docs/operations.md")) if log.get(name)]
+    return {"damage": ", ".join(told)} if told else {}
 
 
 def _mib(size_bytes: int) -> str:

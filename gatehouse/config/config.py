@@ -33,7 +33,9 @@ from gatehouse.config.rights import (
 from gatehouse.config.settings import Place, Problems, Text, read_section
 from gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gateways.admission.tokens import JwtSettings
+from gateways.connections.unsent import UNSENT_BYTES
 from gateways.contract import GatewaySpec, Listen
+from gateways.registry import Specs
 from gateways.tls.certificates import check_rule
 from kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
 from kernel.settings import LIVE, KernelSettings
@@ -68,6 +70,11 @@ class HubSettings:
         "help": "Name of this hub, shown to clients and in the metrics."})
     data_dir: str = field(default="data", metadata={
         "help": "Folder of everything that is stored, from the folder of the configuration file on."})
+    unsent_bytes: int = field(default=UNSENT_BYTES, metadata={
+        "min": 1 << 20, "max": 1 << 40,
+        "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
+                "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
+                "connection may hold a last piece of 64 KiB."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,14 @@ class KernelSection:
     auto_create_topics: bool = field(default=True, metadata={
         "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it goes to `unrouted`."})
     max_auto_topics: int = field(default=10_000, metadata={
-        "min": 0, "max": 1_000_000, "help": "Topics made by use; what comes after them goes to `unrouted`."})
+        "min": 0, "max": 1_000_000, "help": "Topics that may exist before users make no more, by use or by name; "
+                                            "whoever needs one more is refused. What administrators create is not "
+                                            "bounded."})
+    max_auto_topics_per_user: int = field(default=2_500, metadata={
+        "min": 0, "max": 1_000_000, "help": "Topics made by one user that may exist; all of anonymous are one."})
+    auto_topics_per_minute: int = field(default=600, metadata={
+        "min": 0, "max": 1_000_000, "help": "Topics that one user may make in a minute, or at once after a while "
+                                            "without."})
     default_queues: int = field(default=4, metadata={
         "min": 1, "max": 10_000, "help": "Queues (Kafka: partitions) of a new topic."})
     retention_hours: int = field(default=72, metadata={
@@ -232,11 +246,11 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
         raise ConfigError(problems.lines)
     data_dir = path.parent / sections["hub"].data_dir
     return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, entries,
-                  data_dir, sections["transactions"], check_back, rights, _notices(doors))
+                  data_dir, sections["transactions"], check_back, rights, _notices(doors, specs))
 
 
-def _notices(doors: list[Door]) -> tuple[str, ...]:
-    notices = []
+def _notices(doors: list[Door], specs: Mapping[str, GatewaySpec]) -> tuple[str, ...]:
+    notices = [f"{reason}; it is not configured" for reason in _broken(specs).values()]
     if not doors:
         notices.append("no [gateways.NAME] table: no door opens")
     for door in doors:
@@ -274,7 +288,7 @@ def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mappi
                                                   f"{ENVIRONMENT_PREFIX}GATEWAYS__DOOR__NAME")
             continue
         if folders[0] == "gateways" and folders[1] not in specs:
-            problems.unknown(source, ".".join(folders), folders[1], specs, "door")
+            _refuse_door(source, ".".join(folders), folders[1], specs, problems)
             continue
         if folders[0] not in SECTIONS and folders[0] not in NESTED:
             problems.unknown(source, folders[0], folders[0], [*SECTIONS, *NESTED], "section")
@@ -323,12 +337,24 @@ def _read_doors(tables: dict[str, Any], specs: Mapping[str, GatewaySpec], place:
     for name, table in tables.items():
         key = f"gateways.{name}"
         if name not in specs:
-            problems.unknown(place.source, key, name, specs, "door")
+            _refuse_door(place.source, key, name, specs, problems)
         elif not isinstance(table, dict):
             problems.add(place.source, key, f"must be a table: [{key}]")
         else:
             doors.append(_read_door(specs[name], table, place, problems))
     return doors
+
+
+def _refuse_door(source: str, key: str, name: str, specs: Mapping[str, GatewaySpec], problems: Problems) -> None:
+    broken = _broken(specs)
+    if name in broken:
+        problems.add(source, key, broken[name])
+    else:
+        problems.unknown(source, key, name, specs, "door")
+
+
+def _broken(specs: Mapping[str, GatewaySpec]) -> Mapping[str, str]:
+    return specs.broken if isinstance(specs, Specs) else {}
 
 
 def _read_door(spec: GatewaySpec, table: dict[str, Any], place: Place, problems: Problems) -> Door:

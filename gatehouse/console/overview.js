@@ -85,7 +85,8 @@ function tiles(status) {
       + `${count(groups.active, "group or queue", "groups and queues")} in use`),
     tile("Topics", number(status.topics), `${count(status.subscriptions, "subscription")}, ${number(status.scheduled)} scheduled`),
     tile("Log", bytes(log.bytes), `of ${bytes(log.retention_bytes)}, in ${count(log.segments, "segment")}`
-      + (log.damaged_ranges ? `; ${count(log.damaged_ranges, "damaged range")}` : ""), log.damaged_ranges > 0),
+      + (log.damaged_ranges ? `; ${count(log.damaged_ranges, "damaged range")}` : "")
+      + (log.set_aside_files ? `; ${number(log.set_aside_files)} set aside` : ""), log.damaged_ranges + log.set_aside_files > 0),
     tile("Kept beyond retention", bytes(log.kept_bytes), `of ${bytes(log.kept_limit_bytes)}`,
       log.kept_bytes > 0.9 * log.kept_limit_bytes),
     tile("Disk free", bytes(log.disk_free_bytes), `${Math.round(100 * free)} % of ${bytes(log.disk_bytes)}`

@@ -12,13 +12,15 @@ from weakref import WeakSet
 
 from gateways.admission.accounts import Accounts
 from gateways.admission.administrators import somebody_administers
+from gateways.admission.attempt import Gone, OnAuthenticated, never
 from gateways.admission.audit import Audit, By
 from gateways.admission.credentials import Credentials
 from gateways.admission.decision import Decide, Operation
 from gateways.admission.errors import Denied as Denied
+from gateways.admission.errors import LoginsFull as LoginsFull
 from gateways.admission.errors import NotAuthenticated as NotAuthenticated
 from gateways.admission.issuer import Issuer
-from gateways.admission.login import Login, OnAuthenticated
+from gateways.admission.login import Login
 from gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gateways.admission.places import PlacementCache
 from gateways.admission.ports import Outside
@@ -96,17 +98,20 @@ class Admission:
 
     # --- who ---------------------------------------------------------------------------------------------------------
 
-    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated) -> None:
+    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
+                     gone: Gone = never) -> None:
         """Find the principal behind these credentials and call `on_done` with it, or with why there is none.
 
         `on_done` is called before this returns where the answer is known at once (nobody, a password proven recently,
         a token, a certificate); otherwise later, on the hub's thread: passwords are checked by another thread, and
-        refusals are slowed. The door lets its peer wait meanwhile.
+        refusals are slowed. The door lets its peer wait meanwhile; `gone` is asked, when its turn comes, whether it has
+        hung up, so that no password is checked for nobody. A refusal that is a LoginsFull says nothing about the
+        credentials: they were not looked at, and the peer may try again at once.
 
         While anonymous access is allowed a peer without credentials is `anonymous`, and so is `guest`/`guest` on the
         AMQP door.
         """
-        self._login.authenticate(door, peer, credentials, on_done)
+        self._login.authenticate(door, peer, credentials, on_done, gone)
 
     def scram(self, door: str, peer: str, mechanism: str) -> ScramServer:
         """The server's side of one SCRAM login; `mechanism` is SCRAM-SHA-256 or SCRAM-SHA-512. Raises ValueError."""
@@ -253,7 +258,7 @@ class Admission:
     def place(self, principal: Principal, address: str) -> Placement:
         """Where a message for `address` goes. Raises Denied and what `kernel.place` raises."""
         self.require(principal, Operation.PUBLISH, address)
-        return self._kernel.place(address, tenant=principal.tenant,
+        return self._kernel.place(address, tenant=principal.tenant, maker=principal.name,
                                   may_create=self.may(principal, Operation.CREATE, address))
 
     def place_in(self, principal: Principal, topic: str, key: bytes | None, queue: int | None = None) -> Placement:
@@ -261,8 +266,12 @@ class Admission:
         kernel = self._kernel
         address = kernel.address_of(topic, key, ())
         self.require(principal, Operation.PUBLISH, address)
-        return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant,
+        return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant, maker=principal.name,
                                may_create=self.may(principal, Operation.CREATE, address))
+
+    def maker(self, principal: Principal) -> str:
+        """For whom a topic counts that the principal creates by its name: for nobody, where he administers the hub."""
+        return "" if self.may_hub(principal, Operation.ADMINISTER) else principal.name
 
     def cache(self, principal: Principal, door: str) -> PlacementCache:
         """The bounded look-up from the door's raw addresses to placements that were allowed."""

@@ -13,6 +13,15 @@ class NotAuthenticated(Exception):
         """For how long the refusal is held back; `authenticate` has waited already, a door with SCRAM waits itself."""
 
 
+class LoginsFull(NotAuthenticated):
+    """More logins wait to be checked than may. Nothing was looked at and nothing is held against anybody: try again."""
+
+    code = "busy"
+
+    def __init__(self) -> None:
+        super().__init__("too many logins wait to be checked; try again")
+
+
 class Denied(Exception):
     """The principal may not do that there."""
 

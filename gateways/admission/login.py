@@ -1,60 +1,47 @@
 """Who is it? Every way to log in, one outcome: a principal, or a refusal that tells no more than it must.
 
     nobody        `anonymous`, while that is allowed
-    password      remembered as proven: at once; else argon2 in a worker's thread, equal ones checked once
+    password      remembered as proven: at once; else argon2 in a worker's thread, when its turn comes (`check_queue`)
     API key       at once; as a token, or as the password of its user
     JWT           at once, unless the issuer's key set has to be read first; likewise
     certificate   at once: the TLS layer has verified it, the name must be a user's; good for as long as it is
 
-An unknown user costs the same argon2 as a wrong password and gets the same words; refusals are counted per (peer,
-user) and answered late (`throttle`).
+An unknown user stands in the same queue, costs the same argon2 as a wrong password and gets the same words; failures
+are counted per network and user, answered late and looked at later each time (`throttle`). Who has hung up when its
+turn comes costs no argon2.
 """
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from gateways.admission.accounts import Accounts, ScramSecret, User
+from gateways.admission.accounts import MAX_NAME_CHARACTERS, Accounts, ScramSecret, User
 from gateways.admission.api_keys import read_key
+from gateways.admission.attempt import Attempt, Check, Gone, OnAuthenticated, never
+from gateways.admission.check_queue import CheckQueue, Key
 from gateways.admission.credentials import Credentials
-from gateways.admission.errors import NotAuthenticated
+from gateways.admission.errors import LoginsFull, NotAuthenticated
 from gateways.admission.issuer import Issuer
 from gateways.admission.passwords import MAX_PASSWORD_BYTES, SALT_BYTES, SCRAM_ITERATIONS, Proven, check_password, same
 from gateways.admission.ports import Outside
 from gateways.admission.principal import BY_CERTIFICATE, BY_KEY, BY_PASSWORD, Principal
+from gateways.admission.recent_logins import RecentLogins
 from gateways.admission.rules import Rule
 from gateways.admission.saslprep import ForbiddenCharacter, saslprep
 from gateways.admission.scram import HASHES, REFUSED, ScramServer
-from gateways.admission.throttle import Throttle, host_of
+from gateways.admission.throttle import Throttle
 from gateways.admission.tokens import Claims, Tokens, principal_of
 from gateways.admission.trace import Trace
+from kernel.ports import Timer
 
-CHECKS_MAX: Final = 2048                 # passwords that wait for the worker: at 25 ms each, nearly a minute
-GUESSES_MAX: Final = 8                   # different passwords of one user from one address that are checked at a time
+SAME_MAX: Final = 1024                   # logins that wait for the outcome of one check
 GUEST: Final = ("guest", "guest")        # what AMQP clients send unless told otherwise: RabbitMQ's default account
 NONCE_BYTES: Final = 24
 NOBODY: Final = b""                      # the secret of no user
 
-OnAuthenticated = Callable[[Principal | NotAuthenticated], None]
-
 Way = tuple[str, str, int]
 """How a user has come: login, tenant, and when that login runs out."""
-
-
-class Attempt:
-    """One try to log in."""
-
-    __slots__ = ("door", "on_done", "peer", "user")
-
-    def __init__(self, door: str, peer: str, user: str, on_done: OnAuthenticated) -> None:
-        self.door = door
-        self.peer = peer
-        self.user = user
-        """Whom its failure is counted under."""
-
-        self.on_done = on_done
 
 
 class Login:
@@ -74,14 +61,18 @@ class Login:
         self._lasting_secret = outside.lasting_secret if outside is not None else bytes(32)
         self._proven = Proven(self._secret, now_ms)
         self._throttle = Throttle()
+        self._recent = RecentLogins()
+        self._queue = CheckQueue(self._throttle, self._recent)
+        self._timer: Timer | None = None                                       # for who waits until its delay is over
+        self._timer_ms = 0
+        self._checks: dict[tuple[Key, bytes], Check] = {}                      # that wait or are under way
         self._principals: dict[str, dict[Way, Principal]] = {}                 # by name
-        self._checking: dict[bytes, list[Attempt]] = {}                        # who waits for the same password
-        self._guesses: Counter[tuple[str, str]] = Counter()          # being checked, of (address, user)
 
-    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated) -> None:
+    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
+                     gone: Gone = never) -> None:
         """See `Admission.authenticate`."""
         user, password, token = credentials.user, credentials.password, credentials.token
-        attempt = Attempt(door, peer, "", on_done)
+        attempt = Attempt(door, peer, "", on_done, gone)
         if credentials.empty:
             self._nobody(attempt)
         elif token is not None:
@@ -110,19 +101,24 @@ class Login:
             user = self._let_in(name)
             if user is None or user.scram.get(mechanism) != shown[0]:
                 raise refusal(name)          # something has changed between its two messages
-            self._throttle.on_success(peer, name)
+            self._succeeded(attempt.network, name)
             return self._principal(user, BY_PASSWORD)
 
-        def admit(name: str) -> int | None:
+        def admit(name: str) -> int:
             now_ms = self._now_ms()
-            wait_ms = self._throttle.wait_ms(peer, name, now_ms)
-            if wait_ms and outside is not None:
-                outside.loop.call_at(now_ms + wait_ms, lambda: self._throttle.waited(peer, name))
-            return wait_ms
+            is_known = self._recent.knows(attempt.network, name)
+            held = self._throttle.hold_proof(attempt.network, name, is_known, now_ms)
+            if held is None:
+                self._trace.on_event(door, "logins_full")
+                raise LoginsFull
+            if held.wait_ms and outside is not None:
+                outside.loop.call_at(now_ms + held.wait_ms, held.release)
+            return held.wait_ms
 
         def refusal(name: str) -> NotAuthenticated:
             attempt.user = name
-            return NotAuthenticated(REFUSED, self._count(attempt))
+            self._trace.on_event(door, "not_authenticated")
+            return NotAuthenticated(REFUSED, self._failed(attempt))
 
         return ScramServer(mechanism, nonce, find, accept, refusal, admit)
 
@@ -140,7 +136,7 @@ class Login:
 
     @property
     def statistics(self) -> dict[str, int]:
-        return {"passwords_waiting": len(self._checking), "throttled": len(self._throttle)}
+        return {"passwords_waiting": len(self._queue), "throttled": len(self._throttle)}
 
     # ---- without a secret
 
@@ -220,62 +216,112 @@ class Login:
         user = self._let_in(name)
         if user is not None and self._proven.knows(user, password):
             attempt.on_done(self._principal(user, BY_PASSWORD))
-            return
-        outside = self._outside
-        if outside is None or len(password.encode(errors="replace")) > MAX_PASSWORD_BYTES:
+        elif self._outside is None or len(password.encode(errors="replace")) > MAX_PASSWORD_BYTES:
             self._refuse(attempt, REFUSED)
-            return
-        wait_ms = self._throttle.wait_ms(attempt.peer, name, self._now_ms())
-        if wait_ms is None:
-            self._refuse(attempt, REFUSED)
-        elif wait_ms:
-            outside.loop.call_at(self._now_ms() + wait_ms, lambda: self._after_waiting(attempt, password))
         else:
-            self._check(attempt, user, password, outside)
+            self._wait(attempt, user, password)
 
-    def _after_waiting(self, attempt: Attempt, password: str) -> None:
-        assert self._outside is not None
-        self._throttle.waited(attempt.peer, attempt.user)
-        self._check(attempt, self._let_in(attempt.user), password, self._outside)
-
-    def _check(self, attempt: Attempt, user: User | None, password: str, outside: Outside) -> None:
-        """By the worker; who comes with the same password meanwhile is told with the first."""
-        password_hash = user.password_hash if user is not None else ""
-        text = f"{attempt.user}\0{password_hash}\0{password}".encode(errors="surrogatepass")
-        same_one = hashlib.blake2b(text, key=self._secret, digest_size=16).digest()
-        waiting = self._checking.get(same_one)
+    def _wait(self, attempt: Attempt, user: User | None, password: str) -> None:
+        """For its turn, with those who have shown the same from there."""
+        digest = self._digest(attempt.user, user, password)
+        key = self._queue.key_of(attempt.network, attempt.user)
+        waiting = self._checks.get((key, digest))
         if waiting is not None:
-            waiting.append(attempt)
+            self._join(attempt, waiting)
             return
-        if len(self._checking) >= CHECKS_MAX:
-            self._trace.on_event(attempt.door, "logins_full")
-            self._refuse(attempt, "too many logins are waiting")
-            return
-        guesser = host_of(attempt.peer), attempt.user
-        if self._guesses[guesser] >= GUESSES_MAX:
-            self._refuse(attempt, REFUSED)
-            return
-        self._guesses[guesser] += 1
-        self._checking[same_one] = [attempt]
-        outside.passwords.submit(lambda: check_password(password_hash, password),
-                                 lambda right, _: self._on_checked(same_one, user, password, bool(right)))
+        now_ms = self._now_ms()
+        check = Check(attempt, password, digest, now_ms)
+        without_place = self._queue.add(check, now_ms)
+        self._checks[check.key, digest] = check
+        if without_place is not None:
+            self._turn_away(without_place)
+        self._go_on()
 
-    def _on_checked(self, same_one: bytes, user: User | None, password: str, right: bool) -> None:
-        attempts = self._checking.pop(same_one)
-        guesser = host_of(attempts[0].peer), attempts[0].user
-        self._guesses[guesser] -= 1
-        if not self._guesses[guesser]:
-            del self._guesses[guesser]
-        current = self._let_in(attempts[0].user)
-        right = right and user is not None and current is not None \
-            and current.password_hash == user.password_hash              # nothing changed while it was checked
+    def _join(self, attempt: Attempt, check: Check) -> None:
+        if len(check.attempts) < SAME_MAX:
+            check.attempts.append(attempt)
+        else:
+            self._trace.on_event(attempt.door, "logins_full")
+            attempt.on_done(LoginsFull())
+
+    def _digest(self, name: str, user: User | None, password: str) -> bytes:
+        """Of what decides about a password."""
+        password_hash = user.password_hash if user is not None else ""
+        text = f"{name}\0{password_hash}\0{password}".encode(errors="surrogatepass")
+        return hashlib.blake2b(text, key=self._secret, digest_size=16).digest()
+
+    def _turn_away(self, check: Check) -> None:
+        """There is no place for it. Nothing was looked at, so nothing is held against anybody."""
+        del self._checks[check.key, check.digest]
+        for attempt in check.attempts:
+            self._trace.on_event(attempt.door, "logins_full")
+            attempt.on_done(LoginsFull())
+
+    def _go_on(self) -> None:
+        """Begin what may begin, and come again when a delay is over."""
+        while (check := self._queue.take(self._now_ms())) is not None:
+            self._begin(check)
+        wake_ms = self._queue.wake_ms
+        if wake_ms == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = wake_ms
+        assert self._outside is not None
+        self._timer = self._outside.loop.call_at(wake_ms, self._on_timer) if wake_ms else None
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_ms = None, 0
+        self._go_on()
+
+    def _begin(self, check: Check) -> None:
+        """By a worker, unless nobody is there for it any more, or the answer has been found meanwhile."""
+        assert self._outside is not None
+        self._drop_gone(check)
+        user = self._let_in(check.user)
+        proven = user is not None and self._proven.knows(user, check.password)
+        if not check.attempts or proven:
+            self._end(check)
+            if user is not None:
+                self._admit(check, user)
+            return
+        password_hash, password = user.password_hash if user is not None else "", check.password
+        self._outside.passwords.submit(lambda: check_password(password_hash, password),
+                                       lambda right, _: self._on_checked(check, password_hash, bool(right)))
+
+    def _drop_gone(self, check: Check) -> None:
+        """Who has hung up is told so: its connection, which was not read meanwhile, ends."""
+        attempts, check.attempts = check.attempts, []
         for attempt in attempts:
-            if right and current is not None:
-                self._throttle.on_success(attempt.peer, attempt.user)
-                self._proven.remember(current, password)
-                attempt.on_done(self._principal(current, BY_PASSWORD))
+            if attempt.gone():
+                self._trace.on_event(attempt.door, "login_gone")
+                attempt.on_done(NotAuthenticated("the client has gone"))
             else:
-                self._refuse(attempt, REFUSED)
+                check.attempts.append(attempt)
+
+    def _on_checked(self, check: Check, password_hash: str, right: bool) -> None:
+        user = self._let_in(check.user)
+        if right and user is not None and user.password_hash == password_hash:    # nothing changed while it was checked
+            self._succeeded(check.network, check.user)
+            self._proven.remember(user, check.password)
+            self._end(check)
+            self._admit(check, user)
+        else:
+            delay_ms = self._failed(check)           # one guess, however many have shown it
+            self._end(check)
+            for attempt in check.attempts:
+                self._trace.on_event(attempt.door, "not_authenticated")
+                self._tell_late(attempt, NotAuthenticated(REFUSED, delay_ms))
+        self._go_on()
+
+    def _end(self, check: Check) -> None:
+        """It stands in the queue no more."""
+        del self._checks[check.key, check.digest]
+        self._queue.done(check, self._now_ms())
+
+    def _admit(self, check: Check, user: User) -> None:
+        for attempt in check.attempts:
+            attempt.on_done(self._principal(user, BY_PASSWORD))
 
     def _scram_secret(self, mechanism: str, name: str) -> ScramSecret:
         """The user's; where there is none, one that no password fits, with a salt that is the same each time, also
@@ -317,13 +363,21 @@ class Login:
         for way in [way for way, one in known.items() if 0 < one.expires_ms <= now_ms]:
             del known[way]
 
-    def _count(self, attempt: Attempt) -> int:
-        """One more failure; returns for how many ms it is held back."""
-        self._trace.on_event(attempt.door, "not_authenticated")
-        return self._throttle.on_failure(attempt.peer, attempt.user, self._now_ms())
+    def _succeeded(self, network: str, name: str) -> None:
+        """A password, or a proof of it, was looked at and is right."""
+        self._throttle.on_success(network, name, self._recent.knows(network, name), self._now_ms())
+        self._recent.remember(network, name)
+
+    def _failed(self, guess: Attempt | Check) -> int:
+        """Count one failure more; returns for how many ms it is held back."""
+        self._recent.forget(guess.network, guess.user)
+        return self._throttle.on_failure(guess.network, guess.user, self._now_ms())
 
     def _refuse(self, attempt: Attempt, why: str) -> None:
-        refusal = NotAuthenticated(why, self._count(attempt))
+        self._trace.on_event(attempt.door, "not_authenticated")
+        self._tell_late(attempt, NotAuthenticated(why, self._failed(attempt)))
+
+    def _tell_late(self, attempt: Attempt, refusal: NotAuthenticated) -> None:
         if self._outside is None:
             attempt.on_done(refusal)
         else:
@@ -331,6 +385,8 @@ class Login:
 
 
 def _prepared(name: str) -> str:
+    if len(name) > 4 * MAX_NAME_CHARACTERS:
+        return name                          # nobody's, in whatever form: it is not worth the work
     try:
         return saslprep(name)
     except ForbiddenCharacter:

@@ -13,7 +13,7 @@ class Outside:
 
     loop: Loop
     passwords: Worker
-    """Checks passwords, one after the other."""
+    """Checks passwords, as many at a time as `check_queue.CHECKS_AT_ONCE`."""
 
     accounts: Worker
     """Changes the database."""

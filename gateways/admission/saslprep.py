@@ -20,7 +20,7 @@ def saslprep(text: str) -> str:
         return text
     mapped = "".join(" " if stringprep.in_table_c12(one) else one for one in text if not stringprep.in_table_b1(one))
     prepared = unicodedata.normalize("NFKC", mapped)
-    if any(prohibits(one) for one in prepared for prohibits in _PROHIBITED):
+    if any(prohibits(one) for one in set(prepared) for prohibits in _PROHIBITED):      # each letter once
         raise ForbiddenCharacter("a prohibited character")
     _check_direction(prepared)
     return prepared

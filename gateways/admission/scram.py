@@ -34,8 +34,9 @@ Find = Callable[[str], ScramSecret]
 Accept = Callable[[str], Principal]
 """The principal of a user that has proven its password. Raises NotAuthenticated, for one that may not log in."""
 
-Admit = Callable[[str], "int | None"]
-"""For how many ms the answer to a proof of this user waits, since others have failed; None: it is not looked at."""
+Admit = Callable[[str], int]
+"""For how many ms the answer to a proof of this user waits, since others have failed. Raises LoginsFull: it is not
+looked at."""
 
 Refuse = Callable[[str], NotAuthenticated]
 """Counts a failure, with the user's name as far as it is known; returns the refusal that everybody gets."""
@@ -106,7 +107,7 @@ class ScramServer:
             raise self._failed("the nonce is not the one of this login")
         signed = self._messages + b"," + without_proof.encode()
         wait_ms = self._admit(self._user)
-        if wait_ms is None or not self._proves(signed, _decoded(proof_text)):
+        if not self._proves(signed, _decoded(proof_text)):
             raise self._failed(REFUSED)
         self.wait_ms = wait_ms
         principal = self._accept(self._user)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gateways.amqp.arguments import MAX_EXPIRY_MS
+from gateways.connections.capacity import PER_ADDRESS
 
 FRAME_MIN_SIZE = 4096          # 0-9-1, 1.2, "Constants": frame-min-size
 
@@ -27,3 +28,4 @@ class AmqpConfig:
         "max": MAX_EXPIRY_MS})
     blocked_after_ms: int = field(default=1_000, metadata={
         "help": "a publisher that is not read for so long is told so by connection.blocked", "min": 1})
+    max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

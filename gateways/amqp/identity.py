@@ -17,12 +17,11 @@ from gateways.amqp.methods import IDS, Arguments
 
 if TYPE_CHECKING:
     from gateways.admission.admission import Admission
-    from gateways.admission.login import OnAuthenticated
+    from gateways.admission.attempt import Gone, OnAuthenticated
     from gateways.admission.principal import Principal
     from gateways.admission.seats import Occupant, Seat
     from gateways.contract import Link
 
-ACCESS_REFUSED: Final = 403
 NOT_ALLOWED: Final = 530
 
 
@@ -43,19 +42,16 @@ class Identity:
         """The user and its address, which are the same when it comes again."""
         return f"{self.user}@{self._link.peer.rpartition(':')[0]}"
 
-    def check(self, arguments: Arguments, on_done: OnAuthenticated) -> None:
+    def check(self, arguments: Arguments, on_done: OnAuthenticated, gone: Gone) -> None:
         """Look at connection.start-ok; see `Admission.authenticate`. Raises ConnectionFault, SyntaxFault."""
         self._mechanism = arguments["mechanism"]
         credentials = login.read_login(self._mechanism, arguments["response"], self._link)
         self._login_name = credentials.user or ""
-        self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done)
+        self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done, gone)
 
-    def refusal(self) -> ConnectionFault:
-        """A login that is none."""
-        fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {self._mechanism}. "
-                                                "For details see the broker logfile.")
-        fault.method = IDS["connection.start-ok"]
-        return fault
+    def refusal(self, why: NotAuthenticated) -> ConnectionFault:
+        """What the client is told of a login that came to nothing."""
+        return login.refusal(why, self._mechanism)
 
     def take_seat(self, principal: Principal) -> None:
         """It is logged in."""
@@ -74,7 +70,7 @@ class Identity:
     def check_secret(self, secret: bytes, on_done: OnAuthenticated) -> None:
         """Look at connection.update-secret."""
         credentials = Credentials(user=self._login_name or self.user, password=secret.decode(errors="replace"))
-        self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done)
+        self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done, lambda: self._link.gone)
 
     def renew(self, found: Principal | NotAuthenticated, virtual_host: str) -> None:
         """Be whom the new secret has shown. Raises ConnectionFault 530 where that is not this user."""

@@ -8,9 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 from gateways.admission.credentials import Credentials
+from gateways.admission.errors import LoginsFull, NotAuthenticated
 from gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
 from gateways.amqp.errors import ConnectionFault, SyntaxFault
-from gateways.amqp.methods import Arguments, encode_method
+from gateways.amqp.methods import IDS, Arguments, encode_method
 from gateways.amqp.tables import Field, Table, decode_table, plain, text
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ PASSWORDS: Final = "PLAIN AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"           # the client's certificate, offered where it showed one
 CAPABILITIES: Final = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
                        "connection.blocked", "authentication_failure_close", "per_consumer_qos")
+ACCESS_REFUSED: Final = 403
+RESOURCE_ERROR: Final = 506
 NOT_ALLOWED: Final = 530
 
 CLOSES_ON_REFUSAL: Final = "authentication_failure_close"
@@ -90,3 +93,14 @@ def _negotiated(name: str, wish: int, highest: int, lowest: int) -> int:
         raise ConnectionFault(NOT_ALLOWED,
                               f"negotiated {name} = {wish} is lower than the minimum allowed value ({lowest})")
     return wish
+
+
+def refusal(why: NotAuthenticated, mechanism: str) -> ConnectionFault:
+    """What a client that takes it (`CLOSES_ON_REFUSAL`) is told of a login that came to nothing."""
+    if isinstance(why, LoginsFull):
+        fault = ConnectionFault(RESOURCE_ERROR, str(why))
+    else:
+        fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
+                                                "For details see the broker logfile.")
+    fault.method = IDS["connection.start-ok"]
+    return fault

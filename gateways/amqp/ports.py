@@ -66,7 +66,7 @@ class Queues(Protocol):
         """Call when everything published so far is in its queues, or was refused."""
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool) -> Placement:
+              may_create: bool, maker: str = "") -> Placement:
         """Where a message goes that enters these queues and, `in_topic`, the topic of its address. At least one of
         both. Raises KernelError."""
 

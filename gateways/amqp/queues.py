@@ -211,11 +211,11 @@ class KernelQueues:
     # ---- publishing
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool) -> Placement:
+              may_create: bool, maker: str = "") -> Placement:
         if not in_topic:
             return self._kernel.place_queue(queues[0].light, priority)
         ids = tuple([queue.light.queue_id(priority) for queue in queues])
-        return self._kernel.place_routed(address, ids, vhost.name, may_create)
+        return self._kernel.place_routed(address, ids, vhost.name, may_create, maker)
 
     # ---- definitions
 

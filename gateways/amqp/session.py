@@ -228,7 +228,7 @@ class AmqpSession:
         self.wants_cancels = login.WANTS_CANCELS in self._capabilities
         self._state = State.CHECKING
         self._link.pause()
-        self.identity.check(arguments, self._on_login)
+        self.identity.check(arguments, self._on_login, lambda: self._state is not State.CHECKING or self._link.gone)
 
     def _on_login(self, found: Principal | NotAuthenticated) -> None:
         if self._state is not State.CHECKING:
@@ -239,9 +239,9 @@ class AmqpSession:
             self.identity.take_seat(found)
             self._write_method(0, login.encode_tune(self._config))
         elif login.CLOSES_ON_REFUSAL not in self._capabilities:
-            self._end("connect_refused: unknown user or wrong password")
+            self._end(f"connect_refused: {found}")
         else:
-            self.fail(self.identity.refusal())
+            self.fail(self.identity.refusal(found))
         if self._parts:
             self.handle_data(b"")
 
@@ -314,6 +314,11 @@ class AmqpSession:
     def name(self) -> str:
         """For people."""
         return f"{self.identity.user} amqp {self._link.peer}"
+
+    @property
+    def unsent_max(self) -> int:
+        """Bytes that may wait for the client to take them."""
+        return self._services.unsent.allowed(self._config.max_unsent_bytes)
 
     def may_deliver(self) -> bool:
         return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max

@@ -6,8 +6,9 @@ It feeds a `contract.Session` and is its `contract.Link`. The rules it keeps:
   after the end: uvloop collects a turn's buffers and sends them with one `writev`. (Sending on the descriptor ourselves
   was measured, `os.write` and `socket.send`, joined once a turn: 500 connections with one message in flight each
   made 5 % fewer round trips at a third more user time, so it is not done.)
-- A peer that does not take its answers is not asked for more questions: above `high_water_bytes` it is not read, and
-  when it takes nothing for `write_timeout_ms` the connection is aborted.
+- A peer that does not take its answers is not asked for more questions: above `high_water_bytes` it is not read, what
+  it has not taken is charged to the budget of all connections, and when it takes nothing for `write_timeout_ms` the
+  connection is aborted.
 - While the kernel is congested, whoever sends is not read until `kernel.on_relief`.
 - A peer that resets is ordinary. An exception out of a session is our own fault: one traceback in the log, this one
   connection aborted, the others untouched.
@@ -23,6 +24,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from gateways.connections.hang_ups import has_hung_up
+from gateways.connections.unsent import FLOOR_BYTES
 from gateways.tls.certificates import ends_ms_of, name_in
 
 if TYPE_CHECKING:
@@ -42,9 +45,9 @@ ENDING: Final = 8
 class ConnectionSettings:
     """What the shared connection may hold for one peer."""
 
-    high_water_bytes: int = field(default=256 * 1024, metadata={
+    high_water_bytes: int = field(default=FLOOR_BYTES, metadata={
         "help": "bytes written but not taken by the peer above which nothing more is read from it"})
-    low_water_bytes: int = field(default=64 * 1024, metadata={"help": "bytes at which reading goes on"})
+    low_water_bytes: int = field(default=FLOOR_BYTES // 4, metadata={"help": "bytes at which reading goes on"})
     write_timeout_ms: int = field(default=30_000, metadata={
         "help": "a peer that takes none of what is waiting for it for this long is disconnected"})
 
@@ -85,7 +88,7 @@ class Connection(asyncio.Protocol):
     """One peer's socket. Made by a `Listener`, which owns it."""
 
     __slots__ = ("certificate", "certificate_ends_ms", "id", "listen", "peer", "since_ms", "write", "write_many",
-                 "_listener", "_transport", "_framing", "_session", "_idle", "_taken_mark", "_written",
+                 "_listener", "_transport", "_framing", "_session", "_idle", "_taken_mark", "_written", "_charged",
                  "_session_due_ms", "_write_due_ms", "_armed_ms", "_armed_tick")
 
     write: Callable[[bytes], None]
@@ -106,6 +109,7 @@ class Connection(asyncio.Protocol):
         self._session: Session | None = None
         self._idle = 0                   # bits: why the peer is not read
         self._written = 0                # bytes written since the peer became slow
+        self._charged = 0                # of what is unsent, to the budget of all connections; 0 while it keeps up
         self._taken_mark = 0             # how many of them it had taken at the last look
         self._session_due_ms = 0
         self._write_due_ms = 0
@@ -113,6 +117,11 @@ class Connection(asyncio.Protocol):
         self._armed_tick = 0
 
     # --- what the session sees ---------------------------------------------------------------------------------------
+
+    @property
+    def gone(self) -> bool:
+        transport = self._transport
+        return transport is None or bool(self._idle & ENDING) or has_hung_up(transport)
 
     @property
     def unsent_bytes(self) -> int:
@@ -193,9 +202,11 @@ class Connection(asyncio.Protocol):
         if not self._idle & ENDING:
             self.write = self._write_counted
             self.write_many = self._write_many_counted
+        self._charge(self.unsent_bytes)
         self._watch_writes()
 
     def resume_writing(self) -> None:
+        self._charge(0)
         transport = self._transport
         if transport is None or self._idle & ENDING:
             return
@@ -212,6 +223,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._charge(0)
         self._idle |= ENDING
         self.write = _discard
         self.write_many = _discard_many
@@ -294,14 +306,22 @@ class Connection(asyncio.Protocol):
         if transport is not None:
             before = self.unsent_bytes
             transport.write(data)
-            self._written += self.unsent_bytes - before      # which are more than `data` has, under TLS
+            unsent = self.unsent_bytes
+            self._written += unsent - before             # which are more than `data` has, under TLS
+            self._charge(unsent)
 
     def _write_many_counted(self, parts: list[bytes]) -> None:
         transport = self._transport
         if transport is not None:
             before = self.unsent_bytes
             transport.writelines(parts)
-            self._written += self.unsent_bytes - before
+            unsent = self.unsent_bytes
+            self._written += unsent - before
+            self._charge(unsent)
+
+    def _charge(self, unsent: int) -> None:
+        self._listener.unsent.charge(unsent - self._charged)
+        self._charged = unsent
 
     def _watch_writes(self) -> None:
         self._written = self.unsent_bytes
@@ -319,6 +339,7 @@ class Connection(asyncio.Protocol):
             self.abort("write_timeout")
             return
         self._taken_mark = taken
+        self._charge(self.unsent_bytes)
         self._write_due_ms = now_ms + self._listener.settings.write_timeout_ms
 
     def _taken(self) -> int:

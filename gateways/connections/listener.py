@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.connections.capacity import Capacity
+from gateways.connections.capacity import Capacity, Room
 from gateways.connections.connection import CONGESTED, Connection, ConnectionSettings
 from gateways.connections.endings import Endings
 from gateways.connections.ports import Ports
@@ -34,16 +34,18 @@ class Listener:
         self.spec = spec
         self.kernel = services.kernel
         self.now_ms: Callable[[], int] = services.now_ms
+        self.unsent = services.unsent
         self.settings = settings or ConnectionSettings()
         self.connections: set[Connection] = set()
         self.counts: Counter[str] = Counter()
-        """accepted, refused, faults, tls_handshakes, and `closed_REASON` for every reason that sessions gave."""
+        """accepted, refused, refused_by_address (which are among the refused), faults, tls_handshakes, and
+        `closed_REASON` for every reason that sessions gave."""
         self.wakeups: Wakeups
         self._endings = Endings(spec.name, self.counts, self.now_ms)
         self._make_session = spec.session
         self._services = services
         self._config = config
-        self._capacity = capacity
+        self._room = Room(capacity, self.counts, getattr(config, "max_connections_per_address", 0))
         self._ports = Ports(self, lambda listen: Connection(self, listen))
         self.stopping = False
         self._drained = asyncio.Event()
@@ -95,22 +97,19 @@ class Listener:
     # --- what connections call ---------------------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> bool:
-        """Count a connection in and give it its id, or refuse it because no descriptor may be spent on it."""
-        if not self._take_descriptor(connection.peer):
+        """Count a connection in and give it its id, or refuse it because there is no place for it."""
+        if not self._take_place(connection.peer):
             return False
         self.connections.add(connection)
         self.counts["accepted"] += 1
         connection.id = self._services.connections.add(connection)
         return True
 
-    def _take_descriptor(self, peer: str) -> bool:
-        capacity = self._capacity
-        if capacity.open >= capacity.limit:
-            self.counts["refused"] += 1
-            self._endings.log(peer, f"too_many_connections: the limit of {capacity.limit} is reached")
-            return False
-        capacity.open += 1
-        return True
+    def _take_place(self, peer: str) -> bool:
+        refusal = self._room.take(peer)
+        if refusal:
+            self._endings.log(peer, refusal)
+        return not refusal
 
     @property
     def certificate_user(self) -> str:
@@ -124,7 +123,7 @@ class Listener:
         if connection in self.connections:
             self.connections.remove(connection)
             self._services.connections.remove(connection.id)
-            self._capacity.open -= 1
+            self._room.give(connection.peer)
             if not self.connections:
                 self._drained.set()
 
@@ -161,11 +160,11 @@ class Listener:
 
     def begin_handshake(self, peer: str) -> bool:
         """See `tls_transport.Doorstep`."""
-        return self._take_descriptor(peer)
+        return self._take_place(peer)
 
     def end_handshake(self, peer: str, reason: str) -> None:
-        """Its descriptor is free, or the connection's that is admitted next."""
-        self._capacity.open -= 1
+        """Its place is free, or the connection's that is admitted next."""
+        self._room.give(peer)
         if reason:
             self._endings.note(peer, reason)
         else:

@@ -26,17 +26,21 @@ if TYPE_CHECKING:
 BACKLOG: Final = 4096                 # connections that the system may hold for us before they are accepted
 KEEP_ALIVE_S: Final = (120, 30, 4)    # TCP's own: idle time, interval, probes. A peer that has vanished holds no
                                       # descriptor for longer, whatever its protocol asks for
+NOT_SENT_BYTES: Final = 128 << 10     # that the system takes beyond what a peer's window allows: by itself it takes up
+                                      # to 4 MiB, and some hundred that stall slow the TCP of the whole machine
 
 Key = tuple[str, int, int]
 """Host, port, and how many of the same came before: port 0 may stand there twice."""
 
 
-def _keep_alive(listening: socket.socket | TransportSocket) -> None:
+def _set_options(listening: socket.socket | TransportSocket) -> None:
     """Accepted sockets inherit these from the one that listens."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in zip(("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"), KEEP_ALIVE_S, strict=True):
         if hasattr(socket, option):
             listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, NOT_SENT_BYTES)
 
 
 class _Port:
@@ -123,7 +127,7 @@ class Ports:
         port.server = await asyncio.get_running_loop().create_server(
             lambda: self._accept(port), port.listen.host or None, port.listen.port, backlog=BACKLOG, reuse_address=True)
         for listening in port.server.sockets:
-            _keep_alive(listening)
+            _set_options(listening)
 
     def _accept(self, port: _Port) -> asyncio.Protocol:
         """The protocol of a connection that came just now, with what is configured just now."""

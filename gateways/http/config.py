@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateways.connections.capacity import PER_ADDRESS
 from gateways.http.webhooks.guard import Guard
 
 ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@]+/?")
@@ -40,6 +41,7 @@ class HttpConfig:
     max_connections: int = field(default=10_000, metadata={
         "min": 1, "max": 1_000_000,
         "help": "Connections open at one time; one more is answered 503 and closed."})
+    max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)
     max_wait_s: float = field(default=30.0, metadata={
         "min": 0.0, "max": 3600.0,
         "help": "Longest `wait` of a long poll, in seconds; a longer one is refused with 400."})

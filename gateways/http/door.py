@@ -127,7 +127,8 @@ class Door:
             credentials = NOTHING if certificate is None else Credentials(
                 certificate=certificate, certificate_ends_ms=protocol.certificate_ends_ms)
         answer: asyncio.Future[Principal | NotAuthenticated] = self.loop.create_future()
-        self.admission.authenticate(NAME, protocol.peer, credentials, partial(_answer, answer))
+        self.admission.authenticate(NAME, protocol.peer, credentials, partial(_answer, answer),
+                                    lambda: answer.done() or protocol.gone)
         who = answer.result() if answer.done() else await answer
         if isinstance(who, NotAuthenticated):
             raise who

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateways.admission.errors import AccountError, Denied, NotAuthenticated
+from gateways.admission.errors import AccountError, Denied, LoginsFull, NotAuthenticated
 from gateways.http.answers import problem_answer
 from gateways.http.login import challenges
 from gateways.http.problems import PROBLEMS, Refusal, document_of
@@ -36,6 +36,8 @@ def answer_to(error: Exception, asked: str, authorization: str | None, hub_name:
             log.error("%s: unexpected refusal %s: %s", asked, error.code, error)
         headers = {"Retry-After": "1"} if error.code == "stopping" else None
         return problem_answer(error.code, str(error), headers, _members(error))
+    if isinstance(error, LoginsFull):
+        return problem_answer(error.code, str(error), {"Retry-After": "1"})
     if isinstance(error, NotAuthenticated):
         challenge = challenges(hub_name, authorization)
         return problem_answer(error.code, str(error), {"WWW-Authenticate": challenge})

@@ -6,18 +6,25 @@ named in it and stepped over.
 
     lost         offsets before the log's start: retention deleted them before this reader came
     skipped      how many messages a selector passed over
-    unreadable   stored batches that cannot be opened (a producer's broken compression), and offsets that no piece has
-                 (the log is damaged there)
+    unreadable   offsets of stored batches at which their producer wrote nothing that makes sense, and offsets that no
+                 piece has (the log is damaged there)
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import merge
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kernel.errors import CorruptBatch, StorageFailed
 from kernel.message import Fetched, Piece, Record
-from kernel.records.batch import records_of
+from kernel.records.batch import missing, sound_records
+
+if TYPE_CHECKING:
+    from kernel.kernel import Kernel
+
+
+DAMAGED: Final = (StorageFailed.code, "the log is damaged there")
+SENSELESS: Final = (CorruptBatch.code, "the producer's batch has no sound record there")
 
 
 class Source(NamedTuple):
@@ -58,7 +65,7 @@ OpenPiece = Callable[[Piece], list[Record]]
 
 
 def build_page(sources: list[Source], max_messages: int, max_bytes: int,
-               selects: Callable[[Record], bool] | None = None, open_piece: OpenPiece = records_of) -> Page:
+               selects: Callable[[Record], bool] | None = None, open_piece: OpenPiece = sound_records) -> Page:
     """Take messages that `selects` wants until there are `max_messages`, or over `max_bytes` of keys and values."""
     page = Page([], {source.queue: max(source.position, source.fetched.log_start_offset) for source in sources}, [], [])
     for source in sources:
@@ -69,7 +76,7 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
             page.positions[source.queue] = max(page.positions[source.queue], source.fetched.next_offset)
     size_bytes = skipped = 0
     for entry in merge(*(_entries(source, page.positions[source.queue], open_piece) for source in sources)):
-        if len(page.records) >= max_messages or size_bytes >= max_bytes:
+        if max(len(page.records), len(page.unreadable)) >= max_messages or size_bytes >= max_bytes:
             break
         page.positions[entry.queue] = entry.next_offset
         if entry.record is not None and selects is not None and not selects(entry.record):
@@ -89,17 +96,28 @@ def _entries(source: Source, position: int, open_piece: OpenPiece) -> Iterator[_
         if end <= position:
             continue
         if piece.first_offset > position and not source.compacted:
-            yield _Entry(piece.first_id, source.queue, piece.first_offset, None, {
-                "queue": source.queue, "offset": position, "count": piece.first_offset - position,
-                "code": StorageFailed.code, "detail": "the log is damaged there"})
+            yield _gap(source.queue, piece.first_id, position, piece.first_offset, DAMAGED)
         first, position = max(position, piece.first_offset), end
-        try:
-            records = [record for record in open_piece(piece) if record[0] >= first]
-        except CorruptBatch as error:
-            yield _Entry(piece.first_id, source.queue, end, None, {
-                "queue": source.queue, "offset": first, "count": end - first, "code": error.code, "detail": str(error)})
-            continue
-        for record in records[:-1]:
-            yield _Entry(record[6], source.queue, record[0] + 1, record, None)
-        last = records[-1] if records else None
-        yield _Entry(last[6] if last else piece.first_id, source.queue, end, last, None)
+        records = open_piece(piece)
+        gaps = missing(piece, [record[0] for record in records]) if len(records) < piece.count else []
+        steps: Iterator[_Entry] = (_Entry(record[6], source.queue, record[0] + 1, record, None) for record in records
+                                   if record[0] >= first)
+        if gaps:
+            steps = merge(steps, (_gap(source.queue, piece.first_id + start - piece.first_offset, max(start, first),
+                                       stop, SENSELESS) for start, stop in gaps if stop > first))
+        yield from steps
+        if not records and not gaps:                 # control records
+            yield _Entry(piece.first_id, source.queue, end, None, None)
+
+
+def _gap(queue: int, order: int, start: int, stop: int, why: tuple[str, str]) -> _Entry:
+    code, detail = why
+    return _Entry(order, queue, stop, None, {"queue": queue, "offset": start, "count": stop - start, "code": code,
+                                             "detail": detail})
+
+
+def note_unreadable(kernel: Kernel, page: Page, queue_id_of: Callable[[int], int]) -> None:
+    """Tell the kernel what producers' batches did not hold; `queue_id_of` makes a queue id of a page's queue."""
+    for gap in page.unreadable:
+        if gap["code"] == CorruptBatch.code:
+            kernel.note_unreadable(queue_id_of(gap["queue"]), gap["offset"], gap["count"])

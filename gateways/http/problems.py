@@ -77,6 +77,9 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "unknown_backup": Problem(404, "Unknown backup", "No such backup has begun, or it has ended; begin another."),
     "too_many_backups": Problem(409, "Too many backups", "As many backups as may be are being read."),
     "already_delivered": Problem(409, "Already delivered", "The message can no longer be recalled."),
+    "too_many_topics": Problem(429, "Too many topics", "Users may make no more topics: there are as many as may be, "
+                                                       "or the user has made as many as one may, or makes them "
+                                                       "too fast. What administrators create is not bounded."),
     "topic_exists": Problem(409, "Topic exists", "A topic of that name exists already."),
     "queues_remain": Problem(409, "Queues remain", "Queues can be added to a topic and not be taken away."),
     "topic_replaced": Problem(410, "Topic replaced", "The cursor belongs to a deleted topic that had the same name."),

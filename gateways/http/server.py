@@ -2,8 +2,9 @@
 
 - What is no HTTP is answered with a problem document and closed, and is not a traceback in the log.
 - A client that takes nothing of its answer for `stall_timeout_s` is cut off; until then it is asked for nothing more.
-- A connection beyond `max_connections`, or beyond what the descriptors allow all doors together, is answered 503 and
-  closed. Where the other doors have taken all of them, a few are left for whoever looks after the hub.
+- A connection beyond `max_connections`, beyond what its address may have, or beyond what the descriptors allow all
+  doors together, is answered 503 and closed. Where the other doors have taken all of them, a few are left for whoever
+  looks after the hub.
 
 Time for headers and between requests is the library's keep-alive timeout: it runs from the end of the last answer and
 does not start again with every byte, so a header that trickles in is bounded too.
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
+from gateways.connections.capacity import Room
 from gateways.connections.connection import peer_name
 from gateways.connections.endings import Endings
+from gateways.connections.hang_ups import has_hung_up
 from gateways.http.answers import SERVER, problem_answer
 from gateways.http.config import HttpConfig
 from gateways.http.direct import DirectCalls, Line
@@ -61,45 +64,32 @@ class Connections:
         self.config = config
         self.services = services
         self.open: set[DoorProtocol] = set()
-        self.handshakes = 0
         self.counts: Counter[str] = Counter()
         """accepted, refused, faults, closed_stalled; the names that the shared listener of the other doors uses."""
         self._endings = Endings(NAME, self.counts, services.now_ms)
+        self._room = Room(services.capacity, self.counts, config.max_connections_per_address,
+                          most=config.max_connections, spare=SPARE)
 
-    @property
-    def full(self) -> bool:
-        """Whether no further connection may be open."""
-        own, all_doors = len(self.open) + self.handshakes, self.services.capacity
-        return own >= self.config.max_connections or all_doors.open >= all_doors.limit + SPARE
-
-    def add(self, connection: DoorProtocol) -> bool:
-        """Count a connection in, or refuse it."""
-        if self.full:
-            self.counts["refused"] += 1
-            return False
-        self.services.capacity.open += 1
-        self.open.add(connection)
-        self.counts["accepted"] += 1
-        return True
+    def add(self, connection: DoorProtocol) -> str:
+        """Count a connection in. Returns why there is no place for it, `code: text`; "" where there is."""
+        refusal = self._take_place(connection.peer)
+        if not refusal:
+            self.open.add(connection)
+            self.counts["accepted"] += 1
+        return refusal
 
     def remove(self, connection: DoorProtocol) -> None:
         """It has ended, or speaks another protocol now; one that was refused was never here."""
         if connection in self.open:
             self.open.remove(connection)
-            self.services.capacity.open -= 1
+            self._room.give(connection.peer)
 
     def begin_handshake(self, peer: str) -> bool:
         """See `tls_transport.Doorstep`."""
-        if self.full:
-            self.counts["refused"] += 1
-            return False
-        self.handshakes += 1
-        self.services.capacity.open += 1
-        return True
+        return not self._take_place(peer)
 
     def end_handshake(self, peer: str, reason: str) -> None:
-        self.handshakes -= 1
-        self.services.capacity.open -= 1
+        self._room.give(peer)
         if reason:
             self._endings.note(peer, reason)
         else:
@@ -107,6 +97,12 @@ class Connections:
 
     def note_broken(self, peer: str, reason: str) -> None:
         self._endings.note(peer, reason)
+
+    def _take_place(self, peer: str) -> str:
+        refusal = self._room.take(peer)
+        if refusal:
+            self._endings.log(peer, refusal)
+        return refusal
 
 
 class Stream(Protocol):
@@ -122,7 +118,7 @@ class DoorProtocol(web.RequestHandler):
     """One client's connection."""
 
     __slots__ = ("certificate", "certificate_ends_ms", "id", "line", "listen", "peer", "since_ms", "stream", "tls",
-                 "user", "_ending", "_shared", "_stall_timer", "_stalled_bytes")
+                 "user", "_charged", "_ending", "_shared", "_stall_timer", "_stalled_bytes")
 
     def __init__(self, manager: web.Server, shared: Connections, calls: DirectCalls, listen: Listen, **kwargs: Any
                  ) -> None:
@@ -145,18 +141,20 @@ class DoorProtocol(web.RequestHandler):
         self._shared = shared
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
+        self._charged = 0                # of what is unsent, to the budget of all connections; 0 while it keeps up
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or say that there are too many."""
         shared = self._shared
         stream = cast(asyncio.Transport, transport)
-        if not shared.add(self):
+        self.peer = peer_name(stream.get_extra_info("peername"))
+        refusal = shared.add(self)
+        if refusal:
             self.close()
-            stream.write(_refusal("busy", "too many connections are open"))
+            stream.write(_refusal("busy", "too many connections are open, " + refusal.partition(": ")[2]))
             stream.close()
             return
         services = shared.services
-        self.peer = peer_name(stream.get_extra_info("peername"))
         self.since_ms = services.now_ms()
         if self.listen.tls is not None:
             self.tls = stream.get_extra_info("tls_version")
@@ -169,6 +167,7 @@ class DoorProtocol(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget it."""
         self._stop_stall_timer()
+        self._charge(0)
         self._shared.remove(self)
         self._shared.services.connections.remove(self.id)
         super().connection_lost(exc)
@@ -224,6 +223,11 @@ class DoorProtocol(web.RequestHandler):
         super().set_parser(cast(Any, FrameGuard(parser)), data_received_cb)
 
     @property
+    def gone(self) -> bool:
+        """See `contract.Link`."""
+        return self.transport is None or has_hung_up(self.transport)
+
+    @property
     def certificate_der(self) -> bytes | None:
         """See `OpenConnection`."""
         certificate: bytes | None = None if self.transport is None else self.transport.get_extra_info("peercert_der")
@@ -253,6 +257,7 @@ class DoorProtocol(web.RequestHandler):
     def resume_writing(self) -> None:
         """It has taken most of it."""
         self._stop_stall_timer()
+        self._charge(0)
         super().resume_writing()
 
     async def drained(self) -> None:
@@ -302,6 +307,7 @@ class DoorProtocol(web.RequestHandler):
         transport = self.transport
         if transport is not None:
             self._stalled_bytes = transport.get_write_buffer_size()
+            self._charge(self._stalled_bytes)
             self._stall_timer = self._loop.call_later(self._shared.config.stall_timeout_s, self._check_stall)
 
     def _check_stall(self) -> None:
@@ -313,6 +319,10 @@ class DoorProtocol(web.RequestHandler):
             return
         self._shared.counts["closed_stalled"] += 1
         transport.abort()
+
+    def _charge(self, unsent: int) -> None:
+        self._shared.services.unsent.charge(unsent - self._charged)
+        self._charged = unsent
 
     def _stop_stall_timer(self) -> None:
         if self._stall_timer is not None:

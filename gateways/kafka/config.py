@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateways.connections.capacity import PER_ADDRESS
 from gateways.kafka.sasl import MECHANISMS
 
 
@@ -19,7 +20,11 @@ class KafkaConfig:
     login_timeout_ms: int = field(default=10_000, metadata={
         "min": 100, "max": 600_000,
         "help": "A connection that has not logged in after this time, in ms, is closed; so is a login that takes "
-                "longer."})
+                "longer, and, where no login is needed, a connection without a first request."})
+    idle_timeout_ms: int = field(default=600_000, metadata={
+        "min": 0, "max": 1 << 53,
+        "help": "A client that asks for nothing and waits for nothing for so long, in ms, is disconnected, as by "
+                "Kafka's `connections.max.idle.ms`; it connects again when it needs to. 0: never."})
     max_session_ms: int = field(default=0, metadata={
         "min": 0, "max": 1 << 53,
         "help": "Longest time, in ms, after which a client that logged in by SASL must log in again (KIP-368); 0: as "
@@ -40,3 +45,4 @@ class KafkaConfig:
         "min": 1, "max": 1_000_000, "help": "Most partitions that one fetch may list; more closes its connection."})
     max_partitions: int = field(default=20_000, metadata={
         "min": 1, "max": 1_000_000, "help": "Most partitions that a client may give a topic when it creates one."})
+    max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateways.admission.admission import NotAuthenticated
+from gateways.admission.admission import LoginsFull, NotAuthenticated
 from gateways.kafka.error_codes import (
     ILLEGAL_SASL_STATE,
     NONE,
@@ -115,14 +115,17 @@ class Login:
             self.checking = False
             if session.closed:
                 return
-            if isinstance(found, NotAuthenticated):
+            if isinstance(found, LoginsFull):
+                self._not_looked_at(found)
+            elif isinstance(found, NotAuthenticated):
                 self._not_good(str(found), round)
             elif user not in ("", found.name):
                 self._not_good("the token is another user's", round)
             else:
                 self._succeed(found, b"", round)
 
-        session.admission.authenticate(session.door, session.link.peer, credentials, told)
+        session.admission.authenticate(session.door, session.link.peer, credentials, told,
+                                       lambda: session.closed or session.link.gone)
 
     def _take_scram(self, message: bytes, round: Round) -> None:
         session = self._session
@@ -137,6 +140,8 @@ class Login:
                     session.after(self._scram.wait_ms, partial(self._succeed_late, self._scram, answer, round))
                 else:
                     self._succeed(principal, answer, round)
+        except LoginsFull as error:
+            self._not_looked_at(error)
         except NotAuthenticated as error:
             self.checking = True               # refusals are slowed, so that nobody tries passwords by the thousand
             text = str(error)
@@ -173,6 +178,10 @@ class Login:
             round.answer(bearer_challenge())
         else:
             self._fail(round, f"Authentication failed: {text}")
+
+    def _not_looked_at(self, busy: LoginsFull) -> None:
+        """Whatever error a client is told in a login it takes for the end; who is merely cut off comes again."""
+        self._session.close(f"{busy.code}: {busy}")
 
     def _fail(self, round: Round, text: str) -> None:
         mechanism = self.mechanism

@@ -25,6 +25,7 @@ _RECORD_COUNT = struct.Struct(">57xi")
 ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.UnknownTopic: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownQueue: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.TooManyTopics: error_codes.POLICY_VIOLATION,
     errors.TopicExists: error_codes.TOPIC_ALREADY_EXISTS,
     errors.InvalidTopic: error_codes.INVALID_TOPIC,
     errors.InvalidAddress: error_codes.INVALID_TOPIC,
@@ -52,6 +53,21 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
 def code_of(error: Exception) -> int:
     """Kafka's number for a refusal of the kernel or of admission."""
     return ERROR_CODES.get(type(error), error_codes.UNKNOWN_SERVER_ERROR)
+
+
+COORDINATOR_CODES: Final[dict[type[Exception], int]] = {
+    errors.GroupIsLeased: error_codes.INCONSISTENT_GROUP_PROTOCOL,
+    errors.InvalidGroup: error_codes.INVALID_GROUP_ID,
+    errors.StorageFull: error_codes.COORDINATOR_NOT_AVAILABLE,          # clients repeat
+    errors.StorageFailed: error_codes.COORDINATOR_NOT_AVAILABLE,
+    errors.Stopping: error_codes.NOT_COORDINATOR,                       # clients look for the coordinator and repeat
+}
+"""Where groups and their offsets are asked about: the same refusals in a coordinator's words."""
+
+
+def coordinator_code_of(error: Exception) -> int:
+    """Kafka's number for a refusal in a request about groups."""
+    return COORDINATOR_CODES.get(type(error), code_of(error))
 
 
 class Refused(Exception):
@@ -90,14 +106,27 @@ def check_produced(batch: bytes, version: int) -> int:
     return count
 
 
-# Topic settings that say what this hub does anyway. Others are refused, so that nobody believes in one without effect.
 ACCEPTED_CONFIGS: Final[dict[str, tuple[str, ...]]] = {
     "cleanup.policy": ("delete",),
-    "compression.type": ("producer",),
+    "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "local.retention.bytes": ("-2",),
+    "local.retention.ms": ("-2",),
+    "message.downconversion.enable": ("true", "false"),
     "message.timestamp.type": ("CreateTime",),
     "min.insync.replicas": ("1",),
-    "unclean.leader.election.enable": ("false",),
+    "preallocate": ("true", "false"),
+    "remote.storage.enable": ("false",),
+    "retention.bytes": ("-1",),
+    "unclean.leader.election.enable": ("true", "false"),
 }
+"""Topic settings with the values that are taken: they say what this hub does anyway, or change nothing that a client
+sees (batches stay compressed as they came). Another value is refused, so that nobody believes in one without effect."""
+
+TUNING_CONFIGS: Final = frozenset((
+    "file.delete.delay.ms", "flush.messages", "flush.ms", "index.interval.bytes", "min.cleanable.dirty.ratio",
+    "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms"))
+"""Settings of the files that Kafka keeps for a topic. Here all topics share one log, and every message that is
+acknowledged is flushed: any number is taken, and changes nothing that a client sees."""
 
 
 def settings_of(configs: list[Any]) -> TopicSettings:
@@ -116,12 +145,19 @@ def settings_of(configs: list[Any]) -> TopicSettings:
             delete_retention_ms = _positive(name, value)
         elif (name, value) == ("cleanup.policy", "compact"):
             compact = True
+        elif name in TUNING_CONFIGS:
+            _number(name, value)
         elif value not in ACCEPTED_CONFIGS.get(name, ()):
             raise Refused(error_codes.INVALID_CONFIG, f"{name}={value} is not offered here")
     if compact and retention_ms is not None:
         raise Refused(error_codes.INVALID_CONFIG, "a compacted topic has no retention.ms here")
     return TopicSettings(retention_ms=retention_ms, max_message_bytes=max_message_bytes, compact=compact,
                          delete_retention_ms=delete_retention_ms)
+
+
+def _number(name: str, value: str | None) -> None:
+    if value is None or len(value) > MAX_DIGITS + 1 or not value.replace(".", "", 1).isdecimal():
+        raise Refused(error_codes.INVALID_CONFIG, f"{name}={value} is not a number")
 
 
 def _positive(name: str, value: str | None) -> int:

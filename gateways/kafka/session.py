@@ -77,7 +77,9 @@ class KafkaSession:
         self._last_reason = ""                       # why to close once every answer has left
         self._held_until_ms = 0                      # when to call what is held
         self._held: Callable[[], None] | None = None
-        self._login_by_ms = 0                        # when a login must be done, 0: none is under way
+        self._login_by_ms = 0                        # when a login must be done, or a first request here; 0: either is
+        self._heard_ms = services.now_ms()
+        self._idle_check_ms = 0                      # when to look whether the client says anything, 0: never
         self._session_ends_ms = 0                    # when this client must have logged in again, 0: never
         self._stopping = False
         self._spent_bytes = 0                        # of this turn
@@ -87,13 +89,16 @@ class KafkaSession:
         self._on_timer: Callable[[], None] | None = None
         if not self.admission.allow_anonymous:
             self._reader.max_frame_bytes = min(config.max_request_bytes, MAX_TOKEN_BYTES)
-            self.login_began()
+        if config.idle_timeout_ms:
+            self._idle_check_ms = self._heard_ms + config.idle_timeout_ms
+        self.login_began()
 
     # ---- what the connection calls
 
     def handle_data(self, data: bytes) -> None:
         if self._closed or self._stopping:
             return
+        self._heard_ms = self.services.now_ms()
         self._reader.feed(data)
         self._turn()
 
@@ -106,7 +111,10 @@ class KafkaSession:
         if self._next_turn_ms <= now_ms:
             self._next_turn_ms = 0
         if self._login_by_ms and self._login_by_ms <= now_ms:
-            self.close("login_timeout: the login was not done in time")
+            self.close("login_timeout: no login, or no request, came in time")
+            return
+        if self._idle_check_ms and self._idle_check_ms <= now_ms and self._is_idle(now_ms):
+            self.close("idle_timeout: the client has asked for nothing")
             return
         if self._session_ends_ms and self._session_ends_ms <= now_ms:
             self.close("session_expired: the client did not log in again in time")
@@ -158,6 +166,11 @@ class KafkaSession:
         """Set before the first request other than ApiVersions is dispatched."""
         assert self._principal is not None
         return self._principal
+
+    def advertised(self) -> tuple[str, int]:
+        """Host and port by which clients of this listener reach the hub."""
+        host, _, port = (self.link.listen.advertise or self.config.advertise).rpartition(":")
+        return host.strip("[]"), int(port)
 
     def on_done(self) -> None:
         """A request has its answer."""
@@ -271,8 +284,8 @@ class KafkaSession:
 
     def _may_answer(self) -> bool:
         """Whether there is room for one more answer, in this turn and with the peer."""
-        return (self._spent_bytes < TURN_BYTES
-                and self.link.unsent_bytes <= min(self.config.fetch_max_bytes, UNSENT_BYTES))
+        most = self.services.unsent.allowed(min(self.config.fetch_max_bytes, UNSENT_BYTES))
+        return self._spent_bytes < TURN_BYTES and self.link.unsent_bytes <= most
 
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused and not self._stopping:
@@ -326,6 +339,8 @@ class KafkaSession:
         if api not in BEFORE_LOGIN and self.login.under_way:
             raise Malformed(f"{api.name} during SASL authentication")
         self._waiting.append(request)
+        if self._login_by_ms and self.admission.allow_anonymous and not self.login.under_way:
+            self._login_by_ms = 0                      # it speaks, and need not say who it is
         if api in BEFORE_LOGIN or self._principal is not None:
             api.dispatch(request)
         else:
@@ -351,7 +366,7 @@ class KafkaSession:
 
         link = self.link
         credentials = Credentials(certificate=link.certificate, certificate_ends_ms=link.certificate_ends_ms)
-        self.admission.authenticate(DOOR, link.peer, credentials, told)
+        self.admission.authenticate(DOOR, link.peer, credentials, told, lambda: self._closed or link.gone)
 
     def _become(self, principal: Principal) -> None:
         """The connection is this principal's from now on."""
@@ -363,6 +378,14 @@ class KafkaSession:
         self._login_by_ms = 0
         self._session_ends_ms = self._end_of_session(principal)
         self._arm()
+
+    def _is_idle(self, now_ms: int) -> bool:
+        """Whether the client has said nothing for too long; sets when to look again. One that waits for an answer, or
+        is not read, is not idle."""
+        idle_ms = self.config.idle_timeout_ms
+        since_ms = now_ms if self._waiting or self._is_full() else self._heard_ms
+        self._idle_check_ms = since_ms + idle_ms
+        return self._idle_check_ms <= now_ms
 
     def _end_of_session(self, principal: Principal) -> int:
         """When to have logged in again; 0: never."""
@@ -384,6 +407,6 @@ class KafkaSession:
 
     def _arm(self) -> None:
         wishes = (self._wake_ms, self._throttled_until_ms, self._next_turn_ms, self._login_by_ms, self._session_ends_ms,
-                  self._held_until_ms)
+                  self._held_until_ms, self._idle_check_ms)
         due = [when_ms for when_ms in wishes if when_ms]
         self.link.wake_at(min(due) if due else 0)

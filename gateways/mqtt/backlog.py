@@ -4,6 +4,9 @@ A range names consecutive offsets of one queue; when its turn comes it is read b
 holds waits in memory like the rest. Order is that of `keep`: memory first, since a message goes to memory only while
 no range is owed. When more ranges are owed than may be remembered, QoS 0 messages are dropped and counted; for QoS 1
 the client is given up: a silent gap would be a lie.
+
+All of it is charged to the budget of all connections, and bounded by a part of what is left of that, too: the less
+there is, the sooner a client has ranges only, and the fewer of them.
 """
 from __future__ import annotations
 
@@ -12,16 +15,20 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt import mapping
-from gateways.mqtt.codec import encode_qos0, encode_qos1, size_of
-from kernel.errors import CorruptBatch, OffsetOutOfRange, StorageFailed, UnknownQueue
+from gateways.mqtt.codec import size_of
+from kernel.errors import OffsetOutOfRange, StorageFailed, UnknownQueue
 from kernel.message import Fetched, Message, Placement, Record
-from kernel.records.batch import records_of
+from kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
     from gateways.mqtt.outbox import Outbox
 
 FETCH_RANGES: Final = 64               # ranges read back in one go
 FETCH_BYTES: Final = 256 * 1024        # and bytes
+LEAST_FETCH_BYTES: Final = 32 * 1024   # the same where nothing is left of the budget
+MESSAGE_BYTES: Final = 128             # of memory for each message that waits, beside its value
+RANGE_BYTES: Final = 128               # and for each range
+LEAST_RANGES: Final = 1_000            # that a client may be owed where nothing is left of the budget
 
 Waiting = tuple[Placement, "list[Message]", int, bool]
 """(placement, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
@@ -32,6 +39,8 @@ class Range:
 
     The queue is noted, since a placement moves when its topic gets more queues.
     """
+
+    __slots__ = ("placement", "queue_id", "first_offset", "count", "acknowledged")
 
     def __init__(self, placement: Placement, first_offset: int, count: int, acknowledged: bool) -> None:
         self.placement = placement
@@ -53,10 +62,11 @@ class Backlog:
         self.waiting_bytes = 0
         self.unacknowledged = 0                    # messages of QoS 0 in here
         self._outbox = outbox
+        self._unsent = outbox.clients.unsent
+        self._charged = 0                          # to the budget of all connections
         self._waiting: deque[Waiting] = deque()
         self._ranges: deque[Range] = deque()
         self._fetching = False
-        self._pumping = False
 
     @property
     def empty(self) -> bool:
@@ -66,10 +76,20 @@ class Backlog:
     def ranges(self) -> int:
         return len(self._ranges)
 
+    def holds(self, acknowledged: bool) -> bool:
+        """Whether something is in here that must be sent before a newer message of this QoS."""
+        return not self.empty if acknowledged else self.unacknowledged > 0
+
     def clear(self) -> None:
         self.unacknowledged = 0
         self._waiting.clear()
         self._ranges.clear()
+        self._charge(-self._charged)
+        self._outbox.clients.catching_up.remove(self)
+
+    def _charge(self, by: int) -> None:
+        self._charged += by
+        self._unsent.charge(by)
 
     def keep(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int,
              acknowledged: bool) -> None:
@@ -79,8 +99,9 @@ class Backlog:
         if not self._keep_in_memory(placement, messages, start, stop, acknowledged):
             if ranges and ranges[-1].goes_on(placement, offset, acknowledged):
                 ranges[-1].count += count
-            elif len(ranges) < self._outbox.config.max_waiting_ranges:
+            elif self._may_owe_another():
                 ranges.append(Range(placement, offset, count, acknowledged))
+                self._charge(RANGE_BYTES)
             elif acknowledged:
                 self._outbox.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
                 return
@@ -90,6 +111,10 @@ class Backlog:
         if not acknowledged:
             self.unacknowledged += count
 
+    def _may_owe_another(self) -> bool:
+        most = self._outbox.config.max_waiting_ranges
+        return len(self._ranges) < (most if self._unsent.part() else min(most, LEAST_RANGES))
+
     def _keep_in_memory(self, placement: Placement, messages: list[Message], start: int, stop: int,
                         acknowledged: bool) -> bool:
         if self._ranges:
@@ -97,43 +122,52 @@ class Backlog:
         size = size_of(messages, start, stop)
         if self.waiting_bytes + size > self._outbox.config.max_waiting_bytes:
             return False
-        self._waiting.append((placement, messages[start:stop], 0, acknowledged))
-        self.waiting_bytes += size
+        if self._charged + size + MESSAGE_BYTES * (stop - start) > self._unsent.part():
+            return False
+        whole = stop - start == len(messages)      # then the list is shared with the others that it waits for
+        self._wait(placement, messages if whole else messages[start:stop], size, acknowledged)
         return True
 
+    def _wait(self, placement: Placement, messages: list[Message], size: int, acknowledged: bool) -> None:
+        self._waiting.append((placement, messages, 0, acknowledged))
+        self.waiting_bytes += size
+        self._charge(size + MESSAGE_BYTES * len(messages))
+
     def pump(self) -> None:
-        """Send what waits, as far as window and socket allow."""
-        if self._pumping:
-            return
-        self._pumping = True
+        """Send what waits, as far as window and socket allow, when its turn comes: at once where nobody else waits."""
+        if self._may_send() or self._may_read():
+            self._outbox.clients.catching_up.add(self)
+
+    def go_on(self) -> None:
+        """Its turn has come: one piece, and read the next."""
         self._send_waiting()
-        while (self._ranges and not self._waiting and not self._fetching
-               and self._outbox.may_send(self._ranges[0].acknowledged)):
+        if self._may_read():
             self._fetch()                # answered before it returns where all is in memory
-            self._send_waiting()
-        self._pumping = False
+        self.pump()
+
+    def _may_send(self) -> bool:
+        return len(self._waiting) > 0 and self._outbox.may_send(self._waiting[0][3])
+
+    def _may_read(self) -> bool:
+        return (len(self._ranges) > 0 and not self._waiting and not self._fetching
+                and self._outbox.may_send(self._ranges[0].acknowledged))
 
     def _send_waiting(self) -> None:
         outbox, waiting = self._outbox, self._waiting
-        window = outbox.window
-        while waiting and outbox.may_send(waiting[0][3]):
+        outbox.begin()
+        while waiting:
             placement, messages, start, acknowledged = waiting[0]
-            stop = len(messages)
-            topic = outbox.clients.topic_field(placement)
-            if acknowledged:
-                stop = start + min(window.room(), stop - start)
-                encoded = encode_qos1(topic, messages, start, stop, window.take(stop - start))
-            else:
-                encoded = encode_qos0(topic, messages, start, stop)
+            stop = outbox.send(placement, messages, start, len(messages), acknowledged)
+            size = size_of(messages, start, stop)
+            self.waiting_bytes -= size
+            self._charge(-size - MESSAGE_BYTES * (stop - start))
+            if not acknowledged:
                 self.unacknowledged -= stop - start
-            outbox.link.write(encoded)
-            outbox.flow.messages_out += stop - start
-            outbox.flow.bytes_out += len(encoded)
-            self.waiting_bytes -= size_of(messages, start, stop)
-            if stop == len(messages):
-                waiting.popleft()
-            else:
+            if stop < len(messages):
                 waiting[0] = (placement, messages, stop, acknowledged)
+                break
+            waiting.popleft()
+        outbox.flush()
 
     # --- reading back ------------------------------------------------------------------------------------------------
 
@@ -141,10 +175,10 @@ class Backlog:
         firsts: dict[int, int] = {}
         for owed in islice(self._ranges, FETCH_RANGES):
             firsts.setdefault(owed.queue_id, owed.first_offset)
-        share = FETCH_BYTES // len(firsts)
+        size = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, self._unsent.part()))
         self._fetching = True
-        self._outbox.kernel.fetch([(queue_id, offset, share) for queue_id, offset in firsts.items()], FETCH_BYTES,
-                                  self._on_fetched)
+        self._outbox.kernel.fetch([(queue_id, offset, size // len(firsts)) for queue_id, offset in firsts.items()],
+                                  size, self._on_fetched)
 
     def _on_fetched(self, answers: list[Fetched]) -> None:
         self._fetching = False
@@ -152,7 +186,7 @@ class Backlog:
             return
         try:
             self._take_fetched({answer.queue_id: Found(answer) for answer in answers})
-        except (StorageFailed, CorruptBatch) as error:
+        except StorageFailed as error:
             self._outbox.give_up(f"{error.code}: what the client is owed cannot be read")
             return
         self.pump()
@@ -186,7 +220,7 @@ class Backlog:
             if owed.count:
                 return
             ranges.popleft()
-
+            self._charge(-RANGE_BYTES)
 
     def _keep_read(self, owed: Range, records: list[Record]) -> None:
         """These wait to be sent, but for those that have expired."""
@@ -195,8 +229,7 @@ class Backlog:
         messages = [mapping.stored_message(record, placement) for record in records
                     if not expired(record, placement.topic, placement.tenant)]
         if messages:
-            self._waiting.append((placement, messages, 0, owed.acknowledged))
-            self.waiting_bytes += size_of(messages, 0, len(messages))
+            self._wait(placement, messages, size_of(messages, 0, len(messages)), owed.acknowledged)
         if len(messages) < len(records):
             self._outbox.trace.on_event("mqtt", "expired", len(records) - len(messages))
             if not owed.acknowledged:
@@ -204,7 +237,7 @@ class Backlog:
 
 
 class Found:
-    """The answer for one queue, decoded once and taken from front to back. Raises StorageFailed, CorruptBatch."""
+    """The answer for one queue, decoded once and taken from front to back. Raises StorageFailed."""
 
     def __init__(self, answer: Fetched) -> None:
         self._answer = answer
@@ -212,7 +245,7 @@ class Found:
             raise StorageFailed(str(answer.error))
         self._records: list[Record] = []
         for piece in answer.pieces:
-            self._records += records_of(piece)
+            self._records += sound_records(piece)
         self._at = 0
 
     def lost_of(self, owed: Range) -> int:

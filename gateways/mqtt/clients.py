@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateways.mqtt.catching_up import CatchingUp
 from gateways.mqtt.codec import encode_qos0
 from gateways.mqtt.mapping import topic_field
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from kernel.message import Message, Placement
 
 TOPICS_MAX: Final = 65536          # topic names kept in encoded form
-ENCODED_MAX: Final = 64            # runs of messages kept in encoded form while their flush is handed out
+ENCODED_MAX: Final = 512           # runs of messages kept in encoded form while they are handed out: two portions
 ENCODED_BYTES_MAX: Final = 1 << 20
 
 
@@ -26,18 +27,20 @@ class ClientIdRefused(Exception):
 class Clients:
     """One per hub, found through `Services.shared`."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
         self._by_id: dict[tuple[str, str], MqttSession] = {}
         self._topics: dict[Placement, bytes] = {}
         self._encoded: dict[int, tuple[list[Message], bytes]] = {}
         self._encoded_bytes = 0
+        self.unsent = services.unsent
+        self.catching_up = CatchingUp(services.kernel.slices())
         self._assigned = 0
 
     @classmethod
     def of(cls, services: Services) -> Clients:
         clients = services.shared.get("mqtt")
         if not isinstance(clients, cls):
-            clients = services.shared["mqtt"] = cls()
+            clients = services.shared["mqtt"] = cls(services)
         return clients
 
     # --- client ids --------------------------------------------------------------------------------------------------

@@ -180,6 +180,18 @@ def size_of(messages: list[Message], start: int, stop: int) -> int:
             size += len(value)
     return size
 
+def fitting(messages: list[Message], start: int, stop: int, room: int, fixed: int) -> tuple[int, int]:
+    """How far `messages[start:stop]` fit into `room` bytes, with the message that goes beyond it, and their size as
+    packets. `fixed`: bytes of topic name and packet id."""
+    size = 0
+    at = start
+    while at < stop and size < room:
+        value = messages[at][1]
+        remaining = fixed if value is None else fixed + len(value)
+        size += remaining + (2 if remaining < 128 else 3 if remaining < 16_384 else 4 if remaining < 2_097_152 else 5)
+        at += 1
+    return at, size
+
 def encode_qos0(topic: bytes, messages: list[Message], start: int, stop: int) -> bytes:
     """`messages[start:stop]` as PUBLISH packets of QoS 0. `topic`: its size in two bytes and its name."""
     parts: list[bytes] = []
@@ -201,6 +213,10 @@ def encode_qos0(topic: bytes, messages: list[Message], start: int, stop: int) ->
 
 def encode_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int) -> bytes:
     """The same with QoS 1 and packet ids from `packet_id` on, 1 following 65535."""
+    return b"".join(parts_qos1(topic, messages, start, stop, packet_id))
+
+def parts_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int) -> list[bytes]:
+    """The same, not joined: the values are those of the messages, shared by all who are sent them."""
     parts: list[bytes] = []
     fixed = len(topic) + 2
     head = b""
@@ -220,4 +236,4 @@ def encode_qos1(topic: bytes, messages: list[Message], start: int, stop: int, pa
         packet_id += 1
         if packet_id == PACKET_IDS:
             packet_id = 1
-    return b"".join(parts)
+    return parts

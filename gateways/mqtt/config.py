@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateways.connections.capacity import PER_ADDRESS
 from gateways.mqtt.window import INFLIGHT_LIMIT
 
 NOT_HONOURED: Final = {
@@ -21,11 +22,12 @@ class MqttConfig:
         "min": 1.0, "max": 10.0})
     connect_timeout_ms: int = field(default=10_000, metadata={
         "help": "a connection that has sent no CONNECT after this time is closed", "min": 100})
-    max_unsent_bytes: int = field(default=8 << 20, metadata={
-        "help": "bytes sent to one client and not yet taken by it; beyond, messages to it wait", "min": 1 << 20})
+    max_unsent_bytes: int = field(default=256 << 10, metadata={
+        "help": "bytes sent to one client and not yet taken by it; beyond, and where `hub.unsent_bytes` are nearly "
+                "used up, messages to it wait", "min": 128 << 10})
     max_waiting_bytes: int = field(default=4 << 20, metadata={
-        "help": "bytes of messages waiting in memory for one slow client; beyond, they are read from the log "
-                "again when their turn comes", "min": 0})
+        "help": "bytes of messages waiting in memory for one slow client; beyond, and where `hub.unsent_bytes` are "
+                "nearly used up, they are read from the log again when their turn comes", "min": 0})
     max_waiting_ranges: int = field(default=10_000, metadata={
         "help": "stretches of the log that one slow client is still owed; beyond, QoS 0 messages to it are dropped "
                 "and counted, and for QoS 1 it is disconnected", "min": 1})
@@ -38,3 +40,4 @@ class MqttConfig:
                 "the message goes to another; 0: never", "min": 0, "max": 7 * 24 * 3_600_000})
     max_subscriptions: int = field(default=1_000, metadata={
         "help": "filters of one client; further ones are refused with 0x80", "min": 1})
+    max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

@@ -22,6 +22,7 @@ from kernel.errors import (
     InvalidGroup,
     KernelError,
     MessageTooLarge,
+    TooManyTopics,
     UnknownTopic,
 )
 from kernel.message import Message, Placement, Stored, When
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 DOOR_NAME: Final = "mqtt"
 MakesAcks = Callable[[Stored], bytes]
-NOT_TAKEN: Final = (Denied, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, UnknownTopic,
+NOT_TAKEN: Final = (Denied, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, TooManyTopics, UnknownTopic,
                     IdempotencyConflict, InvalidCheckBack)
 """Of what is to be carried out: sent again it would be refused again."""
 
@@ -84,7 +85,7 @@ class Inbox:
             return False
         try:
             self._cache.remember(raw, self._admission.place(self.principal, address))
-        except Denied as refusal:
+        except (Denied, TooManyTopics) as refusal:
             self._deny(refusal)
             return False
         except KernelError as error:
@@ -113,7 +114,7 @@ class Inbox:
             else:
                 raise InvalidAddress(f"topics that begin with {mapping.RESERVED!r} are the hub's")
         except NOT_TAKEN as error:
-            if isinstance(error, Denied):
+            if isinstance(error, (Denied, TooManyTopics)):
                 self._deny(error)
             else:
                 self._count("publish_" + error.code)
@@ -226,8 +227,8 @@ class Inbox:
         self._count("publish_" + code)
         self._end(f"{code}: {error}")
 
-    def _deny(self, refusal: Denied) -> None:
-        self._count("publish_denied")
+    def _deny(self, refusal: Denied | TooManyTopics) -> None:
+        self._count("publish_denied" if isinstance(refusal, Denied) else "publish_" + refusal.code)
         if self._ends_on_denied:
             self._end(f"{refusal.code}: {refusal}")
 

@@ -5,14 +5,19 @@
                 -> dropped and counted  QoS 0, when the backlog is full too
 
 What waits is sent before anything newer of its QoS, so the order of each topic and QoS is kept [MQTT-4.6.0-6].
+
+What is written and not taken is bounded twice: by `max_unsent_bytes` and by what the budget of all connections allows.
+Of a large burst one piece is sent at once and the rest waits for its turn (`catching_up`); either the socket takes such
+a piece, or the connection is slow and is told when it is not any more. Large values are not copied: they are the same
+bytes for every client.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt.backlog import Backlog
-from gateways.mqtt.codec import encode_qos0, encode_qos1, run_of
+from gateways.mqtt.codec import encode_qos0, encode_qos1, fitting, parts_qos1, run_of
 from gateways.mqtt.retained import RetainedFeed
 from gateways.mqtt.window import Window
 from kernel.message import TRANSIENT, Delivery, Message, Placement
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from gateways.mqtt.shares import Shares
     from gateways.mqtt.transacting import Transacting
     from kernel.kernel import Kernel
+
+LARGE_BYTES: Final = 4096              # packets of QoS 1 that are larger on average are not joined: a buffer costs 1 us
 
 
 class Outbox:
@@ -48,6 +55,8 @@ class Outbox:
         self.shares: Shares | None = None          # likewise: made with the first shared subscription
         self.transacting: Transacting | None = None            # likewise
         self._ended = False
+        self._room = 0                             # bytes that may still be written
+        self._parts: list[bytes] = []              # sent and not written yet
 
     def describe(self) -> dict[str, int]:
         backlog = self._backlog
@@ -69,7 +78,11 @@ class Outbox:
 
     def may_send(self, acknowledged: bool) -> bool:
         """Whether socket, and for QoS 1 the window, have room."""
-        return (self.window.room() > 0 or not acknowledged) and self.link.unsent_bytes <= self.config.max_unsent_bytes
+        return (self.window.room() > 0 or not acknowledged) and self._room_now() > 0
+
+    def _room_now(self) -> int:
+        """Bytes that may be written now."""
+        return self.clients.unsent.allowed(self.config.max_unsent_bytes) - self.link.unsent_bytes
 
     def acknowledge(self, data: bytes, pos: int) -> int:
         """`Window.acknowledge`, and send what was waiting for room."""
@@ -85,7 +98,7 @@ class Outbox:
         if self._feed is not None:
             self._feed.pump()
         backlog = self._backlog
-        if backlog is not None and not backlog.empty:
+        if backlog is not None:
             backlog.pump()
         if self.shares is not None:
             self.shares.pump()
@@ -115,53 +128,60 @@ class Outbox:
         self.pump()
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
-        clients = self.clients
-        sent = 0                                   # of QoS 0; `_begin` counts the others
-        before = unsent = self.link.unsent_bytes
-        unsent_max = self.config.max_unsent_bytes
-        parts: list[bytes] = []
+        self.begin()
         for placement, messages, offset, granted_qos in deliveries:
             end = len(messages)
             start = 0
             while start < end:
                 stop = run_of(messages, start) if granted_qos else end
-                if granted_qos and not messages[start][3] & TRANSIENT:
-                    encoded = self._begin(placement, messages, start, stop, offset + start, unsent <= unsent_max)
-                elif unsent > unsent_max or self._backlog is not None and self._backlog.unacknowledged:
-                    self._keep(placement, messages, start, stop, offset + start, False)
-                    encoded = b""
-                elif stop - start == end and len(placement.targets) > 1:
-                    encoded = clients.encode_shared(clients.topic_field(placement), messages)
-                else:
-                    encoded = encode_qos0(clients.topic_field(placement), messages, start, stop)
-                if encoded:
-                    parts.append(encoded)
-                    unsent += len(encoded)
-                    if not granted_qos or messages[start][3] & TRANSIENT:
-                        sent += stop - start
+                acknowledged = granted_qos > 0 and not messages[start][3] & TRANSIENT
+                backlog = self._backlog
+                sent = start
+                if backlog is None or not backlog.holds(acknowledged):
+                    sent = self.send(placement, messages, start, stop, acknowledged)
+                if sent < stop:
+                    self._keep(placement, messages, sent, stop, offset + sent, acknowledged)
+                    if self._ended:      # it was given up
+                        return
                 start = stop
-        self.flow.messages_out += sent
-        self.flow.bytes_out += unsent - before
-        if len(parts) == 1:
-            self.link.write(parts[0])
-        elif parts:
-            self.link.write_many(parts)
+        self.flush()
 
-    def _begin(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int,
-               may_send: bool) -> bytes:
-        """Send what may be sent of a QoS 1 run now, which is returned encoded, and keep the rest."""
-        count = 0
-        encoded = b""
-        backlog = self._backlog
-        if may_send and (backlog is None or backlog.empty):
-            count = min(self.window.room(), stop - start)
-            if count > 0:
-                self.flow.messages_out += count
-                encoded = encode_qos1(self.clients.topic_field(placement), messages, start, start + count,
-                                      self.window.take(count))
-        if count < stop - start:
-            self._keep(placement, messages, start + count, stop, offset + count, True)
-        return encoded
+    def begin(self) -> None:
+        """Look how much may be written; then `send`, any number of times, then `flush`."""
+        self._room = self._room_now()
+
+    def send(self, placement: Placement, messages: list[Message], start: int, stop: int, acknowledged: bool) -> int:
+        """Send of `messages[start:stop]` what window and socket have room for; returns the first that was not sent."""
+        if acknowledged:
+            stop = min(stop, start + self.window.room())
+        if start >= stop or self._room <= 0:
+            return start
+        topic = self.clients.topic_field(placement)
+        stop, size = fitting(messages, start, stop, self._room, len(topic) + 2 if acknowledged else len(topic))
+        count = stop - start
+        if not acknowledged:
+            if count == len(messages) and len(placement.targets) > 1:
+                self._parts.append(self.clients.encode_shared(topic, messages))
+            else:
+                self._parts.append(encode_qos0(topic, messages, start, stop))
+        elif size >= count * LARGE_BYTES:
+            self._parts += parts_qos1(topic, messages, start, stop, self.window.take(count))
+        else:
+            self._parts.append(encode_qos1(topic, messages, start, stop, self.window.take(count)))
+        self.flow.messages_out += count
+        self.flow.bytes_out += size
+        self._room -= size
+        return stop
+
+    def flush(self) -> None:
+        """Write what was sent."""
+        parts = self._parts
+        if parts:
+            self._parts = []
+            if len(parts) == 1:
+                self.link.write(parts[0])
+            else:
+                self.link.write_many(parts)
 
     def _keep(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int,
               acknowledged: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.admission import NotAuthenticated
+from gateways.admission.admission import LoginsFull, NotAuthenticated
 from gateways.admission.credentials import Credentials
 from gateways.admission.decision import Operation
 from gateways.mqtt import mapping, packets
@@ -246,8 +246,7 @@ class MqttSession:
                 return
             self._link.resume()
             if isinstance(found, NotAuthenticated):
-                code = packets.CONNACK_NOT_AUTHORIZED if connect.user is None else packets.CONNACK_BAD_LOGIN
-                self._refuse(code, str(found))
+                self._refuse(_code_of(found, connect), str(found))
                 return
             self._accept(connect, found)
             if self._parts:
@@ -256,7 +255,8 @@ class MqttSession:
         link = self._link
         credentials = Credentials(connect.user, connect.password, certificate=link.certificate,
                                   certificate_ends_ms=link.certificate_ends_ms)
-        self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told)
+        self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told,
+                                              lambda: self._ended or link.gone)
 
     def _accept(self, connect: Connect, principal: Principal) -> None:
         services, link = self._services, self._link
@@ -477,3 +477,10 @@ class MqttSession:
 def _check_empty(packet: bytes) -> None:
     if len(packet) != 2:
         raise MalformedPacket("a PINGREQ or DISCONNECT with a body (3.12, 3.14)")
+
+
+def _code_of(refusal: NotAuthenticated, connect: Connect) -> int:
+    """CONNACK's word for it: with the last two a client has no reason to try again as it did."""
+    if isinstance(refusal, LoginsFull):
+        return packets.CONNACK_UNAVAILABLE
+    return packets.CONNACK_NOT_AUTHORIZED if connect.user is None else packets.CONNACK_BAD_LOGIN

@@ -104,6 +104,10 @@ class _FramedLink:
         self.wake_at = link.wake_at
 
     @property
+    def gone(self) -> bool:
+        return self.closed or self._link.gone
+
+    @property
     def unsent_bytes(self) -> int:
         return self._link.unsent_bytes
 

@@ -20,10 +20,11 @@ LIGHT: Final = "$queue/"
 
 
 class Places:
-    """Makes placements. `create` makes a topic with default settings in the frame being gathered."""
+    """Makes placements. `create` makes a topic (name, tenant, maker) with default settings in the frame being
+    gathered, or raises TooManyTopics."""
 
     def __init__(self, routes: Routes, topics: Topics, subscriptions: Subscriptions, settings: KernelSettings,
-                 create: Callable[[str, str], Topic], light: Callable[[str, str], LightQueue | None]) -> None:
+                 create: Callable[[str, str, str], Topic], light: Callable[[str, str], LightQueue | None]) -> None:
         self.routes = routes
         self.settings = settings
         self._topics = topics
@@ -31,19 +32,20 @@ class Places:
         self._create = create
         self._light = light
 
-    def place(self, address: str, tenant: str, may_create: bool) -> Placement:
-        """Raises InvalidAddress; UnknownTopic where topics are not made by use; UnknownQueue."""
+    def place(self, address: str, tenant: str, may_create: bool, maker: str = "") -> Placement:
+        """Raises InvalidAddress; UnknownTopic where topics are not made by use; UnknownQueue; TooManyTopics. Where the
+        hub itself has something to store, too many topics lead it to `unrouted`."""
         if address.startswith(LIGHT):
             name = unescape(address[len(LIGHT):], KEY_ESCAPES)         # as rights to the queue are spelled
             return self.place_light(self._require_light(name, tenant), 0, None)
         routed = self.routes.route(address)
         topic = self._topics.get(routed.topic, tenant)
         if topic is None and routed.topic != UNROUTED and self.settings.auto_create_topics \
-                and (not may_create or len(self._topics) >= self.settings.max_auto_topics):
+                and (not may_create or not maker and len(self._topics) >= self.settings.max_auto_topics):
             routed = self.routes.unrouted(address)
             topic = self._topics.get(UNROUTED, tenant)
         if topic is None:
-            topic = self._auto_create(routed.topic, tenant)
+            topic = self._auto_create(routed.topic, tenant, maker)
         queue = routed.queue(topic.queues)
         return self._placement(topic, queue, routed.key, address, address if routed.needs_header else "")
 
@@ -62,9 +64,10 @@ class Places:
         """Into the light queue that has this name by now. Raises UnknownQueue."""
         return self.place_light(self._require_light(name, tenant), priority, key)
 
-    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str, may_create: bool) -> Placement:
+    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str, may_create: bool, maker: str = ""
+                     ) -> Placement:
         """Where the address leads, and by reference into these light queues, whatever is bound to the address."""
-        placement = self.place(address, tenant, may_create)
+        placement = self.place(address, tenant, may_create, maker)
         placement.routed = queue_ids
         return placement
 
@@ -86,18 +89,19 @@ class Places:
             raise UnknownQueue(f"there is no queue {name!r}")
         return queue
 
-    def place_in(self, name: str, key: bytes | None, queue: int | None, tenant: str, may_create: bool) -> Placement:
-        """Raises UnknownTopic, UnknownQueue, InvalidTopic."""
+    def place_in(self, name: str, key: bytes | None, queue: int | None, tenant: str, may_create: bool, maker: str = ""
+                 ) -> Placement:
+        """Raises UnknownTopic, UnknownQueue, InvalidTopic, TooManyTopics."""
         topic = self._topics.get(name, tenant)
         if topic is None:
             if not is_topic_name(name):
                 raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
             if not may_create:
                 raise UnknownTopic(f"there is no topic {name!r}")
-            if len(self._topics) >= self.settings.max_auto_topics:
+            if not maker and len(self._topics) >= self.settings.max_auto_topics:
                 raise UnknownTopic(f"there is no topic {name!r}, and there are as many as use may make "
                                    f"(kernel.max_auto_topics, {self.settings.max_auto_topics})")
-            topic = self._auto_create(name, tenant)
+            topic = self._auto_create(name, tenant, maker)
         address = self.routes.address_of(name, key)
         number = self._queue(topic, key, address) if queue is None else queue
         placement = self._placement(topic, number, key, address, "")
@@ -155,10 +159,10 @@ class Places:
                      "max_message_bytes", "compact"):
             setattr(placement, name, getattr(fresh, name))
 
-    def _auto_create(self, name: str, tenant: str) -> Topic:
+    def _auto_create(self, name: str, tenant: str, maker: str = "") -> Topic:
         if not self.settings.auto_create_topics and name != UNROUTED:
             raise UnknownTopic(f"there is no topic {name!r}, and topics are not made by use here")
-        return self._create(name, tenant)
+        return self._create(name, tenant, "" if name == UNROUTED else maker)
 
     def _placement(self, topic: Topic, queue: int, key: bytes | None, address: str, header: str) -> Placement:
         encoded = encode_header(ADDRESS_HEADER, header.encode()) if header else b""
@@ -174,4 +178,7 @@ class Places:
         own = topic.settings.max_message_bytes
         return self.settings.max_message_bytes if own is None else own
 
-
+    def max_record_bytes(self, queue_id: int) -> int:
+        """The same by queue."""
+        found = self._topics.of_queue(queue_id)
+        return self.settings.max_message_bytes if found is None else self.max_message_bytes(found[0])

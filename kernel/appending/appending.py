@@ -277,9 +277,9 @@ class Appending:
     # ---- definitions
 
     def create_topic(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
-                     token: object) -> Topic:
+                     token: object, maker: str = "") -> Topic:
         gathering = self._committer.gather()
-        topic = self._topics.create(name, tenant, queues, settings, gathering.burst.now_ms)
+        topic = self._topics.create(name, tenant, queues, settings, gathering.burst.now_ms, maker)
         self._define(gathering, topic.id, topic, owner, token)
         return topic
 

@@ -76,7 +76,7 @@ class Committer:
         self.congested = False
         self.short = False                       # the hub lives from its reserve: no messages are taken
         self.on_congestion: Callable[[bool], None] = lambda congested: None
-        self.is_behind: Callable[[], bool] = lambda: False       # set by the kernel: checkpoints do not keep pace
+        self.is_behind: Callable[[], bool] = lambda: False       # set by the kernel: others do not keep pace
         self.flushes = 0
         self.flushed_bytes = 0
 

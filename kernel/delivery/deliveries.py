@@ -1,38 +1,53 @@
-"""After a flush: new messages go to live subscribers, in the order of the log.
+"""After a flush: new messages go to live subscribers, in the order of the log, some milliseconds a turn of the loop.
+
+    deliver → waiting → [large batches are opened on another thread] → portions → every subscriber of each, in slices
 
 Messages of most doors are still at hand as they were appended. A producer's batch is opened only where a filter could
-match its topic, and a large one on another thread; deliveries behind it wait, so that order holds.
+match its topic. What a turn may open is bounded: a batch that opens to more is opened on another thread and handed over
+a part at a time, and what is behind it waits, so that order holds. While more than `MAX_WAITING` flushes wait the
+deliveries are behind, and publishers are not read. What a subscriber is told it hears in order; one that comes or goes
+while a flush is handed out may hear of the rest of it, or not.
 """
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 from kernel.addresses.placing import Places
 from kernel.appending.burst import Run
+from kernel.delivery.slices import Slices
 from kernel.delivery.subscriptions import Outbox, Subscriptions
-from kernel.errors import CorruptBatch
 from kernel.message import Message, Piece, Placement, Record
-from kernel.ports import Worker
-from kernel.records.batch import records_of
+from kernel.ports import Loop, Worker
+from kernel.records.batch import missing, sound_records
+from kernel.records.opened import Opened, opened_whole
 from kernel.records.record import encode_headers
+from kernel.records.unreadable import Unreadable
 from kernel.state.topics import Topic, Topics
 
-OPEN_HERE_BYTES: Final = 64 << 10          # larger batches are opened on another thread
+OPEN_HERE_BYTES: Final = 64 << 10          # of a producer's batch, opened on this thread: some milliseconds of records
+PART_BYTES: Final = 1 << 20                # of a larger one, opened and handed out at a time
+MAX_WAITING: Final = 2                     # flushes behind the one that is handed out: more, and publishers wait
+STEP_RECORDS: Final = 64                   # of a producer's batch are placed before the clock is read
+PORTION: Final = 256                       # stretches of messages that subscribers get in one call
+STEP_PAIRS: Final = 1024                   # of stretch and subscriber are made before the clock is read: 0.2 ms
 
 Heard = list[tuple["Placement | None", list[Message], Run, int]]
 
 
 class Deliveries:
     def __init__(self, topics: Topics, places: Places, subscriptions: Subscriptions, worker: Worker,
-                 on_error: Callable[[Exception], None]) -> None:
+                 loop: Loop, on_error: Callable[[Exception], None], unreadable: Unreadable) -> None:
+        self.slices = Slices(loop, on_error)
+        self.on_caught_up: Callable[[], None] = lambda: None      # set by the kernel: publishers may be read again
         self._topics = topics
         self._places = places
         self._subscriptions = subscriptions
         self._worker = worker
         self._on_error = on_error
+        self._unreadable = unreadable
         self._waiting: deque[Heard] = deque()
         self._opening = False
         self._listened: dict[int, tuple[int, int, bool]] = {}     # topic id: (subscriptions', topics' version, answer)
@@ -50,66 +65,111 @@ class Deliveries:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits for a batch that is being opened."""
-        return not self._opening and not self._waiting
+        """Whether everybody has been told of everything that is durable."""
+        return not self._opening and not self._waiting and not self.slices.busy
+
+    def is_behind(self) -> bool:
+        """Whether publishers should wait until those who listen have been told."""
+        return len(self._waiting) > MAX_WAITING
 
     def deliver(self, heard: Heard) -> None:
         """What one durable frame brought, in order of arrival."""
         if heard:
             self._waiting.append(heard)
-            if not self._opening:
-                self._drain()
+            self._go_on()
 
-    def _drain(self) -> None:
+    def _go_on(self) -> None:
+        if self._waiting and not self._opening and not self.slices.busy:
+            self.slices.run(self._hand_out(), self._go_on)
+
+    def _hand_out(self) -> Iterator[None]:
+        """All that waits, up to a batch that must be opened elsewhere."""
+        outbox = Outbox(self._on_error)
         while self._waiting:
             heard = self._waiting.popleft()
-            large = [run for placement, _, run, _ in heard if placement is None and len(run.first) > OPEN_HERE_BYTES]
-            if large:
-                self._opening = True
-                self._worker.submit(partial(self._open_all, large), partial(self._opened, heard, large))
-                return
-            self._send(heard, {})
+            if len(self._waiting) == MAX_WAITING:
+                self.on_caught_up()
+            for at, (placement, messages, run, index) in enumerate(heard):
+                if placement is not None:
+                    outbox.add(placement, messages, run.first_offset + index)
+                    yield from self._pause(outbox)
+                    continue
+                opened = self._opened_here(run)
+                if opened is None:
+                    yield from outbox.send()
+                    self._waiting.appendleft(heard[at + 1:])
+                    self._opening = True
+                    self._cut(run, [], run.first_offset)
+                    return
+                yield from self._add_part(outbox, run.queue_id, opened, sound_records(opened))
+        yield from outbox.send()
 
-    def _opened(self, heard: Heard, large: list[Run], opened: list[list[Record]] | None,
-                error: BaseException | None) -> None:
-        self._opening = False
-        if opened is None:
-            raise error or RuntimeError("no records and no error")
-        self._send(heard, {id(run): records for run, records in zip(large, opened, strict=True)})
-        self._drain()
+    @staticmethod
+    def _pause(outbox: Outbox) -> Iterator[None]:
+        """After an entry: hand over a full portion, look at the clock where that is worth it."""
+        if outbox.entries >= PORTION:
+            yield from outbox.send()
+        elif outbox.sorted >= STEP_PAIRS:
+            outbox.sorted = 0
+            yield
 
-    def _send(self, heard: Heard, opened: dict[int, list[Record]]) -> None:
-        outbox = Outbox()
-        for placement, messages, run, index in heard:
-            if placement is not None:
-                outbox.add(placement, messages, run.first_offset + index)
-            else:
-                records = opened[id(run)] if id(run) in opened else self.open(run)
-                self._add_records(outbox, run.queue_id, records)
-        outbox.send(self._on_error)
+    # ---- producers' batches
 
-    def _open_all(self, runs: list[Run]) -> list[list[Record]]:
-        return [self.open(run) for run in runs]
+    def _opened_here(self, run: Run) -> Piece | None:
+        """None: it opens to more than a turn has time for."""
+        return opened_whole(_piece_of(run), OPEN_HERE_BYTES, self._places.max_record_bytes(run.queue_id))
 
-    def open(self, run: Run) -> list[Record]:
-        """A producer's records."""
-        return self.open_piece(Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id))
+    def _cut(self, run: Run, opened: list[Opened], offset: int) -> None:
+        """The records from an offset on, on the other thread; `opened` holds the batch from the second time on."""
+        limit = self._places.max_record_bytes(run.queue_id)
+
+        def part() -> tuple[Piece, list[Record]]:
+            if not opened:
+                opened.append(Opened(_piece_of(run)))
+            piece = opened[0].part(offset, PART_BYTES, limit)
+            return piece, sound_records(piece)
+
+        self._worker.submit(part, partial(self._was_cut, run, opened))
+
+    def _was_cut(self, run: Run, opened: list[Opened], part: tuple[Piece, list[Record]] | None,
+                 error: BaseException | None) -> None:
+        if part is None:                     # our own fault: what waits behind it is delivered
+            self._on_error(error if isinstance(error, Exception) else RuntimeError(f"not opened: {error!r}"))
+            self._after_part(run, opened, run.first_offset + run.count)
+        else:
+            piece, records = part
+            self.slices.run(self._hand_out_part(run.queue_id, piece, records),
+                            partial(self._after_part, run, opened, piece.first_offset + piece.count))
+
+    def _hand_out_part(self, queue_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
+        outbox = Outbox(self._on_error)
+        yield from self._add_part(outbox, queue_id, piece, records)
+        yield from outbox.send()
+
+    def _after_part(self, run: Run, opened: list[Opened], offset: int) -> None:
+        """Everything of a large batch before this offset has been handed out."""
+        if offset < run.first_offset + run.count:
+            self._cut(run, opened, offset)
+        else:
+            self._opening = False
+            self._go_on()
+
+    def _add_part(self, outbox: Outbox, queue_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
+        if len(records) < piece.count:
+            self._unreadable.note(queue_id, missing(piece, [record[0] for record in records]))
+        yield from self._add_records(outbox, queue_id, records)
 
     def open_piece(self, piece: Piece) -> list[Record]:
-        """The same for what is not a run yet."""
-        try:
-            return records_of(piece)
-        except CorruptBatch as error:        # its CRC is right: the producer wrote records that make no sense
-            self._on_error(error)
-            return []
+        """The sound records of a batch that is not a run yet."""
+        return sound_records(piece)
 
-    def _add_records(self, outbox: Outbox, queue_id: int, records: list[Record]) -> None:
+    def _add_records(self, outbox: Outbox, queue_id: int, records: list[Record]) -> Iterator[None]:
         found = self._topics.of_queue(queue_id)
         if found is None:
             return
         topic, queue = found
         places: dict[bytes | None, Placement] = {}
-        for offset, timestamp_ms, key, value, headers, attributes, _ in records:
+        for number, (offset, timestamp_ms, key, value, headers, attributes, _) in enumerate(records, 1):
             placement = places.get(key)
             if placement is None or headers:
                 placement = self._places.for_record(topic, queue, key, headers)
@@ -119,3 +179,10 @@ class Deliveries:
             if placement.targets:
                 message = (placement, value, encode_headers(headers), attributes, timestamp_ms)
                 outbox.add(placement, [message], offset)
+                yield from self._pause(outbox)
+            if not number % STEP_RECORDS:
+                yield
+
+
+def _piece_of(run: Run) -> Piece:
+    return Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id)

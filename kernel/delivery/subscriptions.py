@@ -6,12 +6,16 @@ on its own tenant's addresses, and a publish does not pay for other tenants' sub
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from kernel.addresses.address import ADDRESS_HEADER, levels_of
 from kernel.addresses.filters import MANY, ONE, FilterTrie, parse_filter
 from kernel.message import Delivery, FirstLevel, Message, Placement, Subscriber
 from kernel.records.record import encode_header
+
+STEP_MESSAGES: Final = 64
+"""Messages, counted for each who gets them, that are handed over before the clock is read: about a tenth of a slice."""
 
 
 class LightTarget:
@@ -184,21 +188,39 @@ class Subscriptions:
 
 
 class Outbox:
-    """Collects what one flush delivers, so that each subscriber is called once."""
+    """Collects what is delivered, so that each subscriber is called once for all of it; sent portion by portion."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        self.entries = 0                     # stretches of messages in here
+        self.sorted = 0                      # pairs of stretch and subscriber made since somebody set this to 0
+        self._messages = 0
+        self._on_error = on_error
         self._by_subscriber: dict[Subscriber, list[Delivery]] = {}
 
     def add(self, placement: Placement, messages: list[Message], first_offset: int) -> None:
+        self.entries += 1
+        self.sorted += 1 + len(placement.targets)
+        self._messages += len(messages)
+        by_subscriber = self._by_subscriber
+        delivery: Delivery | None = None
         for subscriber, options in placement.targets:
-            mine = self._by_subscriber.get(subscriber)
+            if delivery is None or delivery[3] != options:
+                delivery = (placement, messages, first_offset, options)
+            mine = by_subscriber.get(subscriber)
             if mine is None:
-                mine = self._by_subscriber[subscriber] = []
-            mine.append((placement, messages, first_offset, options))
+                by_subscriber[subscriber] = [delivery]
+            else:
+                mine.append(delivery)
 
-    def send(self, on_error: Callable[[Exception], None]) -> None:
-        for subscriber, deliveries in self._by_subscriber.items():
+    def send(self) -> Iterator[None]:
+        """Hand over what is in here; may be interrupted after each `STEP_MESSAGES`."""
+        by_subscriber, self._by_subscriber = self._by_subscriber, {}
+        step = max(1, STEP_MESSAGES // max(1, self._messages))
+        self.entries = self._messages = 0
+        for number, (subscriber, deliveries) in enumerate(by_subscriber.items()):
+            if number and not number % step:
+                yield
             try:
                 subscriber.on_delivery(deliveries)
             except Exception as error:      # one subscriber's bug must not cost the others their messages
-                on_error(error)
+                self._on_error(error)

@@ -6,6 +6,7 @@ message has no page. Both numbers only ever grow, so applying a page or an entry
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import Final
 
 from kernel.log.frame import Entries
@@ -22,12 +23,6 @@ class Heads:
         self.pages: dict[int, array[int]] = {}
         self.dirty: set[int] = set()
         self.consumed: dict[int, int] = {}         # queues whose beginning was consumed since a checkpoint: their start
-
-    def clear(self) -> None:
-        """Forget everything, for building anew from the log."""
-        self.pages.clear()
-        self.dirty.clear()
-        self.consumed.clear()
 
     def next_offset(self, queue_id: int) -> int:
         page = self.pages.get(queue_id >> _SHIFT)
@@ -110,6 +105,22 @@ class Heads:
                 page = changed[number] = array("q", self.packed(number))
             at = (queue_id & _MASK) * 2
             page[at] = max(page[at], min(offset, page[at + 1]))
+        return {number: page.tobytes() for number, page in changed.items()}
+
+    def used(self) -> list[int]:
+        """Queues that have given out offsets."""
+        return [number << _SHIFT | at for number, page in self.pages.items() for at in range(PAGE_QUEUES)
+                if page[at * 2 + 1]]
+
+    def pages_leaping(self, queue_ids: Iterable[int], by: int) -> dict[int, bytes]:
+        """The pages of these queues as they are once each goes on so many offsets later; nothing changes here."""
+        changed: dict[int, array[int]] = {}
+        for queue_id in queue_ids:
+            number = queue_id >> _SHIFT
+            page = changed.get(number)
+            if page is None:
+                page = changed[number] = array("q", self.packed(number))
+            page[(queue_id & _MASK) * 2 + 1] += by
         return {number: page.tobytes() for number, page in changed.items()}
 
     def merge(self, number: int, packed: bytes) -> None:

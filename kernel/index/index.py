@@ -4,7 +4,8 @@
     b"h" page                     a page of queue heads
     b"s" kind key                 the newest state record of a key, see `kernel.state.state`
     b"l" segment base             how many state records in the segment are the newest of their key
-    b"m" name                     positions up to which all of this is complete, and the next message id
+    b"m" name                     positions up to which all of this is complete, and the next message id; a mark while
+                                  what only this store knows still is to be written to the log
 
 Everything here follows from the log. A checkpoint carries the log position it is complete to, written last; replay from
 there repeats the same writes, because blocks are cut from a fixed start in the order of the log. Of a light queue's
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from kernel.index.store import IndexStore
 from kernel.index.tail import Tail
-from kernel.log.frame import WHOLE
+from kernel.log.frame import WHOLE, StateRecord
 from kernel.log.log import Segment
 from kernel.retention.owed import kept_key_of
 from kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
@@ -39,6 +40,7 @@ _KEY = struct.Struct(">cQQ")
 _U64 = struct.Struct(">Q")
 _POSITIONS = struct.Struct(">QQQ")
 _META: Final = b"mpositions"
+_LOST: Final = b"mlost"
 
 
 class Entry(NamedTuple):
@@ -329,6 +331,19 @@ class Index:
                 return Entry._make(_ROW.unpack_from(block, int(late[0]) * ROW.itemsize))
         return None
 
+    def with_largest_timestamp(self, queue_id: int, start_offset: int) -> Entry | None:
+        """The first entry from `start_offset` on whose largest timestamp no other one exceeds."""
+        latest: Entry | None = None
+        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            rows_in_reach = np.flatnonzero(rows["first_offset"] + rows["count"] > start_offset)
+            if not len(rows_in_reach):
+                continue
+            number = int(rows_in_reach[int(np.argmax(rows["max_ms"][rows_in_reach]))])
+            if latest is None or int(rows["max_ms"][number]) > latest.max_ms:
+                latest = Entry._make(_ROW.unpack_from(block, number * ROW.itemsize))
+        return latest
+
     def first_from_position(self, queue_id: int, position: int) -> int | None:
         """The first offset of the queue that lies at or after a position."""
         for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
@@ -338,8 +353,27 @@ class Index:
                 return int(rows[int(later[0])]["first_offset"])
         return None
 
-    def clear(self) -> None:
-        self._store.clear()
+    # ---- what the log has lost
+
+    def mark_lost(self) -> None:
+        """The log ends before this store does: what only it knows must be written to the log, until `forget_lost`."""
+        self._store.write([(_LOST, b"")], sync=True)
+
+    def is_marked_lost(self) -> bool:
+        return self._store.get(_LOST) is not None
+
+    def forget_lost(self) -> None:
+        if self.is_marked_lost():
+            self._store.write([], [_LOST])
+
+    def homeless(self, segments: list[Segment]) -> Iterator[StateRecord]:
+        """State records, deletions that are remembered included, whose frame lies in none of these segments."""
+        bases = [segment.base for segment in segments]
+        for stored_key, stored in self._store.scan(b"s", b"t"):
+            held = decode_held(stored)
+            at = bisect_right(bases, held.home) - 1
+            if at < 0 or held.home >= segments[at].end:
+                yield StateRecord(stored_key[1], stored_key[2:], held.value)
 
     def close(self) -> None:
         self._store.close()

@@ -16,11 +16,14 @@ from crc32c import crc32c
 from kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
 from kernel.index.heads import Heads
 from kernel.index.index import Entry, Index, tail_entry
+from kernel.index.opening import Opening
 from kernel.index.tail import Tail
 from kernel.log.log import Damage, Log
 from kernel.message import COLD_BYTES, Fetched, Piece
 from kernel.ports import Worker
-from kernel.records.batch import records_of
+from kernel.records.batch import sound_records
+from kernel.records.opened import parts_of
+from kernel.records.unreadable import Unreadable
 from kernel.retention.kept import kept_pieces
 from kernel.state.state import Changed, Kind, StateTable
 from kernel.state.topics import Topics
@@ -87,7 +90,8 @@ class Reader:
     """Answers fetches; owns the cache of recent bodies and the tails of the index."""
 
     def __init__(self, heads: Heads, index: Index, state: StateTable, topics: Topics, log: Log, worker: Worker,
-                 recent_bytes: int, on_damage: Callable[[Damage], None]) -> None:
+                 recent_bytes: int, on_damage: Callable[[Damage], None], limit_of: Callable[[int], int]) -> None:
+        """`limit_of` says how large a record of a queue may be."""
         self._heads = heads
         self._state = state
         self._topics = topics
@@ -95,6 +99,8 @@ class Reader:
         self._log = log
         self._worker = worker
         self._on_damage = on_damage
+        self._opening = Opening(worker, limit_of)
+        self.unreadable = Unreadable()
         self.recent = Recent(recent_bytes)
         self.tail = Tail(0)
         self.frozen: Tail | None = None         # being written by a checkpoint
@@ -108,8 +114,10 @@ class Reader:
         return 0 if start and self._topics.is_compacted(queue_id) else start
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None], kept: bool = False) -> None:
+              on_done: Callable[[list[Fetched]], None], kept: bool = False, stored: bool = False) -> None:
         """See `Kernel.fetch`."""
+        if not stored:
+            on_done = partial(self._opening.open, wants, max_bytes, on_done)
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
         left, cold_left = max_bytes, COLD_BYTES
@@ -198,7 +206,7 @@ class Reader:
 
     def _read_plan(self, plan: Plan) -> tuple[list[Piece], int]:
         entries = self._entries_of(plan)
-        return self._read(entries), entries[-1].end_offset if entries else plan.want.offset
+        return self._read(entries), entries[-1].end_offset if entries else END
 
     def _entries_of(self, plan: Plan, from_position: int = 0) -> list[Entry]:
         """Where the log has what is wanted: first as the store knows it, then as memory does."""
@@ -302,10 +310,43 @@ class Reader:
         if entry is None:
             return None
         for one in self._read([entry]):
-            for record in records_of(one):
-                if record[1] >= timestamp_ms:
-                    return record[0], record[1]
+            for part in parts_of(one):
+                for record in sound_records(part):
+                    if record[1] >= timestamp_ms:
+                        return record[0], record[1]
         return entry.first_offset, entry.max_ms
+
+    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `Kernel.offset_of_largest_timestamp`."""
+        in_memory = self._latest_in_memory(queue_id)
+        start = self.start_of(queue_id)
+        self._worker.submit(partial(self._find_latest, queue_id, start, in_memory),
+                            partial(self._time_found, on_done))
+
+    def _latest_in_memory(self, queue_id: int) -> Entry | None:
+        """The first entry of the queue in memory whose largest timestamp no other one exceeds."""
+        latest: Entry | None = None
+        for tail in (self.frozen, self.tail):
+            if tail is not None and (numbers := tail.numbers_of(queue_id)):
+                number = max(numbers, key=tail.entries.max_ms.__getitem__)
+                if latest is None or tail.entries.max_ms[number] > latest.max_ms:
+                    latest = tail_entry(tail, number)
+        return latest
+
+    def _find_latest(self, queue_id: int, start: int, in_memory: Entry | None) -> tuple[int, int] | None:
+        """On the reading thread."""
+        entry = self._index.with_largest_timestamp(queue_id, start)
+        if entry is None or in_memory is not None and in_memory.max_ms > entry.max_ms:
+            entry = in_memory
+        if entry is None:
+            return None
+        latest: tuple[int, int] | None = None
+        for stored in self._read([entry]):
+            for part in parts_of(stored):
+                for record in sound_records(part):
+                    if record[0] >= start and (latest is None or record[1] > latest[1]):
+                        latest = record[0], record[1]
+        return latest
 
     @staticmethod
     def _time_found(on_done: Callable[[int | None, int], None], found: tuple[int, int] | None,

@@ -1,18 +1,22 @@
 """Opening: the index says how far it is complete, the log is replayed from there.
 
-Replay reads heads only and asks no clock and no configuration. An index that is missing, or that knows of more than the
-log holds, is built anew from the first frame; it is checkpointed on the way, so that memory stays bounded.
+Replay reads heads only and asks no clock and no configuration. An index that is missing is built anew from the first
+frame; it is checkpointed on the way, so that memory stays bounded. One that knows of more than the log holds is the
+witness of a lost end: it stays as it is, the log goes on behind what it knows of, and `kernel.index.leaving_out` writes
+to the log what only the index knows.
 """
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from kernel.index.index import Checkpoint, Positions
+from kernel.index.leaving_out import Loss
 from kernel.index.tail import Tail
 from kernel.log.frame import StateRecord, decode_head
-from kernel.log.log import KEPT_BASE, Frame
+from kernel.log.log import KEPT_BASE, Damage, Frame
 from kernel.parts import Parts
 from kernel.state.state import Kind, StateChanges
+from kernel.state.views import queues_of_heads
 
 LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, Kind.OFFSET)
 """Kinds of state that are in memory whole; the others are read when they are needed."""
@@ -25,6 +29,7 @@ class Recovered(NamedTuple):
     kept_end: int
     frames: int
     rebuilt: bool                      # the index was built anew from the first frame
+    loss: Loss | None                  # frames are lost, and with them what they gave out
 
 
 class Recovery:
@@ -39,7 +44,7 @@ class Recovery:
         self._state = parts.state
         self._settings = parts.settings
         self._apply = parts.views.apply
-        self._on_damage = parts.on_damage
+        self._loss: Loss | None = None
         self._next_id = 0
         self._frames = 0
         self._complete = 0
@@ -49,20 +54,31 @@ class Recovery:
         positions = self._index.positions()
         self._load()
         self._replay(positions)
-        if self._log.end() < positions.main or self._log.kept_end() < positions.kept:
-            self._index.clear()
-            self._log.close()
-            self._forget()
-            self._replay(Positions(0, 0, 1))
-            positions = Positions(0, 0, 1)
+        self._go_on_behind(positions)
         return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
-                         positions.main == 0)
+                         positions.main == 0, self._loss)
 
-    def _forget(self) -> None:
-        """The index is built anew: empty memory."""
-        self._parts.topics.clear()
-        self._heads.clear()
-        self._parts.views.clear()
+    def _go_on_behind(self, positions: Positions) -> None:
+        """Where the log ends before what the index knows of, or did and was not made good."""
+        for name, end, known in (("log", self._log.end(), positions.main),
+                                 ("chain of what is kept", self._log.kept_end(), positions.kept)):
+            if end < known:
+                self._index.mark_lost()
+                self._parts.on_damage(Damage(end, known, f"the {name} ends before what the index knows of; offsets and "
+                                                         "ids go on behind that"))
+        if self._index.is_marked_lost():
+            self._loss = Loss(max(0, positions.main - self._log.end()), set())
+            self._log.advance(positions.main, positions.kept)
+
+    def _on_damage(self, damage: Damage) -> None:
+        """Frames that cannot be read gave out offsets and ids that nobody knows, but where later frames of the same
+        queues say how far they got. What the index is complete to, it knows, and it alone."""
+        self._parts.on_damage(damage)
+        if damage.end <= self._complete:
+            self._index.mark_lost()
+        elif not damage.is_known:
+            lost_bytes = damage.end - damage.start
+            self._loss = Loss(lost_bytes + (self._loss.lost_bytes if self._loss is not None else 0), set())
 
     def _load(self) -> None:
         for number, page in self._index.head_pages():
@@ -92,6 +108,11 @@ class Recovery:
         head = decode_head(frame.head)
         self._reader.tail.absorb(frame.position, frame.end, head.append_ms, frame.end - frame.position, head.entries)
         self._heads.apply(head.entries)
+        if self._loss is not None:
+            self._loss.known.update(head.entries.queue_id)
+            for record in head.state:
+                if record.kind == Kind.HEADS:
+                    self._loss.known.update(queues_of_heads(record.key))
         self._state.changes.absorb(frame.position, head.state)
         for record in head.state:
             self._apply(record)
@@ -121,6 +142,8 @@ class Recovery:
         pages = {number: self._heads.packed(number) for number in self._heads.dirty}
         self._heads.dirty.clear()
         tail = self._reader.tail
+        if self._loss is not None:
+            self._index.mark_lost()          # the next start would begin behind what cannot be read
         self._superseded += self._index.write(
             Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id),
                        self._heads.consumed),

@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import os
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
@@ -35,6 +36,10 @@ WRITE_BUFFER_BYTES: Final = 16 << 20
 
 class StoreFull(Exception):
     """The disk took no more. What was written before is there and can be read; the same may be written again later."""
+
+
+class StoreDamaged(Exception):
+    """A checksum in the store does not match. Nothing of it can be believed any more; it is built anew from the log."""
 
 
 class Cursor(Protocol):
@@ -67,15 +72,15 @@ class IndexStore(Protocol):
         With `sync` everything written so far survives a power cut on return. Raises StoreFull, with a part written.
         """
 
-    def clear(self) -> None:
-        """Forget everything, for good: an older state that came back after a power cut might look right by then."""
-
     def close(self) -> None: ...
 
 
 NO_SPACE: Final = os.strerror(errno.ENOSPC)
 PROBE_BYTES: Final = 4 << 20        # what opening writes is less
 OPEN_S: Final = 10.0                # what readers get to end their scans
+
+CORRUPT: Final = "Corruption"        # how RocksDB's own message begins
+MARK: Final = ".damaged"             # of a file beside the folder: it is not to be opened again
 
 _FULL: Final = tuple(os.strerror(number) for number in sorted(DISK_FULL))
 
@@ -87,10 +92,11 @@ def is_full(error: Exception) -> bool:
 
 
 class RocksCursor:
-    """A `Cursor` over RocksDB."""
+    """A `Cursor` over RocksDB. `check` is called where it stands at nothing, which may be the end or damage."""
 
-    def __init__(self, at: RdictIter) -> None:
+    def __init__(self, at: RdictIter, check: Callable[[RdictIter], None]) -> None:
         self._at = at
+        self._check = check
 
     def seek(self, key: bytes) -> bytes | None:
         self._at.seek(key)
@@ -102,6 +108,8 @@ class RocksCursor:
 
     def _key(self) -> bytes | None:
         key: bytes | None = self._at.key()
+        if key is None:
+            self._check(self._at)
         return key
 
     def value(self) -> bytes:
@@ -152,14 +160,22 @@ class RocksStore:
 
     A disk without space is something that it gets over by itself. A quota or a file limit that is reached is not: after
     such an error it takes no more writes until it is opened again, which is tried once a file can be made there.
+
+    Its files have checksums, most of which it looks at when it reads a block. One that does not match is told to
+    `on_damage` and leaves a mark beside the folder, so that the next start does not open it again.
     """
 
     def __init__(self, folder: Path) -> None:
+        """Raises plain Exception for everything; StoreDamaged where the mark is there."""
+        self._mark = folder.with_name(folder.name + MARK)
+        if self._mark.exists():
+            raise StoreDamaged("it was found damaged while it was in use")
         self._db = open_rocks(folder)
         self._folder = folder
+        self.on_damage: Callable[[str], None] = lambda reason: None
         self._stuck = False
         self._opening = Lock()         # held while it is opened again: readers that find it closed wait
-        self._refused = False          # the disk has been full: closing cannot write either, and says so
+        self._refused = False          # the disk has been full, or is damaged: closing cannot write, and says so
         self._synced = WriteOptions()
         self._synced.sync = True
 
@@ -168,12 +184,16 @@ class RocksStore:
             value: bytes | None = self._db.get(key)
         except DbClosedError:
             value = self._opened().get(key)
+        except Exception as error:    # rocksdict raises plain Exception for everything
+            self._require_sound(error)
+            raise
         return value
 
     def floor(self, key: bytes, lowest: bytes) -> tuple[bytes, bytes] | None:
         cursor = self._iterator()
         cursor.seek_for_prev(key)
         if not cursor.valid():
+            self._check(cursor)
             return None
         found: bytes = cursor.key()
         return (found, cursor.value()) if found >= lowest else None
@@ -187,9 +207,10 @@ class RocksStore:
                 return
             yield key, cursor.value()
             cursor.next()
+        self._check(cursor)
 
     def cursor(self) -> RocksCursor:
-        return RocksCursor(self._iterator())
+        return RocksCursor(self._iterator(), self._check)
 
     def _iterator(self) -> RdictIter:
         try:
@@ -213,7 +234,25 @@ class RocksStore:
                 self._refused = True
                 self._stuck = NO_SPACE not in str(error)
                 raise StoreFull(str(error)) from None
+            self._require_sound(error)
             raise
+
+    def _check(self, cursor: RdictIter) -> None:
+        """An iterator ends at a damaged block as if there were nothing more."""
+        try:
+            cursor.status()
+        except Exception as error:
+            self._require_sound(error)
+            raise
+
+    def _require_sound(self, error: Exception) -> None:
+        """Raises StoreDamaged where that is what the error means."""
+        if CORRUPT in str(error):
+            self._refused = True
+            with suppress(OSError):
+                self._mark.touch(mode=0o600)
+            self.on_damage(str(error))
+            raise StoreDamaged(str(error)) from None
 
     def _open_again(self) -> None:
         """Raises StoreFull while there is no room for that."""
@@ -250,10 +289,6 @@ class RocksStore:
                 else:
                     batch.put(key, value)
             self._db.write(batch)
-
-    def clear(self) -> None:
-        self._db.delete_range(b"", b"\xff" * 32)
-        self._db.put(b"\0sync", b"", write_opt=self._synced)
 
     def close(self) -> None:
         try:
@@ -300,10 +335,6 @@ class MemoryStore:
         for key in keys:
             if self._values.pop(key, None) is not None:
                 del self._keys[bisect_left(self._keys, key)]
-
-    def clear(self) -> None:
-        self._keys.clear()
-        self._values.clear()
 
     def close(self) -> None:
         pass

@@ -146,6 +146,6 @@ class Sweep:
             if any(EXPIRES in piece.data for piece in answer.pieces) \
                     and self._leasing.light.definitions.get(queue.tenant, queue.name) == queue:
                 self._leasing.deadlines.act(partial(self._leasing.light.group_of, queue))
-            elif not answer.pieces and answer.error is None and len(some) > 1:
-                self._left.append((queue_id, queue))           # too much at once
+            elif not answer.pieces and answer.error is None and answer.next_offset < 0 and len(some) > 1:
+                self._left.append((queue_id, queue))           # too much at once; else nothing can be read there
         self._parts.loop.call_soon(self._next)

@@ -182,11 +182,31 @@ class GroupCalls:
         """Into a light queue alone."""
         return self._places.place_light(queue, priority, key)
 
-    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True
-                     ) -> Placement:
+    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True,
+                     maker: str = "") -> Placement:
         """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
         `chosen`. Raises as `place`."""
-        return self._places.place_routed(address, queue_ids, tenant, may_create)
+        return self._places.place_routed(address, queue_ids, tenant, may_create, maker)
+
+    # ---- offsets of assigned groups
+
+    def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
+                       token: object = None) -> None:
+        """Per queue id the group's next offset and some bytes of its own (at most 4096).
+
+        Raises GroupIsLeased, Stopping.
+        """
+        self.leasing.check_commits(group, offsets)
+        self._appending.commit_offsets(group, offsets, owner, token)
+
+    def require_commits(self, group: str, tenant: str = "/") -> None:
+        """Raises GroupIsLeased where messages are leased from the group, which commits no offsets; InvalidGroup."""
+        self.leasing.require_commits(tenant, group)
+
+    def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
+        """The durable offsets by queue id of a tenant's group."""
+        return {queue_id: offset for queue_id, offset in self.parts.views.offsets.get(group, {}).items()
+                for found in [self._topics.of_queue(queue_id)] if found is not None and found[0].tenant == tenant}
 
     # ---- definitions of the doors' own
 

@@ -161,12 +161,17 @@ class Leasing:
         self.light.configure_shared(tenant, name)
 
     def check_commits(self, name: str, queue_ids: Iterable[int]) -> None:
-        """Raises GroupIsLeased where messages of one of these queues are leased from the group."""
+        """Raises GroupIsLeased where messages of one of these queues are leased from the group; InvalidGroup."""
         tenants = {found[0].tenant for found in map(self._parts.topics.of_queue, queue_ids) if found is not None}
         for tenant in tenants:
-            settings = self.groups.get(tenant, name)
-            if settings is not None and settings.kind != ASSIGNED:
-                raise GroupIsLeased(f"messages of group {name!r} are leased and acked; it commits no offsets")
+            self.require_commits(tenant, name)
+
+    def require_commits(self, tenant: str, name: str) -> None:
+        """Raises GroupIsLeased where messages are leased from the group; InvalidGroup."""
+        check_name(name, "group")
+        settings = self.groups.get(tenant, name)
+        if settings is not None and settings.kind != ASSIGNED:
+            raise GroupIsLeased(f"messages of group {name!r} are leased and acked; it commits no offsets")
 
     def active(self, tenant: str, name: str) -> list[LeasedGroup]:
         """The groups of this name that are in memory, one per topic."""
@@ -245,7 +250,7 @@ class Leasing:
         line = Line(queue_id, group.name, floor)
         line.topic_id = group.topic_id
         supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, queue_id),
-                        partial(self._start_of, queue_id))
+                        partial(self._start_of, queue_id), self._parts.reader.unreadable)
         if group.queue is None:
             self.number(line)
         group.supplies[queue_id] = supply

@@ -8,15 +8,20 @@
 A page is 256 offsets; pages are what is stored (see `kernel.leasing.pages`). A line remembers which pages differ from
 what is stored, and every change is made here at once: whoever calls writes the pages into the frame being gathered and
 shows nothing of it before that frame is durable.
+
+Whole pages that are passed over at once (nothing is there: a producer's batch claimed it, or the log lost it) are one
+*span*, however many: a gap of two milliards of offsets costs what a gap of one page does.
 """
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 PAGE_SHIFT: Final = 8
 PAGE_OFFSETS: Final = 1 << PAGE_SHIFT
 PAGE_MASK: Final = PAGE_OFFSETS - 1
+NO_PAGE: Final = 1 << 60              # above every page
 
 
 class Lease:
@@ -55,6 +60,7 @@ class Line:
         self.dirty: set[int] = set()
         self.stored: set[int] = set()                     # pages that have a record
         self.stored_floor: int = floor
+        self.spans: list[tuple[int, int]] = []            # pages, first and behind the last, of which all is settled
         self.beyond: int = 0                              # settled offsets above the floor
         self.topic_id: int = 0                            # whose queue it is; 0: a light queue's
         self.moved: int = 0                               # counts resets: work begun before one is void
@@ -104,6 +110,7 @@ class Line:
         floor = self.floor
         page = -1
         bits = 0
+        spanned = False
         for offset in offsets:
             lease = out.pop(offset, None)
             if lease is not None:
@@ -119,9 +126,12 @@ class Line:
                 if bits:
                     self._mark(page, bits)
                 page = offset >> PAGE_SHIFT
-                dirty.add(page)
                 bits = 0
-            bits |= 1 << (offset & PAGE_MASK)
+                spanned = len(self.spans) > 0 and self._in_span(page)
+                if not spanned:
+                    dirty.add(page)
+            if not spanned:
+                bits |= 1 << (offset & PAGE_MASK)
         if bits:
             self._mark(page, bits)
         self._advance()
@@ -130,16 +140,32 @@ class Line:
         """Nobody will have what lies between `next` and this offset."""
         if self.floor == self.next:
             self.floor = self.next = offset
+            self.dirty.update(self.stored)                 # it says all that they do
             self.settled.clear()
+            self.spans.clear()
             self.beyond = 0
             return
-        start = self.next
-        while start < offset:
-            stop = min(offset, (start | PAGE_MASK) + 1)
+        first, last = -(-self.next >> PAGE_SHIFT), offset >> PAGE_SHIFT        # the whole pages between
+        if first < last:
+            self._skip_within_page(self.next, first << PAGE_SHIFT)
+            self.add_span(first, last)
+            self.dirty.add(first)
+            self._skip_within_page(last << PAGE_SHIFT, offset)
+        else:
+            middle = min(offset, (self.next | PAGE_MASK) + 1)
+            self._skip_within_page(self.next, middle)
+            self._skip_within_page(middle, offset)
+        self.next = offset
+
+    def _skip_within_page(self, start: int, stop: int) -> None:
+        if start < stop:
             self.dirty.add(start >> PAGE_SHIFT)
             self._mark(start >> PAGE_SHIFT, (1 << (stop - start)) - 1 << (start & PAGE_MASK))
-            start = stop
-        self.next = offset
+
+    def add_span(self, first: int, stop: int) -> None:
+        """Everything in these pages is settled. Nothing of them was known before, and the floor is not behind them."""
+        insort(self.spans, (first, stop))
+        self.beyond += stop - first << PAGE_SHIFT
 
     def _mark(self, page: int, bits: int) -> None:
         before = self.settled.get(page, 0)
@@ -154,7 +180,13 @@ class Line:
             page = floor >> PAGE_SHIFT
             mask = settled.get(page)
             if mask is None:
-                break
+                if not self.spans or self.spans[0][0] != page:
+                    break
+                stop = self.spans.pop(0)[1]
+                self.beyond -= stop - page << PAGE_SHIFT
+                self.dirty.add(page)
+                floor = stop << PAGE_SHIFT
+                continue
             rest = mask >> (floor & PAGE_MASK)
             ones = (~rest & (rest + 1)).bit_length() - 1
             floor += ones
@@ -188,8 +220,8 @@ class Line:
             self.tries[offset] = lease.attempt
             self.dirty.add(offset >> PAGE_SHIFT)
 
-    def hold(self, leases: dict[int, Lease]) -> None:
-        """After a reload: these are with their holders still."""
+    def hold(self, leases: dict[int, Lease], spans: list[tuple[int, int]]) -> None:
+        """After a reload: these are with their holders still. `spans` were known before it: nothing is there."""
         if not leases:
             return
         for offset, lease in leases.items():
@@ -202,7 +234,11 @@ class Line:
             self.waiting.pop(offset, None)
         self.out.update(leases)
         stop = max(leases) + 1
-        passed = [offset for offset in range(self.next, stop) if not self.is_settled(offset)]
+        for span in spans:
+            if self.next <= span[0] << PAGE_SHIFT and span[1] << PAGE_SHIFT <= stop:
+                self.add_span(span[0], span[1])
+                self.dirty.add(span[0])
+        passed = self.unsettled(self.next, stop)
         self.next = max(self.next, stop)
         self.again = [offset for offset in self.again + passed if offset not in leases]
         heapify(self.again)
@@ -230,28 +266,53 @@ class Line:
     # ---- looking
 
     def is_settled(self, offset: int) -> bool:
-        return offset < self.floor or bool(self.settled.get(offset >> PAGE_SHIFT, 0) >> (offset & PAGE_MASK) & 1)
+        return offset < self.floor or bool(self.settled.get(offset >> PAGE_SHIFT, 0) >> (offset & PAGE_MASK) & 1) \
+            or len(self.spans) > 0 and self._in_span(offset >> PAGE_SHIFT)
+
+    def _in_span(self, page: int) -> bool:
+        at = bisect_right(self.spans, (page, NO_PAGE)) - 1
+        return at >= 0 and page < self.spans[at][1]
+
+    def span_from(self, page: int) -> int:
+        """The page behind the span that begins with this page; 0 where none does."""
+        at = bisect_right(self.spans, (page, NO_PAGE)) - 1
+        return self.spans[at][1] if at >= 0 and self.spans[at][0] == page else 0
 
     def ready(self, end: int) -> int:
         """Messages that could be leased now; `end` is the queue's next offset."""
         return max(0, end - self.next) + len(self.again)
 
     def unsettled_stretches(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The same as (first, behind the last), without looking at every offset where nothing is settled."""
+        """The offsets in [start, stop) that are not settled, as (first, behind the last). Looks at nothing but pages
+        in which something is settled."""
         found: list[tuple[int, int]] = []
         at = max(start, self.floor)
-        while at < stop:
-            end = min(stop, (at | PAGE_MASK) + 1)
-            if self.settled.get(at >> PAGE_SHIFT, 0):
-                found += [(offset, offset + 1) for offset in range(at, end) if not self.is_settled(offset)]
-            else:
-                found.append((at, end))
+        known = [*self.spans, *[(page, page) for page in self.settled]]
+        known.sort()
+        for first, behind in known:
+            base = first << PAGE_SHIFT
+            if base >= stop:
+                break
+            if first < behind:                                       # a span
+                if at < base:
+                    found.append((at, base))
+                at = max(at, behind << PAGE_SHIFT)
+                continue
+            end = min(stop, base + PAGE_OFFSETS)
+            if end <= at:
+                continue
+            if at < base:
+                found.append((at, base))
+                at = base
+            found += [(offset, offset + 1) for offset in range(at, end) if not self.is_settled(offset)]
             at = end
+        if at < stop:
+            found.append((at, stop))
         return found
 
     def unsettled(self, start: int, stop: int) -> list[int]:
-        """The offsets in [start, stop) that are not settled."""
-        return [offset for offset in range(max(start, self.floor), stop) if not self.is_settled(offset)]
+        """The same one by one."""
+        return [offset for first, behind in self.unsettled_stretches(start, stop) for offset in range(first, behind)]
 
     # ---- starting anew
 
@@ -259,6 +320,7 @@ class Line:
         """Go on from `floor`, forward or back: nothing from there on is settled, leased or waiting."""
         self.dirty.update(self.stored)
         self.dirty.update(self.settled)
+        self.dirty.update([span[0] for span in self.spans])
         self.dirty.update([offset >> PAGE_SHIFT for offset in self.out])
         self.clear()
         self.floor = self.next = floor
@@ -281,6 +343,7 @@ class Line:
             lease.left = 0
             lease.end()
         self.settled.clear()
+        self.spans.clear()
         self.out.clear()
         self.waiting.clear()
         self.tries.clear()

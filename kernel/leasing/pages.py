@@ -1,7 +1,8 @@
 """Pages of a line as they are stored: 256 offsets each, under (queue id, page, group). Hot, and pure.
 
-    flags        u8      1: a mask follows
+    flags        u8      1: a mask follows, 2: the end of a span
     mask         32 B    little-endian bits of settled offsets above the floor
+    span         u64     the first page that is behind it: everything from this page until there is settled
     runs, each:
       first      u8      within the page
       last       u8
@@ -27,9 +28,11 @@ READY_AGAIN: Final = 4
 MAX_ATTEMPT: Final = 0xFFFF
 
 _HAS_MASK: Final = 1
+_HAS_SPAN: Final = 2
 _RUN = struct.Struct("<BBBHq")
 _KEY = struct.Struct(">QQ")
 _EPOCH = struct.Struct(">Q")
+_SPAN = struct.Struct(">Q")
 
 
 def page_key(queue_id: int, page: int, group: bytes) -> bytes:
@@ -55,6 +58,9 @@ def encode_page(line: Line, page: int) -> bytes | None:
     """None where the floor says it all."""
     start = max(page << PAGE_SHIFT, line.floor)
     stop = min((page + 1) << PAGE_SHIFT, line.next)
+    behind = line.span_from(page) if line.spans else 0
+    if behind:
+        return bytes((_HAS_SPAN,)) + _SPAN.pack(behind)
     mask = line.settled.get(page, 0) if stop > start else 0
     runs = _runs(line, start, stop)
     if not runs and not mask:
@@ -120,6 +126,13 @@ def load_page(line: Line, page: int, value: bytes, end: int) -> list[tuple[Lease
             line.settled[page] = mask
             line.beyond += mask.bit_count()
             line.next = max(line.next, min(end, base + mask.bit_length()))
+    if value[0] & _HAS_SPAN:
+        behind = int(_SPAN.unpack_from(value, at)[0])
+        at += _SPAN.size
+        first = max(page, -(-line.floor >> PAGE_SHIFT))
+        if first < behind and behind << PAGE_SHIFT <= end:
+            line.add_span(first, behind)
+            line.next = max(line.next, behind << PAGE_SHIFT)
     running: list[tuple[Lease, list[int]]] = []
     for first, last, state, attempt, time_ms in _RUN.iter_unpack(value[at:]):
         offsets = [offset for offset in range(base + first, base + last + 1)
@@ -148,5 +161,5 @@ def fill_gaps(line: Line) -> None:
         return
     known = line.out
     tries = line.tries
-    line.load_again([offset for offset in range(line.floor, line.next)
-                     if offset not in known and offset not in tries and not line.is_settled(offset)])
+    line.load_again([offset for offset in line.unsettled(line.floor, line.next)
+                     if offset not in known and offset not in tries])

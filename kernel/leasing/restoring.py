@@ -109,6 +109,7 @@ class Restoring:
     def _restore(self, group: LeasedGroup, supply: Supply, pages: Pages) -> None:
         line = supply.line
         held = {offset: lease for offset, lease in line.out.items() if lease.holder is not None}
+        spans = list(line.spans)
         floor = self._leasing.stored_floor(group, line.queue_id)
         line.reset(floor)
         supply.reset()
@@ -116,7 +117,7 @@ class Restoring:
         if group.queue is None:
             self._leasing.number(line)
         self._leasing.load(group, supply, pages.get((line.queue_id, line.group), ()))
-        line.hold({offset: lease for offset, lease in held.items() if not line.is_settled(offset)})
+        line.hold({offset: lease for offset, lease in held.items() if not line.is_settled(offset)}, spans)
         for lease in dict.fromkeys(held.values()):
             if lease.left:
                 lease.holder.note(supply, lease, self._leasing)

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from kernel.errors import CorruptBatch, OffsetOutOfRange
+from kernel.errors import OffsetOutOfRange
 from kernel.leasing.burying import Burying
 from kernel.leasing.line import Line
 from kernel.message import Fetched, Leased, Piece
-from kernel.records.batch import leased_of
+from kernel.records.batch import leased_of, missing
 from kernel.records.record import read_headers
+from kernel.records.unreadable import Unreadable
 
 FETCH_BYTES: Final = 256 << 10
 STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty
@@ -70,17 +71,25 @@ def stretches_of(offsets: list[int]) -> list[list[int]]:
     return stretches
 
 
+def _is_left_out(answer: Fetched, offset: int) -> bool:
+    """Whether a fetch that gave nothing had no room for this queue, and the offset may well be there."""
+    return answer.error is None and answer.next_offset < 0 and offset < answer.high_watermark
+
+
 class Supply:
     """One line with what was read of it. `end()` is the queue's next offset, `start()` its first."""
 
-    def __init__(self, line: Line, fetch: Fetch, end: Callable[[], int], start: Callable[[], int]) -> None:
+    def __init__(self, line: Line, fetch: Fetch, end: Callable[[], int], start: Callable[[], int],
+                 unreadable: Unreadable) -> None:
         self.line = line
         self.end = end
         self.start = start
         self.fetch = fetch
+        self._unreadable = unreadable
         self.front: list[Leased] = []
         self.ahead: list[Leased] = []
         self._at = 0                                    # index of the next one in `ahead`
+        self._read_to = 0                               # nothing but what is in `ahead` lies below this offset
         self._plain = True                              # nothing in `ahead` expires or is settled
         self.fetching = False
         self.queued = False                             # among those its group will look at
@@ -125,6 +134,8 @@ class Supply:
         while self._at < len(self.ahead) and len(taken.leased) < count and self._parked_count < MAX_PARKED:
             messages = self.ahead[self._at:self._at + count - len(taken.leased)]
             self._at += len(messages)
+            if messages[-1][1] - line.next >= len(messages):
+                self._pass_gaps(messages)
             line.next = max(line.next, messages[-1][1] + 1)
             if self._plain and not rules.ttl_ms and rules.wants is None and not rules.ordered:
                 taken.leased.extend(messages)
@@ -132,6 +143,19 @@ class Supply:
                 self._screen([one for one in messages if not line.is_settled(one[1])], now_ms, rules, taken)
         if self._at >= len(self.ahead):
             self.ahead, self._at = [], 0
+            self._lose(self._read_to)
+
+    def _pass_gaps(self, messages: list[Leased]) -> None:
+        """Offsets between these that are not there (damaged, gone, claimed, or control records) are done with."""
+        for message in messages:
+            self._lose(message[1])
+            self.line.next = max(self.line.next, message[1] + 1)
+
+    def _lose(self, stop: int) -> None:
+        """There is nothing from the line's `next` until before this offset."""
+        if self.line.next < stop:
+            self.lost += stop - self.line.next
+            self.line.skip_to(stop)
 
     def _screen(self, messages: list[Leased], now_ms: int, rules: Rules, taken: Taken) -> None:
         for message in messages:
@@ -270,8 +294,7 @@ class Supply:
     def overtake(self, start: int) -> None:
         """What nobody has had yet below `start` is lost to the group."""
         if self.line.next < start:
-            self.lost += start - self.line.next
-            self.line.skip_to(start)
+            self._lose(start)
             self.ahead, self._at = [one for one in self.ahead[self._at:] if one[1] >= start], 0
 
     def _fresh_read(self, found: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
@@ -282,9 +305,11 @@ class Supply:
                 self._nothing_read(found)
             for piece in found.pieces:
                 self.ahead += self.open(piece)
+                self._read_to = piece.first_offset + piece.count
             if self.ahead and self.ahead[0][1] < wanted:
                 self.ahead = [one for one in self.ahead if one[1] >= wanted]
-            self._settle_gaps(wanted, found)
+            if not self.ahead:
+                self._lose(self._read_to)
             # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
             headers = [one[7] for one in self.ahead] if any(piece.whole for piece in found.pieces) \
                 else [piece.data for piece in found.pieces]
@@ -294,6 +319,8 @@ class Supply:
     def _nothing_read(self, found: Fetched) -> None:
         if isinstance(found.error, OffsetOutOfRange):
             self._skip_lost()
+        elif found.error is None and found.next_offset > self.line.next:
+            self.overtake(found.next_offset)       # what was there cannot be read
         else:
             self.failed = True
 
@@ -301,25 +328,10 @@ class Supply:
         """Its messages, as nobody has had them before."""
         if self.dated:
             self._note_entered(piece)
-        try:
-            return leased_of(piece, self.line)
-        except CorruptBatch:               # its CRC is right: the producer wrote records that make no sense
-            return []
-
-    def _settle_gaps(self, wanted: int, found: Fetched) -> None:
-        """Offsets that are not there any more (damaged, gone, or control records) are done with."""
-        if not found.pieces:
-            return
-        last = found.pieces[-1]
-        end = last.first_offset + last.count
-        if len(self.ahead) == end - wanted:
-            return
-        there = {one[1] for one in self.ahead}
-        missing = [offset for offset in range(wanted, end) if offset not in there]
-        missing = [offset for offset in missing if not self.line.is_settled(offset)]
-        self.lost += len(missing)
-        if missing:
-            self.line.settle(missing)
+        messages = leased_of(piece, self.line)
+        if len(messages) < piece.count:
+            self._unreadable.note(self.line.queue_id, missing(piece, [one[1] for one in messages]))
+        return messages
 
     def _read_offsets(self, offsets: list[int], then: Callable[[list[int], list[Leased]], None],
                       on_done: Callable[[], None]) -> None:
@@ -352,7 +364,7 @@ class Supply:
                 found += [one for one in self.open(piece) if one[1] in wanted]
                 reached = max(reached, piece.first_offset + piece.count)
             rest = [offset for offset in stretch if offset >= reached]
-            if rest and answer.pieces:
+            if rest and (answer.pieces or _is_left_out(answer, rest[0])):
                 left.append(rest)
         self._read_stretches(left, found, on_done)
 
@@ -431,22 +443,29 @@ class Supply:
         in_hand = [one[1] for one in self.front] + [one[1] for waiting in self.parked.values() for one in waiting]
         self.line.put_back(in_hand)
         self.front = []
-        self.ahead, self._at = [], 0
+        self._drop_ahead()
         self.parked.clear()
         self._parked_count = 0
+
+    def _drop_ahead(self) -> None:
+        """What was read ahead is read again when it is wanted."""
+        self.ahead, self._at, self._read_to = [], 0, 0
 
     def purge(self, end: int) -> int:
         """Settle everything before `end` that is ready; how many messages that was."""
         self.forget()
         line = self.line
-        ready = [*line.take_again(len(line.again)), *self.being_read, *line.unsettled(line.next, end)]
-        line.next = max(line.next, end)
+        ready = [*line.take_again(len(line.again)), *self.being_read]
         line.settle(ready)
-        return len(ready)
+        fresh = max(0, end - line.next)
+        if fresh:
+            line.skip_to(end)
+        return len(ready) + fresh
 
     def reset(self) -> None:
         """The line was reset: nothing of what was read counts."""
-        self.front, self.ahead, self._at = [], [], 0
+        self.front = []
+        self._drop_ahead()
         self._coming = -1
         self.parked.clear()
         self._parked_count = 0

@@ -1,15 +1,18 @@
-"""The bytes of what one line of a light queue holds: the sizes of its values, by offset from the floor on."""
+"""The bytes of what one line of a light queue holds: the sizes of its values, in runs of consecutive offsets.
+
+A gap between two runs costs nothing, however wide it is.
+"""
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import Final
 
-from kernel.errors import CorruptBatch
 from kernel.leasing.line import PAGE_SHIFT
 from kernel.leasing.supply import FETCH_BYTES, Supply
 from kernel.message import Fetched
-from kernel.records.batch import leased_of
 
 FORGOTTEN_AT_ONCE: Final = 1_000
 
@@ -26,9 +29,9 @@ class Weight:
 
     def _begin(self) -> None:
         self._moved = self._line.moved
-        self._first = self._line.floor                # whose size is the first of `_sizes`
-        self._sizes: list[int] = []
-        self._done = 0                                # sizes below the floor, at the beginning of `_sizes`
+        self._end = self._line.floor                  # everything below it is settled, or has been looked at
+        self._runs: list[tuple[int, list[int]]] = []  # first offset, and the sizes from there on
+        self._done = 0                                # sizes below the floor, at the beginning of the first run
         self._total = 0                               # of the others
 
     def free_bytes(self, on_more: Callable[[], None]) -> int:
@@ -49,45 +52,63 @@ class Weight:
             self._supply.fetch(wants, FETCH_BYTES, partial(self._read, self._moved, on_more))
             self._at_once = False
 
-    @property
-    def _end(self) -> int:
-        return self._first + len(self._sizes)
-
     def _read(self, moved: int, on_more: Callable[[], None], found: list[Fetched]) -> None:
         self._reading = False
         if moved != self._moved or not found[0].pieces:
             return
         for piece in found[0].pieces:
-            try:
-                messages = leased_of(piece, self._line)
-            except CorruptBatch:                      # the line settles them when it gets there
-                messages = []
-            sizes = {message[1]: len(message[6] or b"") for message in messages}
-            new = [sizes.get(offset, 0) for offset in range(self._end, piece.first_offset + piece.count)]
-            self._sizes += new
-            self._total += sum(new)
+            for message in self._supply.open(piece):
+                if message[1] >= self._end:
+                    self._add(message[1], len(message[6] or b""))
+            self._end = max(self._end, piece.first_offset + piece.count)
         if not self._at_once:
             on_more()
 
+    def _add(self, offset: int, size: int) -> None:
+        runs = self._runs
+        if not runs or runs[-1][0] + len(runs[-1][1]) != offset:
+            runs.append((offset, []))
+        runs[-1][1].append(size)
+        self._total += size
+
     def _forget_settled(self) -> None:
-        below = min(self._line.floor - self._first, len(self._sizes))
-        self._total -= sum(self._sizes[self._done:below])
-        self._done = max(self._done, below)
-        if self._done > FORGOTTEN_AT_ONCE and 2 * self._done > len(self._sizes):
-            del self._sizes[:self._done]
-            self._first += self._done
-            self._done = 0
+        floor, runs = self._line.floor, self._runs
+        while runs:
+            first, sizes = runs[0]
+            below = max(self._done, min(floor - first, len(sizes)))
+            self._total -= sum(sizes[self._done:below])
+            self._done = below
+            if below == len(sizes):
+                del runs[0]
+                self._done = 0
+                continue
+            if below > FORGOTTEN_AT_ONCE and 2 * below > len(sizes):
+                runs[0] = (first + below, sizes[below:])
+                self._done = 0
+            break
 
     def _size_of(self, offset: int) -> int:
-        at = offset - self._first
-        return self._sizes[at] if 0 <= at < len(self._sizes) else 0
+        return self._size_within(offset, offset + 1)
+
+    def _size_within(self, start: int, stop: int) -> int:
+        """Of all that is known from one offset until before another."""
+        at = max(0, bisect_right(self._runs, start, key=itemgetter(0)) - 1)
+        total = 0
+        while at < len(self._runs) and self._runs[at][0] < stop:
+            first, sizes = self._runs[at]
+            total += sum(sizes[max(0, start - first):stop - first])
+            at += 1
+        return total
 
     def _settled_beyond(self) -> int:
         """Bytes of what is settled above the floor."""
-        total = 0
-        for page, mask in self._line.settled.items() if self._line.beyond else ():
-            if (page + 1) << PAGE_SHIFT > self._line.floor:
-                mask &= -1 << max(0, self._line.floor - (page << PAGE_SHIFT))
+        line = self._line
+        if not line.beyond:
+            return 0
+        total = sum([self._size_within(first << PAGE_SHIFT, stop << PAGE_SHIFT) for first, stop in line.spans])
+        for page, mask in line.settled.items():
+            if (page + 1) << PAGE_SHIFT > line.floor:
+                mask &= -1 << max(0, line.floor - (page << PAGE_SHIFT))
                 while mask:
                     lowest = mask & -mask
                     mask ^= lowest

@@ -12,6 +12,8 @@ class Chain(Protocol):
 
     def recover(self, start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]: ...
 
+    def advance(self, position: int) -> None: ...
+
     def append(self, head: bytes, body: bytes) -> int: ...
 
     def sync(self) -> None: ...
@@ -39,6 +41,10 @@ class TwoChains:
     def recover(self, start: int, kept_start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
         yield from self._kept.recover(kept_start, on_damage)
         yield from self._main.recover(start, on_damage)
+
+    def advance(self, main: int, kept: int) -> None:
+        self._main.advance(main)
+        self._kept.advance(kept)
 
     def append(self, head: bytes, body: bytes) -> int:
         return self._main.append(head, body)

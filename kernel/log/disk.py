@@ -25,6 +25,9 @@ class AppendFile(Protocol):
     def sync(self) -> None:
         """fdatasync: on return, what was appended survives a power cut."""
 
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Write over bytes that are there."""
+
     def truncate(self, size: int) -> None:
         """Nothing is behind `size` any more, zeros included."""
 
@@ -51,6 +54,9 @@ class Disk(Protocol):
 
     def remove(self, name: str) -> None: ...
 
+    def move(self, name: str, new_name: str) -> None:
+        """To a name that no file has, in a folder that is there."""
+
     def sync_folder(self, folder: str) -> None:
         """On return, files made in and removed from the folder stay so after a power cut."""
 
@@ -60,7 +66,7 @@ class RealAppendFile:
     third of its cost (`python -m bench.preallocation`). Behind the end there are zeros until `truncate` or `close`."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._end = self._allocated = os.fstat(self._fd).st_size
 
     def append(self, parts: Sequence[bytes]) -> None:
@@ -89,6 +95,9 @@ class RealAppendFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        os.pwrite(self._fd, data, offset)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
@@ -132,7 +141,7 @@ class RealDisk:
     def names(self, folder: str) -> list[str]:
         path = self._root / folder
         if not path.is_dir():
-            path.mkdir(parents=True)
+            path.mkdir(mode=0o700, parents=True)
             self._sync(path.parent)
         return sorted(entry.name for entry in path.iterdir() if entry.is_file())
 
@@ -144,6 +153,9 @@ class RealDisk:
 
     def remove(self, name: str) -> None:
         os.unlink(self._root / name)
+
+    def move(self, name: str, new_name: str) -> None:
+        os.rename(self._root / name, self._root / new_name)
 
     def sync_folder(self, folder: str) -> None:
         self._sync(self._root / folder)

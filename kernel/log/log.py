@@ -19,6 +19,10 @@ KEPT_BASE: Final = 1 << 62
 """Positions from here on lie in the kept chain."""
 
 
+MAX_POSITION: Final = 1 << 63
+"""All positions are below."""
+
+
 class LogFull(Exception):
     """The disk took no more. The log is as it was before the append, and appending may be tried again."""
 
@@ -50,6 +54,7 @@ class Damage(NamedTuple):
     start: int
     end: int
     reason: str
+    is_known: bool = False     # what was there is known, offsets and state; only bytes of messages are lost
 
 
 class Log(Protocol):
@@ -59,6 +64,9 @@ class Log(Protocol):
         Run it to its end before anything else: it finds where the log ends and cuts off what a crash left half written.
         A damaged range in the middle is reported and skipped.
         """
+
+    def advance(self, main: int, kept: int) -> None:
+        """Give out no positions up to these any more: the chains' ends are lost. Raises LogFull or LogFailed."""
 
     def append(self, head: bytes, body: bytes) -> int:
         """Write one frame at the end of the main chain; returns its position. Raises LogFull or LogFailed."""

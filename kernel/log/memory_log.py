@@ -29,6 +29,10 @@ class MemoryChain:
                 return
             yield Frame(position, head, position + len(body) + 1)
 
+    def advance(self, position: int) -> None:
+        if self._next < position:
+            self._next = position + 1
+
     def append(self, head: bytes, body: bytes) -> int:
         if self._counts[self._bases[-1]] == self._frames_per_segment:
             self._bases.append(self._next)

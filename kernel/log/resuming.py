@@ -82,18 +82,26 @@ def resume(log: Log, found: Found, taken_ms: int, now_ms: int, secret: bytes) ->
     `found` is what `look_through` gave of this log. Raises LogFull, LogFailed.
     """
     passed_ms = max(0, now_ms - taken_ms)
-    room = ROOM_COUNTERS + passed_ms * COUNTERS_PER_MS
-    topic_id, queue_id, producer_id = found.counters
-    queue_id = -(-(queue_id + room) // PAGE_QUEUES) * PAGE_QUEUES
+    counters = counters_behind(found.counters, ROOM_COUNTERS + passed_ms * COUNTERS_PER_MS)
     after = found._replace(
         epoch=found.epoch + ROOM_EPOCHS + passed_ms // 1000, secret=secret, frames=found.frames + 1, last_ms=now_ms,
         next_id=found.next_id + ROOM_IDS + passed_ms * IDS_PER_MS,
-        counters=(topic_id + room, queue_id, producer_id + room))
+        counters=counters)
     records = [StateRecord(Kind.EPOCH, b"", after.epoch.to_bytes(4, "big")), StateRecord(Kind.SECRET, b"", secret),
-               StateRecord(Kind.COUNTERS, b"", _COUNTERS.pack(*after.counters))]
+               counters_record(after.counters)]
     log.append(encode_head(after.epoch, now_ms, after.next_id, 0, Entries(), records), b"")
     log.sync()
     return after
+
+
+def counters_behind(counters: tuple[int, int, int], room: int) -> tuple[int, int, int]:
+    """Counters (the next ids of topics, queues and producers) that leave out so many of each."""
+    topic_id, queue_id, producer_id = counters
+    return topic_id + room, -(-(queue_id + room) // PAGE_QUEUES) * PAGE_QUEUES, producer_id + room
+
+
+def counters_record(counters: tuple[int, int, int]) -> StateRecord:
+    return StateRecord(Kind.COUNTERS, b"", _COUNTERS.pack(*counters))
 
 
 def lineage_of(secret: bytes) -> str:

@@ -1,93 +1,55 @@
 """The commit log in files: segments of frames, found again after a crash.
 
-A chain is a folder of segment files named by the position of their first byte. A segment file:
+A chain is a folder of segment files (`kernel.log.segment_file`), each named by the position of its first byte. What
+else lies in the folder is let be.
 
-     0  magic       8 bytes  b"GATESEG1"
-     8  base        u64      the position of byte 0, as in the name
-    16  crc         u32      CRC-32C of the 16 bytes before
-    20  zero        12 bytes
-    32  frames, one after another:
-
-     0  magic       4 bytes  b"GHF1"
-     4  head_len    u32
-     8  body_len    u32
-    12  body_crc    u32      CRC-32C of the body
-    16  place       u64      the position of this envelope: a stale frame of another time never looks valid
-    24  zero        u32
-    28  crc         u32      CRC-32C of the 28 bytes before and the head
-    32  head, then body
-
-The last segment may end in zeros: room that was allocated ahead, or that a crash left unwritten. No frame begins with
-a zero, so they are cut off like any half-written frame.
-
-Numbers are little-endian. The envelope's CRC covers the body's, so a frame is whole or it is not there. Replay reads
-envelopes and heads; bodies are checked where a crash may have torn them, in the last segment.
+A start believes frames, not names or headers. Replay reads envelopes and heads; bodies are checked where a crash may
+have torn them, in the last segment. Of a file without one whole frame nothing was ever acknowledged, or nothing can be
+read: it is moved to `damaged/`, or begun anew where it is a new segment that a crash cut off. What is cut off or passed
+over is copied there first (`kernel.log.set_aside`). Nothing is deleted.
 """
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from threading import Lock
 from typing import Final
 
-from crc32c import crc32c
-
 from kernel.log.chains import TwoChains
 from kernel.log.disk import AppendFile, Disk, ReadFile
-from kernel.log.log import KEPT_BASE, Damage, Frame, LogFailed, LogFull, Segment
+from kernel.log.log import KEPT_BASE, MAX_POSITION, Damage, Frame, LogFailed, LogFull, Segment
 from kernel.log.reserve import DISK_FULL
+from kernel.log.segment_file import (
+    ENVELOPE_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SegmentReader,
+    Torn,
+    TornBody,
+    base_of,
+    encode_envelope,
+    encode_header,
+    file_name,
+)
+from kernel.log.set_aside import Note, SetAside
 
-SEGMENT_MAGIC: Final = b"GATESEG1"
-FRAME_MAGIC: Final = b"GHF1"
-SEGMENT_HEADER_BYTES: Final = 32
-ENVELOPE_BYTES: Final = 32
-MAX_HEAD_BYTES: Final = 1 << 31            # state records carry values inline
-MAX_BODY_BYTES: Final = 1 << 31
-READ_WINDOW_BYTES: Final = 1 << 20
+FAR: Final = 1 << 50                        # behind the end of a chain: no segment of ours was to begin there
 OPEN_FILES: Final = 64                      # segment files kept open for reading
-
-_SEGMENT_HEADER = struct.Struct("<8sQI12x")
-_ENVELOPE = struct.Struct("<4sIIIQ4x")
-_CRC = struct.Struct("<I")
-
-
-def encode_envelope(head: bytes, body: bytes, place: int) -> bytes:
-    front = _ENVELOPE.pack(FRAME_MAGIC, len(head), len(body), crc32c(body), place)
-    return front + _CRC.pack(crc32c(head, crc32c(front)))
-
-
-class _Window:
-    """Reads a file forward through a window, so that a thousand small heads cost one system call."""
-
-    def __init__(self, file: ReadFile) -> None:
-        self.file = file
-        self.size = file.size()
-        self._data = b""
-        self._at = 0
-
-    def take(self, offset: int, size: int) -> bytes:
-        start = offset - self._at
-        if start < 0 or start + size > len(self._data):
-            self._at, start = offset, 0
-            self._data = self.file.read(offset, max(size, READ_WINDOW_BYTES))
-        return self._data[start:start + size]
-
-
-class _Torn(Exception):
-    """What lies here is no whole frame."""
 
 
 class SegmentChain:
     """One folder of segments; see the file's layout above."""
 
-    def __init__(self, disk: Disk, folder: str, base: int, segment_bytes: int) -> None:
+    def __init__(self, disk: Disk, folder: str, bases: range, segment_bytes: int, aside: SetAside) -> None:
         self._disk = disk
         self._folder = folder
-        self._first_base = base
+        self._range = bases                          # of positions, the whole chain's
         self._segment_bytes = segment_bytes
+        self._aside = aside
         self.bases: list[int] = []                   # replaced, never changed: readers are on other threads
+        self._lowest_base = bases.start              # of the next segment
         self._sizes: dict[int, int] = {}             # of the segments that are finished
         self._size = 0                               # of the segment being written
         self._file: AppendFile | None = None
@@ -100,48 +62,114 @@ class SegmentChain:
     # ---- opening
 
     def recover(self, start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
-        self.bases = [int(name[:-4]) for name in self._disk.names(self._folder) if name.endswith(".log")]
         # A process that was killed may have left names and frames to the system: they are read here, so they must last.
+        named = self._named()
         self._disk.sync_folder(self._folder)
         self._dirty = True
-        if self.bases and not self._is_segment(self.bases[-1]):
-            self._remove_unborn()
-        if not self.bases:
-            self._create(max(self._first_base, start))
-            return
+        self.bases = [base for base in named if self._belongs(base)]
+        unread = [base for base in named if base not in self.bases]
         self._sizes = {base: self._file_size(base) for base in self.bases[:-1]}
         for i, base in enumerate(self.bases):
             last = i == len(self.bases) - 1
-            if not last and self.bases[i + 1] <= start:
-                continue
-            yield from self._replay(base, max(start, base + SEGMENT_HEADER_BYTES), last, on_damage)
-        self._file = self._disk.open_append(self._name(self.bases[-1]))
+            if last or self.bases[i + 1] > start:
+                yield from self._replay(base, max(start, base + SEGMENT_HEADER_BYTES), last,
+                                        partial(self._on_damage, base, on_damage))
+        if self.bases:
+            self._file = self._disk.open_append(self._name(self.bases[-1]))
+        self._place(unread, on_damage)
 
-    def _remove_unborn(self) -> None:
-        """A crash came between a segment's creation and its header's sync: nothing in it was ever acknowledged."""
-        base = self.bases.pop()
-        self._disk.remove(self._name(base))
-        self._disk.sync_folder(self._folder)
+    def _named(self) -> list[int]:
+        """What lies in the folder under a segment's name, in order. Anything else is not ours."""
+        found = [base_of(name) for name in self._disk.names(self._folder)]
+        return sorted(base for base in found if base is not None and base in self._range)
 
-    def _is_segment(self, base: int) -> bool:
-        file = self._disk.open_read(self._name(base))
-        header = file.read(0, SEGMENT_HEADER_BYTES)
-        file.close()
-        return header == self._header(base)
+    def _belongs(self, base: int) -> bool:
+        """Whether the file under this name is a segment of this place: its header says so, or else its frames do, and
+        the header is written anew."""
+        with closing(self._disk.open_read(self._name(base))) as file:
+            reader = SegmentReader(file, base)
+            if reader.has_header():
+                return True
+            if reader.next_frame(SEGMENT_HEADER_BYTES) is None:
+                return False
+        self._mend_header(base)
+        return True
+
+    def _mend_header(self, base: int) -> None:
+        with closing(self._disk.open_append(self._name(base))) as file:
+            file.overwrite(0, encode_header(base))
+            file.sync()
+        self._aside.mended += 1
+        self._aside.tell(Note(True, f"the header of {self._name(base)} was damaged and is written anew; its frames are "
+                                    "read as they are"))
+
+    def _place(self, unread: list[int], on_damage: Callable[[Damage], None]) -> None:
+        """Files without a whole frame: a new segment that a crash cut off is begun anew, under the name that it has."""
+        end = self._beyond(self.bases[-1], self._size) if self.bases else self._range.start
+        self._lowest_base = max([self._range.start, *[base + 1 for base in [*self.bases, *unread] if base < end + FAR]])
+        unborn = -1
+        for base in unread:
+            is_next = end <= base < end + FAR
+            is_empty = self._is_empty(base)
+            if not is_empty:
+                is_empty = self._move_away(base, is_next, on_damage)
+            if is_next and is_empty:
+                unborn = base
+        if unborn >= 0:
+            self._beginning = True                   # what is there of it is no use
+            self._begin(unborn)
+        elif not self.bases:
+            self._begin(self._lowest_base)
+
+    def _is_empty(self, base: int) -> bool:
+        with closing(self._disk.open_read(self._name(base))) as file:
+            last = SegmentReader(file, base).last_byte(SEGMENT_HEADER_BYTES, file.size())
+        return last <= SEGMENT_HEADER_BYTES
+
+    def _move_away(self, base: int, is_next: bool, on_damage: Callable[[Damage], None]) -> bool:
+        """Whether a file without a whole frame is out of the way. It is a loss where it fills a gap of the chain."""
+        size = self._file_size(base)
+        moved = self._aside.move(self._name(base), is_tail=is_next)
+        told = f"{self._name(base)} holds no whole frame of its place; {moved}"
+        i = bisect_right(self.bases, base) - 1
+        before = self.bases[i] + self._sizes.get(self.bases[i], self._size) if i >= 0 else self._range.start
+        if not is_next and before <= base < self.bases[-1]:
+            on_damage(Damage(base, base + size, told))
+        else:
+            self._aside.tell(Note(not is_next, told))
+        return moved.is_done
+
+    def _on_damage(self, base: int, on_damage: Callable[[Damage], None], damage: Damage) -> None:
+        with closing(self._disk.open_read(self._name(base))) as file:
+            copied = self._aside.copy(f"{self._folder}-range", SegmentReader(file, base), damage.start - base,
+                                      damage.end - base)
+        on_damage(damage._replace(reason=f"{damage.reason}; {copied}"))
+
+    def advance(self, position: int) -> None:
+        """Give out no position up to this one any more, which a frame without a body may have had. Raises LogFull,
+        LogFailed."""
+        if self.end() < position:
+            self._lowest_base = max(self._lowest_base, position + 1)
+            try:
+                self._roll()
+            except OSError as error:
+                self._undo(error)
 
     def _file_size(self, base: int) -> int:
-        file = self._disk.open_read(self._name(base))
-        size = file.size()
-        file.close()
-        return size
-
-    @staticmethod
-    def _header(base: int) -> bytes:
-        crc = crc32c(SEGMENT_MAGIC + struct.pack("<Q", base))
-        return _SEGMENT_HEADER.pack(SEGMENT_MAGIC, base, crc)
+        with closing(self._disk.open_read(self._name(base))) as file:
+            return file.size()
 
     def _name(self, base: int) -> str:
-        return f"{self._folder}/{base:020d}.log"
+        return f"{self._folder}/{file_name(base)}"
+
+    def _begin(self, base: int) -> None:
+        """The first segment, or one that a crash cut off. Raises LogFull, OSError."""
+        try:
+            self._create(base)
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                raise LogFull(str(error)) from error
+            raise
 
     def _create(self, base: int) -> None:
         """A new segment at the end of the chain: its header and its name are durable before a frame enters it.
@@ -154,7 +182,7 @@ class SegmentChain:
         try:
             if again:
                 file.truncate(0)
-            file.append([self._header(base)])
+            file.append([encode_header(base)])
             file.sync()
             self._disk.sync_folder(self._folder)
         except OSError:
@@ -173,71 +201,48 @@ class SegmentChain:
     # ---- replay
 
     def _replay(self, base: int, start: int, last: bool, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
-        file = self._disk.open_read(self._name(base))
-        try:
-            yield from self._replay_file(_Window(file), base, start - base, last, on_damage)
-        finally:
-            file.close()
+        with closing(self._disk.open_read(self._name(base))) as file:
+            reader = SegmentReader(file, base)
+            first = start - base
+            if last and first > reader.size:         # the end is lost: where it is now is not known
+                first = SEGMENT_HEADER_BYTES
+            for frame in self._replay_file(reader, base, first, last, on_damage):
+                if frame.end > start:
+                    yield frame
 
-    def _replay_file(self, window: _Window, base: int, at: int, last: bool,
+    def _replay_file(self, reader: SegmentReader, base: int, at: int, last: bool,
                      on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
-        while at < window.size:
+        while at < reader.size:
             try:
-                frame = self._frame(window, base, at, check_body=last)
-            except _Torn as torn:
-                resume = self._next_frame(window, base, at + 1)
+                frame = reader.frame(at, check_body=last)
+            except Torn as torn:
+                # A head that is whole is believed, its length too. Its body may be what a crash has torn.
+                frame_end = torn.frame.end - base if isinstance(torn, TornBody) else at + 1
+                resume = reader.next_frame(frame_end)
                 if resume is None and last:
+                    self._aside.copy_tail(f"{self._folder}-tail", reader, at)
                     self._cut(base, at)
-                    window.size = at
+                    reader.size = at
                     break
-                stop = window.size if resume is None else resume
+                if isinstance(torn, TornBody):
+                    yield torn.frame
+                    on_damage(Damage(torn.frame.position, torn.frame.end, str(torn), is_known=True))
+                    at = frame_end
+                    continue
+                stop = reader.size if resume is None else resume
                 on_damage(Damage(base + at, base + stop, str(torn)))
                 at = stop
                 continue
             at = frame.end - base
             yield frame
         if last:
-            self._size = window.size
-
-    def _frame(self, window: _Window, base: int, at: int, *, check_body: bool) -> Frame:
-        envelope = window.take(at, ENVELOPE_BYTES)
-        if len(envelope) < ENVELOPE_BYTES:
-            raise _Torn("cut off within an envelope")
-        magic, head_len, body_len, body_crc, place = _ENVELOPE.unpack_from(envelope)
-        if magic != FRAME_MAGIC or place != base + at or head_len > MAX_HEAD_BYTES or body_len > MAX_BODY_BYTES:
-            raise _Torn("no frame begins here")
-        body_at = at + ENVELOPE_BYTES + head_len
-        if body_at + body_len > window.size:
-            raise _Torn("cut off within a frame")
-        head = window.take(at + ENVELOPE_BYTES, head_len)
-        if crc32c(head, crc32c(envelope[:28])) != _CRC.unpack_from(envelope, 28)[0]:
-            raise _Torn("a frame's head does not match its CRC")
-        if check_body and crc32c(window.take(body_at, body_len)) != body_crc:
-            raise _Torn("a frame's body does not match its CRC")
-        return Frame(base + body_at, head, base + body_at + body_len)
-
-    def _next_frame(self, window: _Window, base: int, at: int) -> int | None:
-        """Where the next whole frame begins, looking byte by byte: lengths before it cannot be trusted."""
-        while at < window.size:
-            chunk = window.file.read(at, READ_WINDOW_BYTES)
-            found = chunk.find(FRAME_MAGIC)
-            if found < 0:
-                at += max(1, len(chunk) - len(FRAME_MAGIC) + 1)
-                continue
-            try:
-                self._frame(window, base, at + found, check_body=True)
-            except _Torn:
-                at += found + 1
-                continue
-            return at + found
-        return None
+            self._size = reader.size
 
     def _cut(self, base: int, size: int) -> None:
         """Drop what a crash left half written, so that it can never be mistaken for something later."""
-        file = self._disk.open_append(self._name(base))
-        file.truncate(size)
-        file.sync()
-        file.close()
+        with closing(self._disk.open_append(self._name(base))) as file:
+            file.truncate(size)
+            file.sync()
 
     def heads(self, segment: Segment) -> Iterator[Frame]:
         return self._replay(segment.base, segment.base + SEGMENT_HEADER_BYTES, False, lambda damage: None)
@@ -265,7 +270,7 @@ class SegmentChain:
         self._file.truncate(self._size)
         self._dirty = True
         self.sync()
-        self._create(self._beyond(self.bases[-1], self._size))
+        self._create(max(self._beyond(self.bases[-1], self._size), self._lowest_base))
 
     @staticmethod
     def _beyond(base: int, size: int) -> int:
@@ -331,7 +336,7 @@ class SegmentChain:
             return [Segment(base, self._beyond(base, size), size) for base, size in zip(self.bases, sizes, strict=True)]
 
     def end(self) -> int:
-        return self.bases[-1] + self._size if self.bases else self._first_base
+        return self.bases[-1] + self._size if self.bases else self._range.start
 
     def drop(self, segment: Segment) -> None:
         assert segment.base != self.bases[-1], "the segment being written is never dropped"
@@ -356,8 +361,9 @@ class SegmentLog(TwoChains):
     """`kernel.log.log.Log` over a disk: the folders `log` and `kept`."""
 
     def __init__(self, disk: Disk, segment_bytes: int = 256 << 20) -> None:
-        self._main_files = SegmentChain(disk, "log", 0, segment_bytes)
-        self._kept_files = SegmentChain(disk, "kept", KEPT_BASE, segment_bytes)
+        self.aside = SetAside(disk)
+        self._main_files = SegmentChain(disk, "log", range(KEPT_BASE), segment_bytes, self.aside)
+        self._kept_files = SegmentChain(disk, "kept", range(KEPT_BASE, MAX_POSITION), segment_bytes, self.aside)
         super().__init__(self._main_files, self._kept_files)
 
     def file_of(self, base: int) -> str:

@@ -27,7 +27,7 @@ from crc32c import crc32c
 from kernel.errors import CorruptBatch, UnsupportedBatch
 from kernel.message import Leased, Piece, Record
 from kernel.records.compression import NONE, decompress
-from kernel.records.record import decode_records, first_delta, split_records
+from kernel.records.record import decode_records, split_records
 
 HEADER_BYTES: Final = 61
 LENGTH_COVERS_FROM: Final = 12
@@ -107,32 +107,78 @@ def as_batch(piece: Piece, leader_epoch: int) -> bytes:
 
 def records_of(piece: Piece) -> list[Record]:
     """Every record of the piece. Control batches give none. Raises CorruptBatch."""
+    return _records(piece, False)
+
+
+def sound_records(piece: Piece) -> list[Record]:
+    """Every record of the piece that makes sense; control batches, and what cannot be opened, give none.
+
+    What is behind a batch's checksum is its producer's word, and a log may hold batches that nobody has looked into.
+    """
+    try:
+        return _records(piece, True)
+    except CorruptBatch:
+        return []
+
+
+def _records(piece: Piece, passes_over: bool) -> list[Record]:
     if not piece.whole:
-        base_offset = piece.first_offset - first_delta(piece.data, 0)
-        return decode_records(piece.data, 0, piece.count, base_offset, piece.append_ms, piece.first_id)
+        return decode_records(piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id,
+                              -1, passes_over)
     header = read_header(piece.data)
     if header.attributes & CONTROL:
         return []
-    data, at, append_ms = _opened(piece, header)
-    return decode_records(data, at, header.record_count, piece.first_offset, header.base_ms, piece.first_id, append_ms)
+    data, at = opened(piece.data, header)
+    return decode_records(data, at, piece.count, piece.first_offset, header.base_ms, piece.first_id,
+                          _fixed_ms(header), passes_over)
 
 
 def leased_of(piece: Piece, line: object) -> list[Leased]:
-    """Every record of the piece as handed out of `line` for the first time. Raises CorruptBatch."""
+    """As `sound_records`, handed out of `line` for the first time."""
     if not piece.whole:
         return split_records(line, piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)
     header = read_header(piece.data)
     if header.attributes & CONTROL:
         return []
-    data, at, append_ms = _opened(piece, header)
-    return split_records(line, data, at, header.record_count, piece.first_offset, header.base_ms, piece.first_id,
-                         append_ms)
+    try:
+        data, at = opened(piece.data, header)
+    except CorruptBatch:
+        return []
+    return split_records(line, data, at, piece.count, piece.first_offset, header.base_ms, piece.first_id,
+                         _fixed_ms(header), True)
 
 
-def _opened(piece: Piece, header: BatchHeader) -> tuple[bytes, int, int]:
-    """The records' bytes, where they begin, and the timestamp that replaces theirs (-1: none does)."""
+def is_control(piece: Piece) -> bool:
+    """Whether its records are marks of transactions and no messages."""
+    return piece.whole and bool(read_header(piece.data).attributes & CONTROL)
+
+
+def missing(piece: Piece, offsets: list[int]) -> list[tuple[int, int]]:
+    """Which offsets of a piece have no sound record, as (first, behind the last), where these have one, in order."""
+    if len(offsets) == piece.count or is_control(piece):
+        return []
+    stretches = []
+    at = piece.first_offset
+    for offset in (*offsets, piece.first_offset + piece.count):
+        if offset > at:
+            stretches.append((at, offset))
+        at = offset + 1
+    return stretches
+
+
+def opened(batch: bytes, header: BatchHeader, limit_bytes: int = MAX_OPENED_BYTES) -> tuple[bytes, int]:
+    """The records' bytes, and where they begin. Raises CorruptBatch, also where they are more than the limit."""
     codec = header.attributes & CODEC_MASK
-    data, at = piece.data, HEADER_BYTES
-    if codec != NONE:
-        data, at = decompress(codec, data[HEADER_BYTES:], MAX_OPENED_BYTES), 0
-    return data, at, header.max_ms if header.attributes & LOG_APPEND_TIME else -1
+    if codec == NONE:
+        return batch, HEADER_BYTES
+    return decompress(codec, batch[HEADER_BYTES:], limit_bytes), 0
+
+
+def opened_header(header: BatchHeader) -> bytes:
+    """For a part of an opened batch: no codec, and no word about counts, lengths or checksum, which nobody reads."""
+    return _HEADER.pack(*header._replace(attributes=header.attributes & ~CODEC_MASK))
+
+
+def _fixed_ms(header: BatchHeader) -> int:
+    """The time that replaces those of the records; -1: none does."""
+    return header.max_ms if header.attributes & LOG_APPEND_TIME else -1

@@ -21,6 +21,7 @@ NULL: Final = b"\x01"          # the varint -1
 
 SMALL_LIMIT: Final = 1 << 14
 MAX_HEADERS: Final = 10_000    # of one record
+MAX_TIME_MS: Final = 1 << 61   # either side of 1970: differences of times fit 64 bits, too
 
 
 def varint(value: int) -> bytes:
@@ -137,89 +138,170 @@ def named_headers(data: bytes, wanted: Container[bytes]) -> Headers:
     return tuple(found)
 
 
-def decode_records(data: bytes, at: int, count: int, base_offset: int, base_ms: int, first_id: int,
-                   append_ms: int = -1) -> list[Record]:
-    """Decode `count` records beginning at index `at`.
+def decode_records(data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,
+                   append_ms: int = -1, passes_over: bool = False) -> list[Record]:
+    """Decode `count` records beginning at index `at`. Their offsets and ids follow from the first: a record's own
+    offset delta is its sender's word.
 
     `append_ms` >= 0 replaces every record's own timestamp (a batch whose attributes say log append time).
-    Raises CorruptBatch where lengths or counts lie.
+    Raises CorruptBatch where lengths or counts lie. With `passes_over` records that make no sense are left out, and
+    `count` may be any number: no work is done for records that are not there.
     """
     records: list[Record] = []
     size = len(data)
-    for i in range(count):
-        length, at = read_varint(data, at)
-        end = at + length
-        if length < 6 or end > size:
-            raise CorruptBatch(f"record {i} of {count} claims {length} bytes")
-        attributes = data[at]
-        delta_ms, at = read_varint(data, at + 1)
-        delta, at = read_varint(data, at)
-        key, at = _read_bytes(data, at)
-        value, at = _read_bytes(data, at)
-        if at < end and data[at] == 0:
-            headers: Headers = ()
-            at += 1
-        else:
-            headers, at = read_headers(data, at)
-        if at != end:
-            raise CorruptBatch(f"record {i} of {count} is not as long as it claims")
-        records.append((base_offset + delta, base_ms + delta_ms if append_ms < 0 else append_ms, key, value, headers,
-                        attributes, first_id + i))
+    i = 0
+    end = at
+    while i < count:
+        try:
+            while i < count:
+                end = size                 # where a length makes no sense nothing behind it can be found
+                length, at = read_varint(data, at)
+                if length < 6 or at + length > size:
+                    raise CorruptBatch(f"record {i} of {count} claims {length} bytes")
+                end = at + length
+                attributes = data[at]
+                delta_ms, at = read_varint(data, at + 1)
+                _, at = read_varint(data, at)
+                key, at = _read_bytes(data, at)
+                value, at = _read_bytes(data, at)
+                if at < end and data[at] == 0:
+                    headers: Headers = ()
+                    at += 1
+                else:
+                    headers, at = read_headers(data, at)
+                time_ms = base_ms + delta_ms if append_ms < 0 else append_ms
+                if at != end or not -MAX_TIME_MS < time_ms < MAX_TIME_MS:
+                    raise CorruptBatch(f"record {i} of {count} is not as long as it claims, or of no time")
+                records.append((first_offset + i, time_ms, key, value, headers, attributes, first_id + i))
+                i += 1
+        except CorruptBatch:
+            if not passes_over:
+                raise
+            i += 1
+            at = end
+            if at >= size:
+                break
     return records
 
 
-def record_starts(data: bytes, firsts: list[int], counts: list[int]) -> list[int]:
-    """Where the records of several runs begin: `counts` of them from each of `firsts` on, one behind the other.
+def skip_records(data: bytes, at: int, count: int, max_bytes: int, max_record_bytes: int) -> tuple[int, int]:
+    """How many records, up to `count`, lie from index `at` on within `max_bytes`, and the index behind them.
 
-    Nothing but lengths is looked at. Where they lie, indexes run beyond the run or the bytes; the caller checks.
+    The first is given whatever its size, up to `max_record_bytes`: 0 where it is larger, or where its length makes no
+    sense. Nothing but lengths is looked at.
+    """
+    stop = at + max_bytes
+    size = len(data)
+    passed = 0
+    while passed < count and at < size:
+        try:
+            length, start = read_varint(data, at)
+        except CorruptBatch:
+            break
+        end = start + length
+        if length < 6 or end > size or length > max_record_bytes or end > stop and passed > 0:
+            break
+        at = end
+        passed += 1
+    return passed, at
+
+
+def skip_large(data: bytes, at: int, count: int, max_record_bytes: int) -> tuple[int, int]:
+    """How many records that are larger than a bound follow each other from index `at` on, and the index behind them.
+    The index is the end of the bytes where a length makes no sense."""
+    size = len(data)
+    passed = 0
+    while passed < count and at < size:
+        try:
+            length, start = read_varint(data, at)
+        except CorruptBatch:
+            return passed, size
+        if length < 6 or start + length > size:
+            return passed, size
+        if length <= max_record_bytes:
+            break
+        at = start + length
+        passed += 1
+    return passed, at
+
+
+def record_starts(data: bytes, firsts: list[int], limits: list[int], counts: list[int]
+                  ) -> tuple[list[int], list[int]]:
+    """Where the records of several runs begin, and how many of each were found: at most `counts` of them from each of
+    `firsts` on, one behind the other, up to its limit.
+
+    Nothing but lengths is looked at. A run ends early where its bytes do, or where a length makes no sense.
     """
     starts: list[int] = []
-    end = len(data)
+    found: list[int] = []
     for i in range(len(firsts)):
         at = firsts[i]
-        for _ in range(counts[i]):
-            starts.append(at)
-            if at >= end:
-                continue
+        limit = limits[i]
+        left = counts[i]
+        while left > 0 and at < limit:
+            start = at
             byte = data[at]
             at += 1
             raw = byte & 0x7F
             shift = 7
-            while byte >= 0x80 and at < end and shift < 35:
+            while byte >= 0x80 and at < limit and shift < 35:
                 byte = data[at]
                 at += 1
                 raw |= (byte & 0x7F) << shift
                 shift += 7
             at += raw >> 1
-    return starts
-
-
-def first_delta(data: bytes, at: int) -> int:
-    """The offset delta of the record that begins at index `at`: not 0 for one from the middle of a run."""
-    _, at = read_varint(data, at)
-    _, at = read_varint(data, at + 1)
-    return read_varint(data, at)[0]
+            if byte >= 0x80 or raw & 1 or raw < 12 or at > limit:
+                break
+            starts.append(start)
+            left -= 1
+        found.append(counts[i] - left)
+    return starts, found
 
 
 def split_records(line: object, data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,
-                  append_ms: int = -1) -> list[Leased]:
-    """As `decode_records`, for handing out: offsets follow on each other from the first, headers stay encoded, and
-    each record is marked as given out for the first time."""
+                  append_ms: int = -1, checks: bool = False) -> list[Leased]:
+    """As `decode_records`, for handing out: headers stay encoded, and each record is marked as given out for the first
+    time. Records that make no sense are passed over; `checks` asks to look at headers and times for that, too."""
     records: list[Leased] = []
     size = len(data)
-    for i in range(count):
-        length, at = read_varint(data, at)
-        end = at + length
-        if length < 6 or end > size:
-            raise CorruptBatch(f"record {i} of {count} claims {length} bytes")
-        attributes = data[at]
-        delta_ms, at = read_varint(data, at + 1)
-        _, at = read_varint(data, at)
-        key, at = _read_bytes(data, at)
-        value, at = _read_bytes(data, at)
-        if at >= end:
-            raise CorruptBatch(f"record {i} of {count} is not as long as it claims")
-        records.append((line, first_offset + i, 1, first_id + i, base_ms + delta_ms if append_ms < 0 else append_ms,
-                        key, value, data[at:end], attributes))
-        at = end
+    i = 0
+    end = at
+    while i < count:
+        try:
+            while i < count:
+                end = size
+                length, at = read_varint(data, at)
+                if length < 6 or at + length > size:
+                    raise CorruptBatch(f"record {i} of {count} claims {length} bytes")
+                end = at + length
+                attributes = data[at]
+                delta_ms, at = read_varint(data, at + 1)
+                _, at = read_varint(data, at)
+                key, at = _read_bytes(data, at)
+                value, at = _read_bytes(data, at)
+                if at >= end:
+                    raise CorruptBatch(f"record {i} of {count} is not as long as it claims")
+                time_ms = base_ms + delta_ms if append_ms < 0 else append_ms
+                if checks:
+                    _check_end(data, at, end, time_ms)
+                records.append((line, first_offset + i, 1, first_id + i, time_ms, key, value, data[at:end],
+                                attributes))
+                at = end
+                i += 1
+        except CorruptBatch:
+            i += 1
+            at = end
+            if at >= size:
+                break
     return records
+
+
+def _check_end(data: bytes, at: int, end: int, time_ms: int) -> None:
+    """Raises CorruptBatch where the headers from index `at` on do not end where their record does, or where its time
+    is none that can be reckoned with."""
+    if end - at > 1 or data[at]:
+        _, at = read_headers(data, at)
+    else:
+        at += 1
+    if at != end or not -MAX_TIME_MS < time_ms < MAX_TIME_MS:
+        raise CorruptBatch("a record's headers do not end with it, or it is of no time")

@@ -78,7 +78,7 @@ class Ledger(Protocol):
     def topics(self) -> list[Topic]: ...
 
 
-def _frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
+def frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
     """The next records for one frame, none at the end, and their size."""
     chosen: list[StateRecord] = []
     size_bytes = 0
@@ -246,7 +246,7 @@ class Retention:
         full: LogFull | None = None
         size_bytes, more = 0, True
         while more and size_bytes < STEP_BYTES and full is None:
-            chosen, frame_bytes = _frame_of(departure.records)
+            chosen, frame_bytes = frame_of(departure.records)
             more = bool(chosen)
             try:
                 if self._room.lent and frame_bytes > departure.survey.segment.size_bytes // LENT_SHARE:

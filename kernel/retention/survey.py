@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kernel.errors import CorruptBatch
 from kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
 from kernel.log.log import KEPT_BASE, Damage, Segment
 from kernel.message import Piece, Record
 from kernel.parts import Parts
 from kernel.records import inline
-from kernel.records.batch import records_of
+from kernel.records.batch import records_of, sound_records
+from kernel.records.opened import parts_of
 from kernel.retention.compaction import outlived
 from kernel.retention.owed import (
     Latest,
@@ -59,6 +59,7 @@ class Surveyor:
         self._index = parts.index
         self._heads = parts.heads
         self._topics = parts.topics
+        self._max_record_bytes = parts.places.max_record_bytes
         self._on_damage = parts.on_damage
 
     # ---- survey
@@ -127,20 +128,19 @@ class Surveyor:
                 if within(needed, record[0], record[0] + 1) and self._index.held(Kind.KEPT, key) is None:
                     yield StateRecord(Kind.KEPT, key, inline.of_record(record, append_ms), position)
 
-    def _open(self, position: int, append_ms: int, entries: Entries, i: int) -> list[Record]:
-        """The records of one entry. Those that cannot be read are lost, and reported."""
+    def _open(self, position: int, append_ms: int, entries: Entries, i: int) -> Iterator[Record]:
+        """The records of one entry. Those that cannot be read are lost, and reported; those that make no sense are
+        owed to nobody."""
         at, size = entries.byte_offset[i], entries.byte_length[i]
         data, = self._log.read([(position, at, size)])
-        try:
-            if crc32c(data) == entries.crc[i]:
-                return records_of(Piece(entries.first_offset[i], entries.count[i], bool(entries.flags[i] & WHOLE), data,
-                                        append_ms, entries.max_ms[i], entries.message_id[i]))
-            reason = "does not match its checksum"
-        except CorruptBatch as error:
-            reason = str(error)
-        self._on_damage(Damage(position + at, position + at + size,
-                               f"what is owed of queue {entries.queue_id[i]} cannot be kept: {reason}"))
-        return []
+        if crc32c(data) == entries.crc[i]:
+            whole = Piece(entries.first_offset[i], entries.count[i], bool(entries.flags[i] & WHOLE), data, append_ms,
+                          entries.max_ms[i], entries.message_id[i])
+            for part in parts_of(whole, self._max_record_bytes(entries.queue_id[i])):
+                yield from sound_records(part)
+        else:
+            self._on_damage(Damage(position + at, position + at + size, f"what is owed of queue {entries.queue_id[i]} "
+                                   "cannot be kept: does not match its checksum"))
 
 
 def _note_spans(spans: dict[int, Stretch], entries: Entries) -> None:

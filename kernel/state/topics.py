@@ -9,6 +9,7 @@ import json
 import struct
 import uuid
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
@@ -62,6 +63,8 @@ class Topic:
     ranges: tuple[tuple[int, int], ...]          # (first queue id, count), in the order they were added
     settings: TopicSettings
     created_ms: int
+    maker: str = ""
+    """For whom it counts, see `addresses.makers`; nobody, where an administrator or the hub made it."""
 
     @property
     def queues(self) -> int:
@@ -83,16 +86,18 @@ class Topic:
 
 
 def encode_topic(topic: Topic) -> bytes:
+    made = {"maker": topic.maker} if topic.maker else {}
     return json.dumps({"id": topic.id, "uuid": topic.uuid.hex(), "tenant": topic.tenant, "name": topic.name,
                        "ranges": topic.ranges, "settings": asdict(topic.settings),
-                       "created_ms": topic.created_ms}).encode()
+                       "created_ms": topic.created_ms, **made}).encode()
 
 
 def decode_topic(value: bytes) -> Topic:
     read = json.loads(value)
     known = {name: value for name, value in read["settings"].items() if name in TopicSettings.__slots__}
     return Topic(read["id"], bytes.fromhex(read["uuid"]), read["tenant"], read["name"],
-                 tuple((first, count) for first, count in read["ranges"]), TopicSettings(**known), read["created_ms"])
+                 tuple((first, count) for first, count in read["ranges"]), TopicSettings(**known), read["created_ms"],
+                 read.get("maker", ""))
 
 
 def topic_key(topic_id: int) -> bytes:
@@ -108,13 +113,10 @@ class Topics:
     """All topics of the hub by name and by id."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Know nothing: at first, and before building anew from the log."""
         self._by_name: dict[tuple[str, str], Topic] = {}
         self._by_uuid: dict[bytes, Topic] = {}
         self._by_id: dict[int, Topic] = {}
+        self._made: Counter[str] = Counter()                 # topics by their maker
         self._ranges: list[tuple[int, int, int]] = []        # (first queue id, first queue, topic id), sorted
         self.version = 0                                     # of the definitions
         self.compacted = 0                                   # topics that are
@@ -162,18 +164,23 @@ class Topics:
     def all(self) -> list[Topic]:
         return list(self._by_id.values())
 
+    def made_by(self, maker: str) -> int:
+        """How many topics of this maker exist."""
+        return self._made[maker]
+
     def __len__(self) -> int:
         return len(self._by_id)
 
     # ---- changing; each returns what to record
 
-    def create(self, name: str, tenant: str, queues: int, settings: TopicSettings, now_ms: int) -> Topic:
+    def create(self, name: str, tenant: str, queues: int, settings: TopicSettings, now_ms: int, maker: str = ""
+               ) -> Topic:
         """Raises TopicExists, InvalidTopic. The name has been checked."""
         if (tenant, name) in self._by_name:
             raise TopicExists(f"topic {name!r} exists already")
         settings.check()
         topic = Topic(self.next_id, uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant}\0{name}\0{self.next_id}\0{now_ms}").bytes,
-                      tenant, name, self._new_range(queues), settings, now_ms)
+                      tenant, name, self._new_range(queues), settings, now_ms, maker)
         self.next_id += 1
         self._change(None, topic)
         return topic
@@ -229,11 +236,15 @@ class Topics:
             del self._by_uuid[before.uuid]
             del self._by_id[before.id]
             self.compacted -= before.settings.compact
+            self._made[before.maker] -= 1
+            if not self._made[before.maker]:
+                del self._made[before.maker]
         if after is not None:
             self._by_name[after.tenant, after.name] = after
             self._by_uuid[after.uuid] = after
             self._by_id[after.id] = after
             self.compacted += after.settings.compact
+            self._made[after.maker] += 1
             first_queue = 0
             for first_id, count in after.ranges:
                 insort(self._ranges, (first_id, first_queue, after.id))

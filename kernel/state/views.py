@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 
-from kernel.index.heads import Heads
+from kernel.index.heads import PAGE_QUEUES, Heads
 from kernel.log.frame import StateRecord
 from kernel.state.state import Kind
 from kernel.state.topics import Topics
@@ -36,6 +36,12 @@ def heads_record(page: int, packed: bytes) -> StateRecord:
     return StateRecord(Kind.HEADS, _PAGE.pack(page), packed)
 
 
+def queues_of_heads(key: bytes) -> range:
+    """The queues whose heads a HEADS record holds."""
+    first = int(_PAGE.unpack(key)[0]) * PAGE_QUEUES
+    return range(first, first + PAGE_QUEUES)
+
+
 class Views:
     """Topics, queue heads, committed offsets and the epoch, kept up to date by state records."""
 
@@ -44,10 +50,6 @@ class Views:
         self._heads = heads
         self.epoch = 0
         self.offsets: dict[str, dict[int, tuple[int, bytes]]] = {}
-
-    def clear(self) -> None:
-        self.epoch = 0
-        self.offsets.clear()
 
     def apply(self, record: StateRecord) -> None:
         """A record at replay; a kind that is not kept in memory does nothing."""

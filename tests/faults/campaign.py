@@ -96,6 +96,7 @@ class Campaign:
         self._takers = Takers(seed)
         self._amqp = AmqpTaker(self.log, self.ports["amqp"])
         self._faults: list[BaseException] = []
+        self.gaps: list[tuple[int, int]] | None = None    # what could not be read; None: everything must be readable
         self.kills = 0
         self.inside = 0                # of them by the hub's own hand
 
@@ -168,9 +169,9 @@ class Campaign:
     def _check(self, hub: ForkedHub, *, whole: bool) -> None:
         try:
             if whole:
-                queues = read_at_rest(self.ports["http"])
+                queues = read_at_rest(self.ports["http"], self.gaps)
             else:
-                queues = read_over_http(self.ports["http"], self.checker.next_starts(OVERLAP))
+                queues = read_over_http(self.ports["http"], self.checker.next_starts(OVERLAP), self.gaps)
             self._topics.check(self.ports["http"])
         except (OSError, http.client.HTTPException):
             assert hub.wait_ended(JOIN_S) == -9, hub.log
@@ -204,6 +205,7 @@ class Campaign:
         end_s = time.monotonic() + self._random.uniform(*self._plan.load_s)
         with self.loaded():
             while time.monotonic() < end_s and hub.alive:
+                self._look_at(hub)
                 time.sleep(0.01)
             if not hub.alive:
                 self.inside += 1
@@ -214,13 +216,7 @@ class Campaign:
     def loaded(self) -> Iterator[None]:
         """Writers and readers at work; they end with the hub, or when this does."""
         stop = threading.Event()
-        jobs = [partial(writer.run, self.ports, stop) for writer in self._writers]
-        jobs += [partial(self._topics.run, self.ports["http"], stop), partial(self._follower.run, stop),
-                 partial(follow_over_http, self.ports["http"], self.log, stop),
-                 partial(follow_over_mqtt, self.ports["mqtt"], self.log, stop)]
-        jobs.append(partial(self._amqp.run, stop))
-        jobs += [partial(self._takers.run, number, self.ports["http"], stop) for number in range(TAKERS)]
-        threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
+        threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in self._jobs(stop)]
         for thread in threads:
             thread.start()
         try:
@@ -232,6 +228,18 @@ class Campaign:
             assert not thread.is_alive(), "a client hangs"
         if self._faults:
             raise self._faults[0]
+
+    def _jobs(self, stop: threading.Event) -> list[partial[None]]:
+        """Whoever is at work under load, each for a thread of its own."""
+        http, mqtt = self.ports["http"], self.ports["mqtt"]
+        return [*(partial(writer.run, self.ports, stop) for writer in self._writers),
+                partial(self._topics.run, http, stop), partial(self._follower.run, stop),
+                partial(follow_over_http, http, self.log, stop), partial(follow_over_mqtt, mqtt, self.log, stop),
+                partial(self._amqp.run, stop),
+                *(partial(self._takers.run, number, http, stop) for number in range(TAKERS))]
+
+    def _look_at(self, hub: ForkedHub) -> None:
+        """Under load, now and then."""
 
     def _guarded(self, job: partial[None]) -> None:
         try:
@@ -259,7 +267,7 @@ class Campaign:
         for writer in self._writers:
             if isinstance(writer, HttpWriter):
                 writer.settle(self.ports)
-        over_http = read_over_http(self.ports["http"])
+        over_http = read_over_http(self.ports["http"], gaps=self.gaps)
         assert over_http == read_over_kafka(self.ports["kafka"])
         self.checker.check(over_http, whole=True)
         present = {identify(value) for messages in over_http.values() for _, _, value in messages}
@@ -271,7 +279,7 @@ class Campaign:
         with closing(sqlite3.connect(self._folder / "data" / "catalogue.sqlite")) as catalogue:
             assert {name for name, in catalogue.execute("SELECT name FROM topics")} == topics
         hub = self.start(NEVER)
-        assert read_over_http(self.ports["http"]) == over_http, "an orderly stop changes nothing"
+        assert read_over_http(self.ports["http"], gaps=self.gaps) == over_http, "an orderly stop changes nothing"
         assert hub.stop() == 0
 
     def _all_were_given(self) -> bool:

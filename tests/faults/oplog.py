@@ -16,6 +16,7 @@ from typing import Final
 SENT: Final = "sent"               # no answer: may be stored, once
 ACKNOWLEDGED: Final = "acked"      # is stored, once
 REFUSED: Final = "refused"         # is not stored
+LOST: Final = "lost"               # its bytes were damaged on the disk: may be gone
 
 
 @dataclass(slots=True)

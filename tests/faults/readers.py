@@ -60,7 +60,7 @@ def read_over_http(port: int, starts: dict[int, int] | None = None,
             page = get(port, path + (f"&from={start}" if start else ""))
         except Gone:
             page = get(port, path)
-        while page["messages"]:
+        while page["messages"] or page.get("unreadable"):
             unreadable = [(one["offset"], one["count"]) for one in page.get("unreadable", ())]
             if gaps is not None:
                 gaps += unreadable
@@ -73,10 +73,10 @@ def read_over_http(port: int, starts: dict[int, int] | None = None,
     return queues
 
 
-def read_at_rest(port: int) -> Queues:
+def read_at_rest(port: int, gaps: list[tuple[int, int]] | None = None) -> Queues:
     """The topic as it is at one time, though retention works on it."""
     while True:
-        queues = read_over_http(port)
+        queues = read_over_http(port, gaps=gaps)
         firsts = {queue: get(port, f"/v1/topics/{TOPIC}/messages?max=1&queue={queue}")["messages"] for queue in queues}
         if all([message["offset"] for message in firsts[queue]] == [offset for offset, _, _ in queues[queue][:1]]
                for queue in queues):

@@ -4,6 +4,8 @@
     tear        {"call": 100, "keep": 0.5}: write a part of a frame, then SIGKILL
     fail_sync   PATH: fdatasync fails while the file is there
     hold_sync   PATH: fdatasync does not return while the file is there, and says `held` in it when it waits
+    full        {"call": 100, "calls": 5}: the disk is full from one write to the log on, for some of them
+    clock       [[0.5, -3600], [1.0, 0]]: seconds after the start, and how far the wall clock is off from then on
     retention   seconds between two looks of retention, which are ten
     read_backups PATH: while the file is there, every backup counts as read; after it, as not for a minute
 """
@@ -15,6 +17,7 @@ import functools
 import importlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -97,6 +100,38 @@ def hold_sync(path: str) -> None:
     os.fdatasync = held
 
 
+def full(order: dict[str, Any]) -> None:
+    import kernel.log.disk
+
+    append = kernel.log.disk.RealAppendFile.append
+    calls = 0
+
+    def appended(self: kernel.log.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
+        nonlocal calls
+        calls += 1
+        if order["call"] <= calls < order["call"] + order["calls"]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(self, parts)
+
+    kernel.log.disk.RealAppendFile.append = appended  # type: ignore[method-assign]
+
+
+def clock(steps: list[list[float]]) -> None:
+    read, read_ns = time.time, time.time_ns
+    off_s = 0.0
+
+    def step() -> None:
+        nonlocal off_s
+        began_s = time.monotonic()
+        for after_s, by_s in steps:
+            time.sleep(max(0.0, began_s + after_s - time.monotonic()))
+            off_s = by_s
+
+    time.time = lambda: read() + off_s
+    time.time_ns = lambda: read_ns() + int(off_s * 1_000_000_000)
+    threading.Thread(target=step, daemon=True).start()
+
+
 def retention(seconds: float) -> None:
     import kernel.retention.retention
 
@@ -118,5 +153,6 @@ def read_backups(path: str) -> None:
 
 
 ORDERS: dict[str, Callable[[Any], None]] = {
-    "die": die, "tear": tear, "fail_sync": fail_sync, "hold_sync": hold_sync, "retention": retention,
+    "die": die, "tear": tear, "full": full, "clock": clock,
+    "fail_sync": fail_sync, "hold_sync": hold_sync, "retention": retention,
     "read_backups": read_backups}

@@ -45,6 +45,18 @@ def test_what_is_in_it_is_for_its_owner(tmp_path, make):
     assert mode_of(shared) == 0o750, "a group that may read it stays able to: that was somebody's decision"
 
 
+def test_what_is_in_a_folder_that_was_open_is_shut(tmp_path):
+    (tmp_path / "data" / "log").mkdir(parents=True, mode=0o755)
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    (tmp_path / "data" / "index").symlink_to(tmp_path / "elsewhere")
+    for name in ("reserve", "log/1.log"):
+        (tmp_path / "data" / name).write_text("")
+        (tmp_path / "data" / name).chmod(0o664)
+    open_data_dir(tmp_path / "data").close()
+    assert mode_of(tmp_path / "data" / "log") == mode_of(tmp_path / "elsewhere") == 0o700
+    assert {mode_of(file) for file in (tmp_path / "data").rglob("*") if file.is_file()} == {0o600}
+
+
 def test_a_second_hub_is_refused_until_the_first_has_ended(tmp_path):
     first = open_data_dir(tmp_path)
     error = refused(tmp_path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from gatehouse.runtime import Completions, HubLoop, Stall, ThreadWorker
+from gatehouse.runtime import WINDOW_S, Completions, HubLoop, Longest, Stall, ThreadWorker
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -170,3 +170,32 @@ def test_the_stall_meter_sees_a_blocked_loop(aio):
     stall.stop()
     assert stall.worst_ms >= 60
     assert stall.recent_ms == stall.worst_ms
+
+
+def test_the_longest_turn_is_that_of_the_kernels_own_work(aio):
+    loop = HubLoop(aio)
+    completions = Completions(aio, loop.turns)
+    noted: list[float] = []
+    loop.turns.note = noted.append  # type: ignore[method-assign]
+
+    def start(finish: Callable[[], None]) -> None:
+        time.sleep(0.01)     # somebody else's
+        loop.call_soon(lambda: time.sleep(0.02))
+        aio.call_later(0.05, lambda: completions.post(lambda _result, _error: (time.sleep(0.03), finish()), None, None))
+
+    run_until(aio, start)
+    assert len(noted) == 2 and noted[0] >= 0.02 and noted[1] >= 0.03
+
+
+def test_what_took_long_is_forgotten_after_a_while(monkeypatch):
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    longest = Longest()
+    longest.note(3.0)
+    now_s = WINDOW_S
+    longest.note(1.0)
+    assert longest.recent_s == 3.0, "one window is not recent enough"
+    now_s = 2 * WINDOW_S
+    assert longest.recent_s == 1.0
+    now_s = 4 * WINDOW_S
+    assert (longest.recent_s, longest.worst_s) == (0.0, 3.0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateways.admission.admission import OnAuthenticated
+from gateways.admission.attempt import Gone, OnAuthenticated, never
 from gateways.admission.credentials import Credentials
-from gateways.admission.errors import NotAuthenticated
+from gateways.admission.errors import LoginsFull, NotAuthenticated
 from gateways.admission.principal import Principal
 from gateways.admission.seats import Occupant, Seat
 from gateways.kit import RecordingAdmission
@@ -24,13 +24,18 @@ class KnownUsers(RecordingAdmission):
         self.certificates = {"ada"}
         self.expires_ms = expires_ms
         self.late = False
+        self.full = False
+        """No more logins may wait."""
         self.asked: list[Credentials] = []
+        self.gone: list[Gone] = []
         self.seated: list[tuple[Principal, Occupant]] = []
         self._answers: list[Callable[[], None]] = []
 
-    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated) -> None:
+    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
+                     gone: Gone = never) -> None:
         self.asked.append(credentials)
-        answer = self._answer(credentials)
+        self.gone.append(gone)
+        answer = LoginsFull() if self.full else self._answer(credentials)
         if self.late:
             self._answers.append(lambda: on_done(answer))
         else:

@@ -1,7 +1,9 @@
 """Which doors there are, and what two of them cannot share."""
 from __future__ import annotations
 
+import re
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -36,9 +38,25 @@ def test_a_plugin_is_a_door_like_any_other(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_plugin_that_declares_something_else_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    plugins(monkeypatch, f"{__name__}:NOT_A_SPEC")
-    with pytest.raises(GatewayClash, match="plugin0 .*NOT_A_SPEC.* is no GatewaySpec"):
-        load_specs()
+    plugins(monkeypatch, f"{__name__}:NOT_A_SPEC", f"{__name__}:SPEC")
+    specs = load_specs()
+    assert re.fullmatch("the plugin plugin0 .*NOT_A_SPEC.* is no GatewaySpec", specs.broken["plugin0"])
+    assert "smoke" in specs, "others are not held up"
+
+
+def test_a_plugin_that_does_not_load_is_named_with_its_package_and_holds_up_nobody(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "smoke_signals.py").write_text("raise RuntimeError('no wood,\\nno fire')")
+    (tmp_path / "smoke_signals-1.0.dist-info").mkdir()
+    (tmp_path / "smoke_signals-1.0.dist-info" / "METADATA").write_text("Name: smoke-signals\nVersion: 1.0\n")
+    (tmp_path / "smoke_signals-1.0.dist-info" / "entry_points.txt").write_text(
+        "[gatehouse.gateways]\nsmoke = smoke_signals:GATEWAY\nsmoke2 = nowhere.at.all:GATEWAY\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    specs = load_specs()
+    assert {"mqtt", "http", "amqp", "kafka"} <= set(specs) and "smoke" not in specs
+    assert specs.broken["smoke"] == ("the plugin smoke of the package smoke-signals (entry point smoke_signals:GATEWAY)"
+                                     " does not load: RuntimeError: no wood, no fire")
+    assert "No module named 'nowhere'" in specs.broken["smoke2"]
 
 
 def test_a_plugin_cannot_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ import paho.mqtt.client as paho
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import IncompatibleBrokerVersion
+from kafka.errors import UnsupportedVersionError
 from kafka.protocol.consumer import FetchResponse
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -178,12 +178,67 @@ def test_a_restart_loses_nothing_repeats_nothing_and_clients_go_on(tmp_path: Pat
 
 
 def test_what_is_not_offered_is_said_by_the_clients(hub: RunningHub) -> None:
-    with pytest.raises(KafkaException, match="_UNSUPPORTED_FEATURE"):
+    with pytest.raises(KafkaException, match="transactions are not offered here") as refusal:
         Producer({"bootstrap.servers": address(hub), "transactional.id": "t"}).init_transactions(WAIT_S)
+    assert refusal.value.args[0].fatal()
     consumer = KafkaConsumer("plant", bootstrap_servers=address(hub), group_id="group")
-    with pytest.raises(IncompatibleBrokerVersion):
+    with pytest.raises(UnsupportedVersionError):
         consumer.poll(timeout_ms=WAIT_S * 1000)
     consumer.close()
+    by_librdkafka = Consumer({"bootstrap.servers": address(hub), "group.id": "group"})
+    by_librdkafka.subscribe(["survivors"])
+    message = by_librdkafka.poll(WAIT_S)
+    while message is not None and message.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        message = by_librdkafka.poll(WAIT_S)
+    assert message is not None and "JoinGroup failed" in message.error().str()
+    by_librdkafka.close()
+
+
+def test_a_group_that_assigns_for_itself_commits_and_goes_on_from_there(hub: RunningHub) -> None:
+    """librdkafka, kafka-python and aiokafka share the group's offsets, which the disk has."""
+    producer = Producer({"bootstrap.servers": address(hub), "compression.type": "lz4"})
+    for i in range(100):
+        producer.produce("committed", b"%d" % i, partition=0)
+    assert producer.flush(WAIT_S) == 0
+    by_librdkafka = Consumer({"bootstrap.servers": address(hub), "group.id": "own", "enable.auto.commit": False})
+    by_librdkafka.commit(offsets=[TopicPartition("committed", 0, 40, metadata="so far")], asynchronous=False)
+    by_python = KafkaConsumer(bootstrap_servers=address(hub), group_id="own", enable_auto_commit=False)
+    by_python.assign([PythonTopicPartition("committed", 0)])
+    page = by_python.poll(timeout_ms=WAIT_S * 1000, max_records=1)
+    assert [record.offset for records in page.values() for record in records] == [40]
+    assert by_python.committed(PythonTopicPartition("committed", 0), metadata=True).metadata == "so far"
+    by_python.close()
+
+    async def run() -> tuple[int | None, int]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=address(hub), group_id="own", enable_auto_commit=False)
+        await consumer.start()
+        partition = AioTopicPartition("committed", 0)
+        consumer.assign([partition])
+        message = await asyncio.wait_for(consumer.getone(), WAIT_S)
+        await consumer.commit({partition: message.offset + 1})
+        committed = await consumer.committed(partition)
+        await consumer.stop()
+        return committed, message.offset
+
+    assert asyncio.run(run()) == (41, 40)
+    by_librdkafka.assign([TopicPartition("committed", 0)])
+    message = by_librdkafka.poll(WAIT_S)
+    assert message is not None and message.offset() == 41
+    by_librdkafka.close()
+
+
+def test_librdkafka_compresses_by_lz4(hub: RunningHub) -> None:
+    """It takes a broker without FindCoordinator for one that is too old for lz4."""
+    producer = Producer({"bootstrap.servers": address(hub), "compression.type": "lz4", "linger.ms": 100})
+    for _ in range(100):
+        producer.produce("by-lz4", b"x" * 1000, partition=0)
+    assert producer.flush(WAIT_S) == 0
+    with socket.create_connection(("127.0.0.1", hub.port("kafka"))) as connection:
+        connection.sendall(framed(fetch(11, {("by-lz4", 0): 0}, max_wait_ms=FETCH_MS), 5))
+        size = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))[0]
+        answer = decoded(FetchResponse, 11, connection.recv(size, socket.MSG_WAITALL), 5)
+    records = answer.responses[0].partitions[0].records
+    assert records[22] & 0x07 == 3 and len(records) < 10_000
 
 
 # ---- aiokafka

@@ -76,7 +76,7 @@ class Rig:
             self.log.close()
             self.log = self._new_log()
         if lose_index:
-            self.store.clear()
+            self.store.write([], (), [(b"", b"\xff" * 32)], sync=True)
         self.world = World(self.world.loop.now_ms() + 1_000)
         self.witness = Witness()
         self.kernel = self._open()

@@ -294,6 +294,29 @@ def test_offsets_are_found_by_time(rig: Rig) -> None:
     assert found == [(0, times[0]), (3, times[3]), (4, times[4]), (None, -1)]
 
 
+def test_the_record_with_the_largest_timestamp_is_found_in_memory_and_in_the_store(rig: Rig) -> None:
+    placement = rig.kernel.place("t/k")
+    queue_id = placement.queue_id
+    found: list[tuple[int | None, int]] = []
+
+    def look() -> tuple[int | None, int]:
+        rig.kernel.offset_of_largest_timestamp(queue_id, lambda offset, at: found.append((offset, at)))
+        rig.run()
+        return found[-1]
+
+    assert look() == (None, -1)
+    ahead_ms = rig.world.loop.now_ms() + 60_000
+    for timestamp_ms in (0, ahead_ms, ahead_ms, ahead_ms - 1):
+        rig.kernel.append([(placement, b"v", b"\0", 0, timestamp_ms)], None)
+        rig.run()
+    assert look() == (1, ahead_ms)
+    rig.restart()
+    assert look() == (1, ahead_ms)
+    rig.kernel.append([(rig.kernel.place("t/k"), b"v", b"\0", 0, ahead_ms + 5)], None)
+    rig.run()
+    assert look() == (4, ahead_ms + 5)
+
+
 def test_topics_are_defined_changed_deleted_and_found_again(rig: Rig) -> None:
     topic = rig.kernel.create_topic("t", queues=2, settings=TopicSettings(max_message_bytes=1000))
     with pytest.raises(TopicExists):

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.admin import CreateTopicsRequest
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.consumer.group import JoinGroupRequest, OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from gateways.kafka.api import APIS
@@ -22,6 +23,10 @@ VALID = [framed(message, 1) for message in (
     MetadataRequest(version=1, topics=None), MetadataRequest(version=12, topics=[]),
     CreateTopicsRequest(version=5, topics=[CreateTopicsRequest.CreatableTopic(
         version=5, name="made", num_partitions=1, replication_factor=1, assignments=[], configs=[])]),
+    FindCoordinatorRequest(version=3, key="g", key_type=0), JoinGroupRequest(version=5, group_id="g", member_id=""),
+    OffsetFetchRequest(version=5, group_id="g", topics=None),
+    OffsetCommitRequest(version=8, group_id="g", topics=[OffsetCommitRequest.OffsetCommitRequestTopic(
+        version=8, name="plant", partitions=[])]),
     InitProducerIdRequest(version=4, transactional_id=None), list_offsets(7, {("plant", 0): -1, ("plant", 1): 5}),
     produce(7, {("plant", 0): batch(b"a"), ("plant", 9): None}), produce(9, {("plant", 1): batch(b"a", codec=1)}),
     fetch(11, {("plant", 0): 0, ("plant", 1): 7}), fetch(12, {("plant", 0): 0}, max_wait_ms=100))]

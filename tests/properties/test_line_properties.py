@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernel.leasing.line import PAGE_OFFSETS, PAGE_SHIFT, Lease, Line
 from kernel.leasing.pages import encode_page, fill_gaps, load_page
 
-END = 3 * PAGE_OFFSETS
+END = 6 * PAGE_OFFSETS
 QUEUE_ID = 7
 MAX_UNTIL_MS = 10_000
 
@@ -157,7 +157,7 @@ class PlainLine:
             page for page in range(END >> PAGE_SHIFT) if (page + 1) << PAGE_SHIFT > line.floor}
 
 
-some_pages = st.integers(0, 2).map(lambda page: list(range(page << PAGE_SHIFT, (page + 1) << PAGE_SHIFT)))
+some_pages = st.integers(0, 5).map(lambda page: list(range(page << PAGE_SHIFT, (page + 1) << PAGE_SHIFT)))
 some_offsets = st.one_of(
     some_pages,
     st.lists(st.integers(0, END - 1), max_size=20, unique=True),
@@ -174,7 +174,7 @@ some_step = st.one_of(
     st.tuples(st.just("doom"), some_offsets),
     st.tuples(st.just("extend"), some_offsets, some_times),
     st.tuples(st.just("wake"), some_times),
-    st.tuples(st.just("skip"), st.integers(1, 400)),
+    st.tuples(st.just("skip"), st.one_of(st.integers(1, 400), st.integers(400, END))),
     st.tuples(st.just("store")), st.tuples(st.just("restart")))
 some_steps = st.tuples(st.sampled_from([[], [("lease", END, 0)], [("lease", END, MAX_UNTIL_MS)]]),
                        st.lists(some_step, max_size=25)).map(lambda parts: parts[0] + parts[1])

@@ -1,7 +1,7 @@
 """A disk in memory that knows what is synced, forgets what is not, and fails where it is told to.
 
-Every change is an *operation* with a number from 1: making a file, append, sync, truncate, remove, sync of a folder. A
-crash or an error can be put before, within or after any of them. Two kinds of crash:
+Every change is an *operation* with a number from 1: making a file, append, overwrite, sync, truncate, remove, move,
+sync of a folder. A crash or an error can be put before, within or after any of them. Two kinds of crash:
 
     kill         the process dies; what it wrote is still in the system's memory, synced or not
     power cut    a file keeps what was synced and perhaps a part of the rest, torn or with garbage; a file whose making
@@ -131,6 +131,16 @@ class SimAppendFile:
 
         self._disk.operate("sync", self._name, self._inode.sync, part)
 
+    def overwrite(self, offset: int, data: bytes) -> None:
+        def part() -> None:
+            done = self._disk.random.randrange(len(data) + 1)
+            self._inode.data[offset:offset + done] = data[:done]
+
+        def whole() -> None:
+            self._inode.data[offset:offset + len(data)] = data
+
+        self._disk.operate("overwrite", self._name, whole, part)
+
     def truncate(self, size: int) -> None:
         def whole() -> None:
             del self._inode.data[size:]
@@ -198,6 +208,18 @@ class SimDisk:
 
         self.operate("remove", name, whole)
 
+    def move(self, name: str, new_name: str) -> None:
+        """A power cut before both folders are synced may leave it under both names, or under none."""
+        folder, _, short = name.partition("/")
+        new_folder, _, new_short = new_name.partition("/")
+        inode = self._inode(name)
+
+        def whole() -> None:
+            self._folder(new_folder).put(new_short, inode)
+            self._folder(folder).put(short, None)
+
+        self.operate("move", name, whole)
+
     def sync_folder(self, folder: str) -> None:
         self.operate("sync_folder", folder, self._folder(folder).sync)
 
@@ -220,6 +242,10 @@ class SimDisk:
             raise OSError(fault.errno, fault.what)
         whole()
 
+    def crash_after(self, operations: int, moment: Moment) -> None:
+        """Crash so many operations from now."""
+        self.crash_at = CrashAt(self.operations + operations, moment)
+
     def crash(self, kind: CrashKind) -> None:
         """What the next start will find."""
         self.crash_at = None
@@ -230,8 +256,15 @@ class SimDisk:
     def flip(self, name: str, offset: int, bit: int = 0) -> None:
         """Rot: one bit of a synced byte."""
         inode = self._inode(name)
-        inode.data[offset] ^= 1 << bit
-        inode.sync()
+        durable = bytearray(inode.durable)
+        for held in (inode.data, durable):
+            held[offset] ^= 1 << bit
+        inode.durable = bytes(durable)
+
+    def flip_header(self, name: str, bit: int) -> None:
+        """Rot in the first bytes of a file, where it has them."""
+        if bit // 8 < len(self._inode(name).durable):
+            self.flip(name, bit // 8, bit % 8)
 
     def used_bytes(self) -> int:
         return sum(len(inode.data) for folder in self._folders.values() for inode in folder.names.values())

@@ -34,6 +34,8 @@ STARTS: Final = 5                           # a start that crashes or finds the 
 ADVANCES_MS: Final = (10, 600, 2_500, 11_000, 31_000)
 RESTARTED_MS: Final = 15_000                # the longest that two starts take, however often they are tried
 PLENTY_BYTES: Final = 1 << 60
+FLIPPED: Final = 4                          # at a crash, one header of a segment in so many has a bit flipped
+HEADER_BYTES: Final = 32                    # of a segment
 
 _DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
                          Kind.RETAINED, Kind.HALF, Kind.TRANSACTION)
@@ -61,6 +63,7 @@ class Simulation:
         self.hub.after_step = self.definitions.note
         self.done: list[Step] = []
         self._crash_kind = crash_kind
+        self._flips = 0
         self._random = Random(f"start {plan.seed}")
         self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled,
                        self.leasing, self.transacting)
@@ -130,6 +133,17 @@ class Simulation:
         self.ledger.crashed()
         self.leasing.crashed()
         self.hub.crash(kind)
+        self._flip_headers()
+
+    def _flip_headers(self) -> None:
+        """A header adds nothing to what the frames say: whatever happens to it, nothing may be lost. It has random
+        numbers of its own, so that plans are what they were without it."""
+        self._flips += 1
+        random = Random(f"flips {self.plan.seed} {self._flips}")
+        for folder in ("log", "kept"):
+            for name in self.hub.disk.names(folder):
+                if not random.randrange(FLIPPED):
+                    self.hub.disk.flip_header(f"{folder}/{name}", random.randrange(HEADER_BYTES * 8))
 
     def _restart(self) -> None:
         for _ in range(STARTS):

@@ -70,10 +70,6 @@ class SimStore:
             batch.apply(self._durable)
         self._pending.clear()
 
-    def clear(self) -> None:
-        self._write(_Batch(ranges=[(b"", b"\xff" * 32)]))
-        self._operate("sync", "index", self._sync)
-
     def close(self) -> None:
         pass
 

@@ -34,6 +34,7 @@ class Wire:
         self.peer = "198.51.100.1:50000"
         self.certificate: str | None = None
         self.certificate_ends_ms = 0
+        self.gone = False
         self._loop = hub.world.loop
         self._to_hub = bytearray()
         self._to_peer = bytearray()

@@ -26,6 +26,7 @@ class FakeLoop:
     """`kernel.ports.Loop`; `run` does everything that is ready."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.worked_ms = 0               # that callbacks took: added by those that pretend to be slow
         self._now_ms = now_ms
         self._ready: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[int, int, FakeTimer]] = []
@@ -33,6 +34,9 @@ class FakeLoop:
 
     def now_ms(self) -> int:
         return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._now_ms + self.worked_ms
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._ready.append(callback)

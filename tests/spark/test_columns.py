@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kernel.addresses.routes import RouteEntry
-from kernel.message import DOOR_MASK, RETAIN, TRANSIENT
-from spark.columns import Columns, HubFacts
+from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Piece
+from kernel.records.compression import GZIP, NONE, ZSTD
+from spark.columns import FIRST_MS, LAST_MS, Columns, HubFacts
 from spark.records import locate
 from spark.schema import COLUMNS, EXTRA, schema_of
 from tests.spark.pieces import NOW_MS, Row, batch_of, heads_of, run_of
@@ -87,3 +89,41 @@ def test_distinct_times_of_one_batch() -> None:
 def test_doors_that_the_hub_does_not_name() -> None:
     (row,) = rows_of([(b"k", b"v", (), DOOR_MASK, 0)], "door")
     assert row["door"] == str(DOOR_MASK)
+
+
+@pytest.mark.parametrize("pattern", ["zb", "zbzb", "bzb", "zwgbb", "bz"])
+def test_a_page_of_compressed_batches_and_bare_records(pattern: str) -> None:
+    """A producer of Kafka's and a device that share a topic; a page may begin with either and end with either."""
+    kafka: list[Row] = [(b"line%d" % i, b"value %d" % i, ((b"unit", b"C"),), 0, i) for i in range(50)]
+    device: list[Row] = [(b"line1", b"bare", ((b"unit", b"K"),), 1, 0)]
+    codecs = {"z": ZSTD, "g": GZIP, "w": NONE}
+    pieces: list[Piece] = []
+    wanted: list[Row] = []
+    for kind in pattern:
+        rows = device if kind == "b" else kafka
+        pieces.append(run_of(rows, len(wanted), len(wanted)) if kind == "b" else
+                      batch_of(rows, len(wanted), len(wanted), codecs[kind]))
+        wanted += rows
+    built = [Columns(tuple(COLUMNS), FACTS).build(records, "plant", 0) for records, _ in locate(heads_of(*pieces))]
+    rows_built = [row for batch in built for row in batch.to_pylist()]
+    assert [(row["key"], row["value"], row["headers"][0]["value"]) for row in rows_built] == [
+        (key, value, headers[0][1]) for key, value, headers, _, _ in wanted]
+    assert [row["offset"] for row in rows_built] == list(range(len(wanted)))
+    assert [row["address"] for row in rows_built] == ["plant/" + (key or b"").decode() for key, *_ in wanted]
+
+
+@pytest.mark.parametrize("beyond_ms", [LAST_MS + 1, FIRST_MS - 1, (1 << 60), -(1 << 60)])
+def test_a_time_beyond_the_years_that_readers_take_is_null(beyond_ms: int) -> None:
+    rows = rows_of([(b"k", b"1", (), 0, 0), (b"k", b"2", (), 0, beyond_ms - NOW_MS), (b"k", b"3", (), 0, 5),
+                    (b"k", b"4", (), 0, LAST_MS - NOW_MS), (b"k", b"5", (), 0, FIRST_MS - NOW_MS)],
+                   "timestamp", "value", "append_time")
+    assert [row["value"] for row in rows] == [b"1", b"2", b"3", b"4", b"5"]
+    assert [row["timestamp"] is None for row in rows] == [False, True, False, False, False]
+    assert rows[3]["timestamp"].year == 9999 and rows[4]["timestamp"].year == 1
+    assert all(row["append_time"] is not None for row in rows)
+
+
+def test_an_expiry_beyond_the_year_9999_is_null() -> None:
+    (row,) = rows_of([(b"k", b"v", ((b"expires-at", b"%d" % (LAST_MS + 1)), (b"deliver-at", b"%d" % LAST_MS)), 0, 0)],
+                     "envelope")
+    assert row["envelope"]["expires_at"] is None and row["envelope"]["deliver_at"].year == 9999

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kernel.message import Piece
 from spark import fetching
 from spark.answers import Heads, read_answer
 from spark.columns import HubFacts
@@ -13,6 +14,8 @@ from spark.errors import DataLoss, GatehouseError, HubRefused
 from spark.fetching import ReadSpec, Task, read_task
 from spark.hub import HubAddress
 from spark.plan import Range
+from tests.kernel import poison
+from tests.kernel.leasing.test_claims import little_memory
 from tests.spark.pieces import answer_of, run_of
 
 RANGE = Range("plant", "u", 3, 10, 20)
@@ -82,12 +85,22 @@ def test_what_the_hub_refuses_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> 
         read(monkeypatch, refused, fail_on_data_loss=False)
 
 
-def test_a_batch_that_cannot_be_opened_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = rows(10, 20)
-    broken.data = broken.data[:-30]
-    with pytest.raises(DataLoss, match="offsets 10 to 19"):
-        read(monkeypatch, answer_of([broken]))
-    assert read(monkeypatch, answer_of([broken]), fail_on_data_loss=False) == []
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_a_producer_wrote_wrongly_is_passed_over_and_no_loss(monkeypatch: pytest.MonkeyPatch, fails: bool,
+                                                                  caplog: pytest.LogCaptureFixture) -> None:
+    """An archive that ended there would end there again, for good."""
+    broken = rows(10, 15)
+    broken.data = broken.data[:-20]
+    assert read(monkeypatch, answer_of([broken, rows(15, 20)]), fail_on_data_loss=fails) == [10, 11, 12, *range(15, 20)]
+    assert "2 offsets are passed over: offsets 13 to 14 of queue 3 of 'plant'" in caplog.text
+
+
+def test_a_batch_that_claims_two_milliards_is_read_and_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lying = Piece(10, poison.CLAIMED, True, poison.lying(), 0, 0, 10)
+    one = Range("plant", "u", 3, 10, 10 + poison.CLAIMED)
+    with little_memory():
+        assert read(monkeypatch, answer_of([lying]), ranges=(one,)) == list(range(10))
+        assert read(monkeypatch, answer_of([lying]), ranges=(Range("plant", "u", 3, 5_000, 6_000),)) == []
 
 
 def test_keys_and_address_filters(monkeypatch: pytest.MonkeyPatch) -> None:

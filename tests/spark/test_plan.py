@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.plan import MAX_TASK_ROWS, Range, share, split, task_count
+from spark.plan import MAX_TASK_ROWS, MAX_TASKS, Range, share, split, task_count
 
 RANGES = st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 5000)), max_size=20).map(
     lambda pairs: [Range("t", "u", queue, at, at + rows) for queue, (at, rows) in enumerate(pairs)])
@@ -45,3 +45,7 @@ def test_tasks_are_few_for_few_rows_and_never_too_large() -> None:
     assert task_count(10_000_000, 8, 0, 0) == 16
     assert task_count(1_000, 4, 0, 100) == 10
     assert task_count(10**9, 8, 0, 0) == 10**9 // MAX_TASK_ROWS
+
+
+def test_claimed_offsets_make_no_endless_list_of_tasks() -> None:
+    assert task_count(2_000_000_000, 1, 0, 1) == MAX_TASKS

@@ -6,15 +6,17 @@ places, and it reads those from the cache of recent messages, as a topic's feed 
 id and time.
 
 Between two flushes of one feed is at least `PACE_S` per reader: while a thousand are written to, messages gather, and
-the next write holds them all. Otherwise a flush per message would cost a thousand system calls each.
+the next write holds them all. Otherwise a flush per message would cost a thousand system calls each. They are written
+to in slices of some milliseconds; until the last has been given a block, the feed reads no other.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateways.http.live.blocks import Block
 from gateways.http.live.positions import Positions
-from gateways.http.page import Source, build_page
+from gateways.http.page import Source, build_page, note_unreadable
 from kernel.errors import StorageFailed
 
 if TYPE_CHECKING:
@@ -62,9 +64,12 @@ class Feed:
         self._kernel = feeds.kernel
         self._loop = feeds.loop
         self._scheduled = False
-        self._fetching = False
+        self._fetching = False                               # or handing out what was fetched
+        self._owed: set[Reader] = set()                      # those in `live` that have not got the block under way
+        self._slices = feeds.kernel.slices()
         self._next_at = 0.0
         self._turn = 0
+        self._under_way: Block
 
     # --- what a feed of either kind does its own way ----------------------------------------------------------------
 
@@ -108,6 +113,13 @@ class Feed:
     def leave(self, reader: Reader) -> None:
         """The reader has gone, or is behind."""
         self.live.pop(reader, None)
+        self._owed.discard(reader)
+
+    def beat(self) -> None:
+        """Tell all readers where they are; not while some are further than others."""
+        if not self._owed:
+            for reader in list(self.live):
+                reader.on_heartbeat(self.positions)
 
     def wake(self) -> None:
         """There may be something new."""
@@ -155,24 +167,38 @@ class Feed:
                           queues[one.queue_id][0].settings.compact)
                    for one in fetched if one.queue_id in queues]
         page = build_page(sources, BLOCK_MESSAGES, BLOCK_BYTES, open_piece=self._feeds.open_piece)
+        note_unreadable(self._kernel, page, int)
         after = positions.copy()
         for queue_id, offset in page.positions.items():
             after.move(queue_id, offset)
             self._read_up_to(queue_id, offset)
         block = Block(self._feeds.entries_of(self.scope, page), positions, after)
         self.positions = after
-        if block.entries:
-            self._give(block)
-        self._go_on()
+        self.give(block)
 
     def _first_of(self, fetched: Fetched) -> int:
         """From where this queue was wanted."""
         return 0
 
-    def _give(self, block: Block) -> None:
-        behind = [reader for reader in self.live if not reader.on_block(block)]
-        for reader in behind:
-            del self.live[reader]
+    def give(self, block: Block) -> None:
+        """To all readers, in this turn and the next ones."""
+        self._fetching, self._under_way = True, block
+        self._owed = set(self.live) if block.entries else set()
+        self._slices.run(self._hand_out(block), self._on_given)
+
+    def _hand_out(self, block: Block) -> Iterator[None]:
+        """May be interrupted after each reader. Who joins meanwhile has read the log as far as this block goes."""
+        for reader in list(self.live):
+            if reader in self._owed:
+                self._owed.discard(reader)
+                if not reader.on_block(block):
+                    self.live.pop(reader, None)
+                yield
+
+    def _on_given(self) -> None:
+        self._owed.clear()
+        self._fetching = False
+        self._go_on()
 
     def _go_on(self) -> None:
         if self.live and self._wanted():
@@ -183,8 +209,9 @@ class Feed:
     def _drop_readers(self) -> None:
         """What is stored cannot be read: each reader finds out for itself, and says so."""
         readers, self.live = self.live, {}
+        owed, self._owed = self._owed, set()
         for reader in readers:
-            reader.on_dropped(self.positions)
+            reader.on_dropped(self._under_way.before if reader in owed else self.positions)
 
 
 class TopicFeed(Feed):

@@ -14,7 +14,7 @@ from gateways.http.live.blocks import LOST, MESSAGE, Entry
 from gateways.http.live.feed import Feed, FilterFeed, TopicFeed
 from gateways.http.live.scope import Scope, Wanted
 from gateways.json_messages import door_of, record_to_json
-from kernel.records.batch import records_of
+from kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
     from gateways.http.door import Door
@@ -80,13 +80,13 @@ class Feeds:
     # --- from records to entries ------------------------------------------------------------------------------------
 
     def open_piece(self, piece: Piece) -> list[Record]:
-        """A piece's records. Raises CorruptBatch."""
+        """A piece's sound records."""
         if len(self._feeds) < 2:
-            return records_of(piece)
+            return sound_records(piece)
         key = (piece.first_id, piece.first_offset, len(piece.data))
         records = self._opened.get(key)
         if records is None:
-            records = self._opened[key] = records_of(piece)
+            records = self._opened[key] = sound_records(piece)
             self._clear_soon()
         return records
 
@@ -149,8 +149,7 @@ class Feeds:
             self._beat_at = now + self._door.config.heartbeat_s
             for feed in list(self._feeds.values()):
                 feed.advance()
-                for reader in list(feed.live):
-                    reader.on_heartbeat(feed.positions)
+                feed.beat()
         self._tick_later()
 
 

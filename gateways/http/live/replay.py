@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from gateways.http.live.blocks import Block
-from gateways.http.page import Page, Source, build_page
+from gateways.http.page import Page, Source, build_page, note_unreadable
 from kernel.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ class Replay:
                 raise one.error
         sources = [Source(one.queue_id, at(one.queue_id), one, queues[one.queue_id][0].settings.compact)
                    for one in fetched if one.queue_id in queues]
-        return _up_to(build_page(sources, REPLAY_MESSAGES, REPLAY_BYTES, open_piece=self._feeds.open_piece), ends)
+        page = build_page(sources, REPLAY_MESSAGES, REPLAY_BYTES, open_piece=self._feeds.open_piece)
+        note_unreadable(self._feeds.kernel, page, int)
+        return _up_to(page, ends)
 
     async def _fetch(self, wants: list[tuple[int, int, int]]) -> list[Fetched]:
         future: asyncio.Future[list[Fetched]] = self._feeds.loop.create_future()

@@ -75,7 +75,7 @@ async def get_batches(door: Door, call: Call) -> web.StreamResponse:
         raise UnknownQueue(f"{topic.name} has the queues 0 to {topic.queues - 1}")
     offset = OFFSET.read(query, door.config)
     max_bytes = MAX_BYTES.read(query, door.config)
-    (fetched,) = await fetch(door, [(topic.queue_id(queue), offset, max_bytes)], max_bytes)
+    (fetched,) = await fetch(door, [(topic.queue_id(queue), offset, max_bytes)], max_bytes, stored=True)
     if isinstance(fetched.error, OffsetOutOfRange):
         raise Refusal("offset_out_of_range", str(fetched.error), log_start_offset=fetched.log_start_offset,
                       high_watermark=fetched.high_watermark)

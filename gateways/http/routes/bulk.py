@@ -195,7 +195,7 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
             compacted.append(topic.settings.compact)
             wants.append((topic.queue_id(one.queue), one.offset))
     share = max(MIN_SHARE_BYTES, max_bytes // max(1, len(wants)))
-    fetched = await fetch(door, [(queue_id, offset, share) for queue_id, offset in wants], max_bytes)
+    fetched = await fetch(door, [(queue_id, offset, share) for queue_id, offset in wants], max_bytes, stored=True)
     served = zip(fetched, compacted, strict=True)
     pieces: list[Piece] = []
     for i, one in enumerate(ranges):

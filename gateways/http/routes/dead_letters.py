@@ -42,7 +42,7 @@ from gateways.json_messages import door_of, record_to_json
 from kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
 from kernel.leasing.burial import HEADER, PREFIX, SEAL, read_deaths
 from kernel.leasing.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
-from kernel.records.batch import records_of
+from kernel.records.batch import sound_records
 from transactions.checking import UNANSWERED
 
 if TYPE_CHECKING:
@@ -183,7 +183,8 @@ async def _browse(door: Door, queue: LightQueue, start: int, stop: int = MAX_OFF
         if not fetched.pieces:
             return
         for piece in fetched.pieces:
-            yield [record for record in records_of(piece) if at <= record[0] < stop and not line.is_settled(record[0])]
+            yield [record for record in sound_records(piece)
+                   if at <= record[0] < stop and not line.is_settled(record[0])]
             at = max(at, piece.first_offset + piece.count)
 
 

@@ -35,8 +35,8 @@ PUBLISH_PREFIX: Final = "/v1/publish/"
 
 PROBLEMS_OF_A_PUBLISH: Final = (
     "invalid_topic", "invalid_cloud_event", "invalid_delay", "invalid_schedule", "unknown_topic", "unknown_queue",
-    "message_too_large", "idempotency_conflict", "over_quota", "too_many_scheduled", "queue_full", "kept_full",
-    "not_built", "invalid_body", "unsupported_media_type")
+    "message_too_large", "idempotency_conflict", "over_quota", "too_many_topics", "too_many_scheduled", "queue_full",
+    "kept_full", "not_built", "invalid_body", "unsupported_media_type")
 
 
 RESULT: Final = {"anyOf": [object_of({**PUBLISHED_FIELDS, "status": one_of(201, 202)}), PROBLEM]}

@@ -25,7 +25,7 @@ from gateways.http.cursor import MAX_QUEUES, Cursor, decode_cursor, encode_curso
 from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import Call, Door, Routes
 from gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gateways.http.page import Page, Source, build_page
+from gateways.http.page import Page, Source, build_page, note_unreadable
 from gateways.http.parameters import MAX_MESSAGES, WAIT, Parameter, Whole
 from gateways.http.problems import Refusal
 from gateways.http.routes.cloud_events import EVENT
@@ -241,6 +241,7 @@ async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, sel
                for queue, one in zip(queues, fetched, strict=True)]
     selects = None if selector is None else _selects(door, topic, selector)
     page = build_page(sources, max_messages, door.config.max_page_bytes, selects)
+    note_unreadable(door.kernel, page, topic.queue_id)
     return page._replace(positions=cursor.positions | page.positions)
 
 
@@ -270,7 +271,8 @@ def _check_fetched(offset: int, fetched: Fetched) -> None:
         raise error
 
 
-async def fetch(door: Door, wants: list[tuple[int, int, int]], max_bytes: int) -> list[Fetched]:
+async def fetch(door: Door, wants: list[tuple[int, int, int]], max_bytes: int, *, stored: bool = False
+                ) -> list[Fetched]:
     """`kernel.fetch` as something to wait for."""
     future: asyncio.Future[list[Fetched]] = door.loop.create_future()
 
@@ -278,7 +280,7 @@ async def fetch(door: Door, wants: list[tuple[int, int, int]], max_bytes: int) -
         if not future.done():
             future.set_result(fetched)
 
-    door.kernel.fetch(wants, max_bytes, on_done)
+    door.kernel.fetch(wants, max_bytes, on_done, stored=stored)
     return await future
 
 

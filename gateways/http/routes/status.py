@@ -40,7 +40,8 @@ DOOR: Final = object_of({
 FOR_ADMINISTRATORS: Final = {
     "epoch": WHOLE, "doors": list_of(DOOR),
     "log": object_of(dict.fromkeys(("bytes", "segments", "kept_bytes", "retention_bytes", "kept_limit_bytes",
-                                    "dropped_segments", "damaged_ranges", "disk_free_bytes", "disk_bytes"), WHOLE)
+                                    "dropped_segments", "damaged_ranges", "mended_headers", "set_aside_files",
+                                    "set_aside_bytes", "disk_free_bytes", "disk_bytes"), WHOLE)
                      | {"full": FLAG}),
     "pending": object_of({"bytes": WHOLE, "congested": FLAG}),
     "checkpoint": object_of({"age_ms": nullable(WHOLE), "taken": WHOLE, "postponed": WHOLE, "unindexed_bytes": WHOLE}),

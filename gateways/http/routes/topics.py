@@ -115,7 +115,7 @@ async def get_topic(door: Door, call: Call) -> web.StreamResponse:
          writes=True, audited="topic.changed",
          answers=(Answer(200, "It reads as the document says.", TOPIC),
                   Answer(201, "It is made.", TOPIC, headers={"Location": "Its path."})),
-         problems=("invalid_topic", "topic_exists", "queues_remain", "precondition_failed"))
+         problems=("invalid_topic", "topic_exists", "too_many_topics", "queues_remain", "precondition_failed"))
 async def put_topic(door: Door, call: Call) -> web.StreamResponse:
     """Make a topic, or make an existing one read as the document says.
 
@@ -129,7 +129,8 @@ async def put_topic(door: Door, call: Call) -> web.StreamResponse:
     door.admission.require_topic(principal, Operation.ALTER if existing is not None else Operation.CREATE, name)
     _check_conditions(call, existing)
     if existing is None:
-        create = partial(door.kernel.create_topic, name, queues=queues, settings=settings, tenant=principal.tenant)
+        create = partial(door.kernel.create_topic, name, queues=queues, settings=settings, tenant=principal.tenant,
+                         maker=door.admission.maker(principal))
         topic = await door.durable(lambda owner, token: create(owner=owner, token=token))
         return json_answer(describe_topic(topic), 201, {"Location": f"/v1/topics/{name}"})
     return await _change(door, principal, existing, queues, settings)

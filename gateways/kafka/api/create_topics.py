@@ -73,7 +73,7 @@ class Creation:
                 raise TopicExists(f"topic {asked.name!r} exists already")
             return None
         return session.kernel.create_topic(asked.name, queues=queues, settings=settings, tenant=tenant, owner=session,
-                                           token=token)
+                                           token=token, maker=session.admission.maker(session.principal))
 
     def settle(self) -> None:
         self.pending -= 1

@@ -53,7 +53,7 @@ class Fetch:
         config = session.config
         self.request = request
         self.wanted = wanted
-        self.max_bytes = max(0, min(wanted.max_bytes, config.fetch_max_bytes))
+        self.max_bytes = max(0, min(wanted.max_bytes, session.services.unsent.allowed(config.fetch_max_bytes)))
         self.min_bytes = min(wanted.min_bytes, self.max_bytes)
         self.deadline_ms = session.services.now_ms() + max(0, min(wanted.max_wait_ms, config.fetch_max_wait_ms))
         self.looked_ms = 0
@@ -68,7 +68,7 @@ class Fetch:
         for topic in self.wanted.topics:
             self.look_at(*topic)
         if self.rows.wants:
-            self.request.session.kernel.fetch(self.rows.wants, self.max_bytes, self.on_read)
+            self.request.session.kernel.fetch(self.rows.wants, self.max_bytes, self.on_read, stored=True)
         else:
             self.judge(0)
 

@@ -1,14 +1,13 @@
 """InitProducerId 0 to 5: a producer id for idempotent producing.
 
 As in Kafka, a producer without a transactional id always gets a new id with epoch 0, even if it names the one it has.
-With a transactional id it is refused with UNSUPPORTED_VERSION, which clients report and do not repeat; stock clients
-do not come that far, since the coordinator they would ask first (FindCoordinator) is not offered either.
+With a transactional id it is refused, as FindCoordinator refuses it, where stock clients ask first.
 """
 from __future__ import annotations
 
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
-from gateways.kafka.error_codes import NONE, UNSUPPORTED_VERSION
+from gateways.kafka.error_codes import NONE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 from gateways.kafka.mapping import code_of
 from gateways.kafka.request import Api, Request
 from kernel.errors import KernelError
@@ -33,7 +32,7 @@ class NewProducer:
 def dispatch(request: Request) -> None:
     asked = request.decode(InitProducerIdRequest)
     if asked.transactional_id is not None:
-        answer(request, UNSUPPORTED_VERSION)
+        answer(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return
     try:
         request.session.kernel.new_producer_id(request.session, NewProducer(request))

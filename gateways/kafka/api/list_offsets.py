@@ -1,13 +1,16 @@
-"""ListOffsets 1 to 10: the first and last offset of partitions, and the first record at or after a time.
+"""ListOffsets 1 to 10: the first and last offset of partitions, and records by their timestamps.
 
     -1  latest               the high watermark
     -2  earliest             the log start
     -4  earliest local       the same: nothing is tiered
     -5  latest tiered        none: nothing is tiered
-    -3  largest timestamp    refused with UNSUPPORTED_VERSION: the kernel keeps no such index
+    -3  largest timestamp    the first record that has it, and the timestamp; -1 and -1 in an empty partition. As exact
+                             as the index: messages of other doors count with the time of their append at least
+     0  and above            the first record at or after this time
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
@@ -24,6 +27,7 @@ from kernel.state.topics import Topic
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+LARGEST_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 
@@ -63,19 +67,22 @@ class Lookup:
             row.error_code = FENCED_LEADER_EPOCH if asked.current_leader_epoch < self.epoch else UNKNOWN_LEADER_EPOCH
         elif asked.timestamp >= 0:
             self.pending += 1
-
-            def found(offset: int | None, timestamp_ms: int) -> None:
-                if offset is not None:
-                    row.offset, row.timestamp, row.leader_epoch = offset, timestamp_ms, self.epoch
-                self.settle()
-
-            kernel.offset_for_time(queue_id, asked.timestamp, found)
+            kernel.offset_for_time(queue_id, asked.timestamp, partial(self.on_looked_up, row))
+        elif asked.timestamp == LARGEST_TIMESTAMP:
+            self.pending += 1
+            kernel.offset_of_largest_timestamp(queue_id, partial(self.on_looked_up, row))
         elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
             row.offset, row.leader_epoch = kernel.bounds(queue_id)[0], self.epoch
         elif asked.timestamp == LATEST:
             row.offset, row.leader_epoch = kernel.bounds(queue_id)[1], self.epoch
         elif asked.timestamp != LATEST_TIERED:
             row.error_code = UNSUPPORTED_VERSION
+
+    def on_looked_up(self, row: Row, offset: int | None, timestamp_ms: int) -> None:
+        """A record by its timestamp; None: there is no such record."""
+        if offset is not None:
+            row.offset, row.timestamp, row.leader_epoch = offset, timestamp_ms, self.epoch
+        self.settle()
 
     def settle(self) -> None:
         self.pending -= 1

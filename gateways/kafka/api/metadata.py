@@ -42,10 +42,10 @@ def dispatch(request: Request) -> None:
         nameless = None if request.version >= NULL_NAMES else ""
         topics = [find_by_id(session, topic.topic_id, nameless) if topic.name is None
                   else find(session, topic.name, asked.allow_auto_topic_creation) for topic in asked.topics]
-    host, _, port = (session.link.listen.advertise or session.config.advertise).rpartition(":")
+    host, port = session.advertised()
     request.answer(MetadataResponse, throttle_time_ms=0, error_code=NONE, cluster_id=session.services.hub_name,
                    controller_id=NODE_ID, topics=topics,
-                   brokers=[Row(node_id=NODE_ID, host=host.strip("[]"), port=int(port), rack=None)])
+                   brokers=[Row(node_id=NODE_ID, host=host, port=port, rack=None)])
 
 
 def find_by_id(session: KafkaSession, topic_id: uuid.UUID, nameless: str | None) -> Row:
@@ -75,7 +75,7 @@ def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
     """A topic by being asked for. Raises UnknownTopic, Denied, and what the kernel says to the name."""
     if may_create and session.kernel.settings.auto_create_topics:
         session.admission.require_topic(session.principal, Operation.CREATE, name)
-        session.kernel.place_in(name, None, tenant=session.principal.tenant)
+        session.kernel.place_in(name, None, tenant=session.principal.tenant, maker=session.principal.name)
     topic = session.kernel.topic(name, session.principal.tenant)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")

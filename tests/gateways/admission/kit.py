@@ -30,6 +30,9 @@ class Clock:
     def now_ms(self) -> int:
         return self.ms
 
+    def monotonic_ms(self) -> int:
+        return self.ms
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.call_at(self.ms, callback)
 

@@ -121,3 +121,8 @@ def test_no_quota_costs_no_meter() -> None:
     hub = FakeHub()
     assert isinstance(hub.admission, Admission)
     assert hub.admission.charge("mqtt", Principal("ann"), 1, 1) == 0
+
+
+def test_for_whom_a_topic_counts_that_somebody_creates() -> None:
+    hub = FakeHub(allow_anonymous=False, decision=lambda who, what, where: who.name == "root")
+    assert hub.admission.maker(Principal("root")) == "" and hub.admission.maker(Principal("ann")) == "ann"

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateways.admission.accounts import ScramSecret
-from gateways.admission.errors import NotAuthenticated
+from gateways.admission.errors import LoginsFull, NotAuthenticated
 from gateways.admission.passwords import SCRAM_ITERATIONS
 from gateways.admission.principal import Principal
 from gateways.admission.saslprep import ForbiddenCharacter, saslprep
 from gateways.admission.scram import HASHES, ScramServer, make_secret
+from gateways.admission.throttle import DELAY_MAX_MS, FREE_OF_NETWORK, PROOFS_MAX
 from tests.gateways.admission.kit import Rig
 
 PEER = "203.0.113.7:50000"
@@ -189,10 +190,17 @@ def test_garbage_raises_nothing_else(garbage: bytes) -> None:
         begun.final(b"c=biws,r=abcdefghijserver,p=" + garbage)
 
 
-def begun(own: Rig, password: str, peer: str = "slow:1") -> tuple[ScramServer, bytes]:
+def begun(own: Rig, password: str, peer: str = "slow:1", user: str = "ann") -> tuple[ScramServer, bytes]:
     """A login up to its final message."""
-    server, client = own.admission.scram("kafka", peer, "SCRAM-SHA-256"), Client("ann", password)
+    server, client = own.admission.scram("kafka", peer, "SCRAM-SHA-256"), Client(user, password)
     return server, client.final(server.first(client.first()))
+
+
+def waits(own: Rig, user: str, peer: str = "slow:1") -> int:
+    """How long the answer to the right password is held back."""
+    server, final = begun(own, "right password", peer, user)
+    server.final(final)
+    return server.wait_ms
 
 
 def test_failures_slow_scram_too() -> None:
@@ -234,6 +242,37 @@ def test_many_at_once_are_few_guesses() -> None:
         with pytest.raises(NotAuthenticated):
             server.final(final)
     own.clock.advance(10_000)
+    server, final = begun(own, "right password")
+    assert server.final(final)[1].name == "ann"
+
+
+def test_one_password_tried_with_every_name_slows_the_network_and_those_who_are_known_there_not() -> None:
+    own = Rig()
+    for name in ("ann", "bob"):
+        own.add(name, "right password")
+    server, final = begun(own, "right password")
+    server.final(final)                                   # ann is known there
+    for number in range(2 * FREE_OF_NETWORK):
+        server, final = begun(own, "wrong", user=f"user {number}")
+        with pytest.raises(NotAuthenticated):
+            server.final(final)
+    assert waits(own, "ann") == 0 < waits(own, "bob")
+    assert waits(own, "bob", "198.51.100.1:1") == 0
+
+
+def test_proofs_that_wait_are_bounded_and_what_is_not_looked_at_has_not_failed() -> None:
+    own = Rig()
+    own.add("ann", "right password")
+    failed = FREE_OF_NETWORK + 1 + PROOFS_MAX             # looked at at once, and held back
+    for number in range(failed):
+        server, final = begun(own, "wrong", user=f"user {number}")
+        with pytest.raises(NotAuthenticated):
+            server.final(final)
+    server, final = begun(own, "right password")
+    with pytest.raises(LoginsFull):
+        server.final(final)
+    assert own.admission.trace.counts["kafka", "not_authenticated"] == failed
+    own.clock.advance(DELAY_MAX_MS)
     server, final = begun(own, "right password")
     assert server.final(final)[1].name == "ann"
 

@@ -15,7 +15,7 @@ PING = b"\xc0\0"
 def waiting(hub: FakeHub) -> list[Any]:
     """What will be told who has logged in; nobody is told by itself."""
     told: list[Any] = []
-    hub.admission.authenticate = lambda door, peer, credentials, on_done: told.append(on_done)  # type: ignore
+    hub.admission.authenticate = lambda door, peer, credentials, on_done, gone: told.append(on_done)  # type: ignore
     return told
 
 

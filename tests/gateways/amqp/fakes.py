@@ -126,7 +126,7 @@ class FakeQueues:
     # ---- publishing and definitions
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool) -> Placement:
+              may_create: bool, maker: str = "") -> Placement:
         known = (address, in_topic, priority, tuple(queue.light for queue in queues))
         placement = self._placements.get(known)
         if placement is None:

@@ -318,6 +318,24 @@ def test_who_does_not(mechanism: str, response: bytes, certificate: str | None, 
     assert "babbage" not in client.link.reason
 
 
+def test_where_too_many_wait_a_client_is_told_to_come_again() -> None:
+    hub, admission = hub_with_users()
+    admission.full = True
+    client, got = start(hub, "PLAIN", b"\0ada\0lovelace")
+    assert (got[0][1], got[0][2]["code"]) == ("connection.close", 506)
+    assert got[0][2]["text"].startswith("RESOURCE_ERROR - too many logins wait")
+
+
+def test_who_has_hung_up_is_gone_for_admission() -> None:
+    hub, admission = hub_with_users()
+    admission.late = True
+    client, _ = start(hub, "PLAIN", b"\0ada\0lovelace")
+    gone, = admission.gone
+    assert not gone()
+    client.link.gone = True
+    assert gone()
+
+
 def test_a_client_that_is_being_checked_is_not_read_and_what_it_sent_is_not_lost() -> None:
     from gateways.amqp import codec
     from gateways.amqp.methods import encode_method

@@ -170,6 +170,26 @@ def test_bytes_go_in_and_out_and_the_end_is_told_once(plain: bool) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["uvloop", "asyncio"])
+@pytest.mark.parametrize("last", [b"", b"not read any more"])
+def test_a_peer_that_is_not_read_and_has_hung_up_is_gone(plain: bool, last: bytes) -> None:
+    async def test() -> None:
+        async with Stage() as stage:
+            _, writer = await stage.connect()
+            writer.write(b"P")
+            await until(lambda: stage.sessions and stage.sessions[0].seen)
+            session, = stage.sessions
+            assert not session.link.gone
+            writer.write(last)
+            writer.close()
+            await until(lambda: session.link.gone)
+            assert not session.closed, "nobody else has noticed"
+            session.link.close("")
+            await until(lambda: session.closed)
+            assert session.link.gone
+    run(test, plain=plain)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["uvloop", "asyncio"])
 def test_close_sends_what_is_queued_and_nothing_behind_it(plain: bool) -> None:
     async def test() -> None:
         async with Stage() as stage:
@@ -247,6 +267,31 @@ def test_connections_are_bounded_over_all_doors() -> None:
             assert await refused_reader.read() == b""
             assert stage.listener.counts["refused"] == 1
             writer.close()
+            await until(lambda: stage.capacity.open == 1)
+            reader, writer = await stage.connect()
+            writer.write(b"in")
+            assert await reader.readexactly(2) == b"in"
+    run(test)
+
+
+class Bounded(list[EchoSession]):
+    """A door's settings, where `EchoSession` looks for a list."""
+
+    max_connections_per_address = 1
+
+
+def test_connections_of_one_address_are_bounded() -> None:
+    async def test() -> None:
+        async with Stage(Bounded()) as stage:
+            _, held = await stage.connect()
+            refused, _ = await stage.connect()
+            assert await refused.read() == b""
+            counts = stage.listener.counts
+            assert (counts["refused"], counts["refused_by_address"], stage.capacity.open) == (1, 1, 1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", stage.port, local_addr=("127.0.0.2", 0))
+            writer.write(b"in")
+            assert await reader.readexactly(2) == b"in"
+            held.close()
             await until(lambda: stage.capacity.open == 1)
             reader, writer = await stage.connect()
             writer.write(b"in")

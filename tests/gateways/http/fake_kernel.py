@@ -11,8 +11,10 @@ from array import array
 from collections.abc import Callable, Collection
 from typing import Any
 
+from gateways.kit import one_turn
 from kernel.addresses.address import is_topic_name
 from kernel.addresses.routes import Routed, RouteEntry, Routes
+from kernel.delivery.slices import Slices
 from kernel.delivery.watches import Watch, Watches
 from kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
@@ -48,13 +50,17 @@ class FakeKernel:
         self._answers: dict[str, list[tuple[int, int, int]]] = {}
         self._next_id = (1 << 60) + 1
 
+    def slices(self) -> Slices:
+        """Everything in one turn."""
+        return one_turn()
+
     # --- placing
 
-    def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
         return self._placed(address, self._routes.route(address), tenant, may_create)
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
+                 may_create: bool = True, maker: str = "") -> Placement:
         if not is_topic_name(topic):
             raise InvalidTopic(f"{topic!r} is no topic name")
         address = self._routes.address_of(topic, key)
@@ -155,7 +161,7 @@ class FakeKernel:
         return self._routes.entries
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
         done = []
         for queue_id, offset, queue_bytes in wants:
             first, end = self.bounds(queue_id)
@@ -167,6 +173,9 @@ class FakeKernel:
                     queue_bytes -= len(piece.data)
             done.append(Fetched(queue_id, error, first, end, pieces))
         asyncio.get_running_loop().call_soon(on_done, done)
+
+    def note_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+        """Nobody counts here."""
 
     def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         return self._watches.add(queue_ids, wake)
@@ -214,7 +223,7 @@ class FakeKernel:
         return self._topics.of(tenant)
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
-                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         if not is_topic_name(name):
             raise InvalidTopic(f"{name!r} is no topic name")
         topic = self._topics.create(name, tenant, queues or self._queues_default, settings or TopicSettings(), NOW_MS)

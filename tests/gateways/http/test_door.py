@@ -322,6 +322,20 @@ def test_what_other_doors_hold_counts_but_for_a_few() -> None:
     run_door(test, services={"capacity": capacity})
 
 
+def test_connections_of_one_address_are_bounded() -> None:
+    async def test(client: Client) -> None:
+        host, _, port = client.address.rpartition(":")
+        _, held = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
+        await until(lambda: len(client.service) == 1)
+        reader, _ = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
+        refused = await reader.read()
+        assert refused.startswith(b"HTTP/1.1 503 ") and b"as many as one address may have" in refused
+        assert client.service.counts["refused_by_address"] == 1
+        assert (await client.ask("GET", "/healthz")).status == 200, "from another address"
+        held.close()
+    run_door(test, max_connections_per_address=1)
+
+
 def test_a_connection_without_a_request_is_closed() -> None:
     async def test(client: Client) -> None:
         for start in (b"", b"GET /healthz HTTP/1.1\r\nHost: h\r\nX-Slow: "):

@@ -34,9 +34,9 @@ class GroupKernel(FakeKernel):
         return SimpleNamespace(counts=lambda: Counts(1, *[0] * (len(Counts._fields) - 1)), supplies=supplies)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
-              *more: Any) -> Any:
+              **how: Any) -> Any:
         self.deleted = True
-        return super().fetch(wants, max_bytes, on_done, *more)
+        return super().fetch(wants, max_bytes, on_done, **how)
 
 
 def test_a_group_that_is_deleted_while_it_is_read_is_not_made_again() -> None:

@@ -1,9 +1,13 @@
 """Pages: order across queues, limits, and what cannot be given."""
 from __future__ import annotations
 
-from gateways.http.page import Source, build_page
+from gateways.http.page import Source, build_page, note_unreadable
 from kernel.message import Fetched, Piece
+from kernel.records.batch import CONTROL
 from kernel.records.record import varint
+from tests.kernel import poison
+from tests.kernel.batches import encode_record, wrap
+from tests.kernel.rig import Rig
 
 
 def piece(first_offset: int, values: list[bytes], first_id: int) -> Piece:
@@ -71,3 +75,52 @@ def test_nothing() -> None:
     assert page.empty
     assert page.positions == {0: 5}
     assert build_page([], 10, 1000).empty
+
+
+def stored(batch: bytes, count: int, first_offset: int = 0) -> Piece:
+    return Piece(first_offset, count, True, batch, 1000, 1000, first_offset + 1)
+
+
+def test_what_a_producers_batch_lacks_is_named_between_its_sound_records() -> None:
+    pieces = [stored(poison.broken_in_the_middle(poison.SENSELESS), 7), piece(7, [b"b"], 8)]
+    page = build_page([source(0, 0, *pieces)], 100, 1000)
+    assert [record[0] for _, record in page.records] == [0, 1, 2, 4, 5, 6, 7]
+    assert [(told["offset"], told["count"], told["code"]) for told in page.unreadable] == [(3, 1, "corrupt_batch")]
+    page = build_page([source(0, 3, *pieces)], 2, 1000)
+    assert ([record[0] for _, record in page.records], page.positions) == ([4, 5], {0: 6})
+    assert build_page([source(0, 4, *pieces)], 100, 1000).unreadable == []
+
+
+def test_offsets_that_are_only_claimed_cost_one_line() -> None:
+    lying = stored(poison.lying(), poison.CLAIMED)
+    page = build_page([source(0, 0, lying, piece(poison.CLAIMED, [b"b"], poison.CLAIMED + 1))], 100, 1000)
+    assert [record[0] for _, record in page.records] == [*range(10), poison.CLAIMED]
+    assert [(told["offset"], told["count"]) for told in page.unreadable] == [(10, poison.CLAIMED - 10)]
+    assert page.positions == {0: poison.CLAIMED + 1}
+    assert build_page([source(0, 500, lying)], 100, 1000).unreadable[0]["offset"] == 500
+
+
+def test_deltas_that_lie_give_no_two_messages_one_offset() -> None:
+    page = build_page([source(0, 0, stored(poison.lying_deltas(), 3), stored(poison.lying_deltas(), 3, 3))], 100, 1000)
+    assert [record[0] for _, record in page.records] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_page_names_no_more_than_it_may_give() -> None:
+    records = (encode_record(0, None, b"v") + poison.SENSELESS) * 50
+    page = build_page([source(0, 0, stored(wrap(records, 100), 100))], 10, 1000)
+    assert (len(page.records), len(page.unreadable), page.positions) == (10, 9, {0: 19})
+
+
+def test_control_records_are_stepped_over_without_a_word() -> None:
+    page = build_page([source(0, 0, stored(wrap(b"\0", 1, codec=CONTROL), 1), piece(1, [b"b"], 2))], 10, 1000)
+    assert ([record[0] for _, record in page.records], page.unreadable, page.positions) == ([1], [], {0: 2})
+
+
+def test_the_kernel_is_told_of_what_batches_lack_and_not_of_a_damaged_log() -> None:
+    rig = Rig()
+    broken = [stored(poison.broken_in_the_middle(poison.SENSELESS), 7), piece(9, [b"b"], 20)]
+    page = build_page([source(0, 0, *broken)], 100, 1000)
+    assert len(page.unreadable) == 2
+    for _ in range(3):
+        note_unreadable(rig.kernel, page, lambda queue: 77)
+    assert rig.kernel.statistics()["unreadable_stretches_total"] == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateways.admission.admission import OnAuthenticated
+from gateways.admission.attempt import Gone, OnAuthenticated, never
 from gateways.admission.credentials import Credentials
 from gateways.admission.decision import Operation
 from tests.gateways.accounts import KnownUsers
@@ -91,13 +91,14 @@ def test_a_page_may_be_asked_for_with_the_right_to_the_topic_alone() -> None:
 
 
 def test_a_login_is_held_against_the_peer_as_every_door_names_it() -> None:
-    """With its port, and brackets round an address of IPv6: what `host_of` makes a network of."""
+    """With its port, and brackets round an address of IPv6: what `network_of` makes a network of."""
     peers: list[str] = []
 
     class Noting(KnownUsers):
-        def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated) -> None:
+        def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
+                         gone: Gone = never) -> None:
             peers.append(peer)
-            super().authenticate(door, peer, credentials, on_done)
+            super().authenticate(door, peer, credentials, on_done, gone)
 
     async def test(client: Client) -> None:
         await client.ask("GET", "/v1/topics", headers=basic("ada", "wrong"))
@@ -113,3 +114,15 @@ def test_a_token_is_asked_for_by_its_own_scheme() -> None:
         assert (good.status, bad.status) == (200, 401)
         assert bad.headers["WWW-Authenticate"].startswith('Bearer realm="test", error="invalid_token"')
     run_door(test, admission=lambda kernel: KnownUsers(kernel, lambda: NOW_MS))
+
+
+def test_where_too_many_logins_wait_a_client_is_told_to_come_again() -> None:
+    def full(kernel: Any) -> KnownUsers:
+        admission = KnownUsers(kernel, lambda: NOW_MS)
+        admission.full = True
+        return admission
+
+    async def test(client: Client) -> None:
+        answer = await client.ask("GET", "/v1/topics", headers=basic("ada", "lovelace"))
+        assert (answer.status, answer.json["code"], answer.headers["Retry-After"]) == (503, "busy", "1")
+    run_door(test, admission=full)

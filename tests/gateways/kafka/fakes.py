@@ -12,7 +12,8 @@ from gateways.contract import Services
 from gateways.kafka.config import KafkaConfig
 from gateways.kafka.session import KafkaSession
 from gateways.kit import FakeLink, RecordingAdmission
-from kernel.errors import MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
+from kernel.errors import GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
+from kernel.leasing.settings import check_name
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from kernel.records.batch import check_batch, placed, records_of
 from kernel.settings import KernelSettings
@@ -75,6 +76,8 @@ class FakeKernel:
         self.max_message_bytes = 1 << 20
         self.refusal: Exception | None = None
         self.fetches = 0
+        self.offsets: dict[str, dict[int, tuple[int, bytes]]] = {}
+        self.leased: set[str] = set()
 
     # ---- topics
 
@@ -88,7 +91,7 @@ class FakeKernel:
         return list(self.by_name.values())
 
     def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
-                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         if name in self.by_name:
             raise TopicExists(f"topic {name!r} exists already")
         number = len(self.by_name) + 1
@@ -102,7 +105,7 @@ class FakeKernel:
         return topic
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
-                 may_create: bool = True) -> Placement:
+                 may_create: bool = True, maker: str = "") -> Placement:
         found = self.by_name.get(topic)
         if found is None:
             if not may_create:
@@ -162,7 +165,7 @@ class FakeKernel:
         return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
         self.fetches += 1
         found, left = [], max_bytes
         for queue_id, offset, most in wants:
@@ -208,6 +211,32 @@ class FakeKernel:
             self.reads.append(lambda: on_done(*found))
         else:
             on_done(*found)
+
+
+    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        records = [record for piece in self.queues.get(queue_id, []) for record in records_of(piece)]
+        latest = max(records, key=lambda record: record[1], default=None)
+        on_done(*((None, -1) if latest is None else (latest[0], latest[1])))
+
+    # ---- groups
+
+    def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
+                       token: object = None) -> None:
+        self.require_commits(group)
+
+        def store() -> list[tuple[int, int, int]]:
+            self.offsets.setdefault(group, {}).update(offsets)
+            return []
+
+        self.pending.append((store, owner, token))
+
+    def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
+        return self.offsets.get(group, {})
+
+    def require_commits(self, group: str, tenant: str = "/") -> None:
+        if group in self.leased:
+            raise GroupIsLeased(group)
+        check_name(group, "group")
 
 
 class Peer:

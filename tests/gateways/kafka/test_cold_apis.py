@@ -177,7 +177,9 @@ def test_only_checking_creates_nothing() -> None:
     ({"configs": [("cleanup.policy", "compact"), ("retention.ms", "1")]}, 40),
     ({"configs": [("delete.retention.ms", "0")]}, 40), ({"configs": [("retention.ms", "-1")]}, 40),
     ({"configs": [("retention.ms", "soon")]}, 40), ({"configs": [("retention.ms", None)]}, 40),
-    ({"configs": [("max.message.bytes", "9" * 19)]}, 40), ({"configs": [("no.such", "1")]}, 40)])
+    ({"configs": [("max.message.bytes", "9" * 19)]}, 40), ({"configs": [("no.such", "1")]}, 40),
+    ({"configs": [("segment.bytes", "many")]}, 40), ({"configs": [("segment.ms", None)]}, 40),
+    ({"configs": [("compression.type", "brotli")]}, 40), ({"configs": [("retention.bytes", "1000")]}, 40)])
 def test_topics_that_are_refused(fields: dict[str, Any], code: int) -> None:
     peer = Peer()
     topic, good = create(peer, 7, {"name": "plant", **fields}, {"name": "good"})
@@ -193,7 +195,9 @@ def test_what_is_taken_beside_the_plain_numbers() -> None:
         peer, 7, {"name": "defaults", "num_partitions": -1, "replication_factor": -1},
         {"name": "assigned", "num_partitions": -1, "replication_factor": -1, "assignments": [(1, [1]), (0, [1])]},
         {"name": "settings", "configs": [("retention.ms", "60000"), ("max.message.bytes", "1000"),
-                                         ("cleanup.policy", "delete"), ("compression.type", "producer")]},
+                                         ("cleanup.policy", "delete"), ("compression.type", "gzip"),
+                                         ("segment.bytes", "1048576"), ("segment.ms", "60000"),
+                                         ("min.cleanable.dirty.ratio", "0.5"), ("retention.bytes", "-1")]},
         {"name": "compacted", "configs": [("cleanup.policy", "compact"), ("delete.retention.ms", "60000")]})]
     assert codes == [0, 0, 0, 0]
     assert peer.kernel.by_name["compacted"].settings == TopicSettings(compact=True, delete_retention_ms=60_000)
@@ -236,7 +240,7 @@ def offsets(peer: Peer, version: int, wants: dict[tuple[str, int], int], **field
 def test_lists_offsets(version: int, late: bool) -> None:
     peer = peer_with_records()
     peer.kernel.late = late
-    for timestamp, expected in {-1: (0, 3, -1), -2: (0, 1, -1), 1001: (0, 1, 1001), 1500: (0, -1, -1), -3: (35, -1, -1),
+    for timestamp, expected in {-1: (0, 3, -1), -2: (0, 1, -1), 1001: (0, 1, 1001), 1500: (0, -1, -1), -3: (0, 2, 1002),
                                 -4: (0, 1, -1), -5: (0, -1, -1), -6: (35, -1, -1)}.items():
         assert offsets(peer, version, {("plant", 0): timestamp}) == [expected]
     assert offsets(peer, version, {("plant", 1): -1, ("plant", 0): -1, ("plant", 2): -1, ("other", 0): -1}) == [
@@ -291,7 +295,7 @@ def test_transactions_are_refused(version: int) -> None:
     peer = Peer()
     request = InitProducerIdRequest(version=version, transactional_id="t", transaction_timeout_ms=1000)
     answer = decoded(InitProducerIdResponse, version, *peer.send(framed(request, 5)), 5)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (35, -1, -1)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (53, -1, -1)
     assert peer.kernel.pending == []
 
 

@@ -11,6 +11,7 @@ from kafka.protocol.consumer import FetchResponse
 from gateways.admission.decision import Operation
 from gateways.kafka.api import APIS
 from gateways.kafka.api.fetch import Fetch
+from gateways.kafka.config import KafkaConfig
 from gateways.kafka.request import Request
 from kernel.errors import StorageFailed
 from kernel.message import Fetched, Piece
@@ -19,6 +20,8 @@ from kernel.records.record import NO_HEADERS, encode_key, varint
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed
+from tests.kernel import poison
+from tests.kernel.leasing.test_claims import little_memory
 
 VERSIONS = range(APIS[1].first_version, APIS[1].last_version + 1)
 
@@ -93,7 +96,7 @@ def test_an_empty_fetch_waits_for_the_first_record() -> None:
     parts = parts_of(11, peer.link.frames())
     assert (len(parts[0].records), parts[1].high_watermark) == (0, 1)
     assert peer.kernel.watches == []
-    assert peer.link.wake_ms == 0
+    assert peer.link.wake_ms == NOW_MS + KafkaConfig().idle_timeout_ms, "nothing but the look whether it is idle"
 
 
 def test_an_empty_fetch_is_answered_when_its_time_is_up() -> None:
@@ -214,7 +217,7 @@ def test_a_slow_read_is_answered_when_it_comes() -> None:
 def test_a_failed_read_is_a_storage_error() -> None:
     peer = peer_with_records(batch(b"a"))
     queue_id = peer.kernel.by_name["plant"].queue_id(0)
-    peer.kernel.fetch = lambda wants, max_bytes, on_done: on_done(  # type: ignore[method-assign]
+    peer.kernel.fetch = lambda wants, max_bytes, on_done, stored: on_done(  # type: ignore[method-assign]
         [Fetched(queue_id, StorageFailed("does not match its checksum"), 0, 1, [])])
     assert send(peer, 11, {("plant", 0): 0}, max_wait_ms=500)[0].error_code == 56
 
@@ -255,3 +258,18 @@ def test_an_answered_fetch_lets_go_of_its_records_at_once() -> None:
         assert alive() == before
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stored_batch_that_claims_two_milliards_of_records_costs_its_bytes(version: int) -> None:
+    """A hub that looked into no batch stored it. Kafka's readers open batches themselves, and get it as it lies."""
+    peer = peer_with_records(batch(b"a"))
+    queue_id = peer.kernel.by_name["plant"].queue_id(0)
+    data = poison.lying()
+    peer.kernel.queues[queue_id].append(Piece(1, poison.CLAIMED, True, data, NOW_MS, NOW_MS, 9))
+    with little_memory(1 << 20):
+        part = send(peer, version, {(name_of(peer, version), 0): 1})[0]
+    assert (part.records, part.high_watermark) == (data, poison.CLAIMED + 1)
+    with little_memory(1 << 20):
+        later = send(peer, version, {(name_of(peer, version), 0): poison.CLAIMED + 1}, max_wait_ms=0)[0]
+    assert later.error_code == 0 and not later.records

@@ -160,12 +160,23 @@ def test_what_is_sent_behind_a_login_waits_for_admission() -> None:
     assert not peer.link.paused
 
 
+def test_where_too_many_wait_a_client_is_cut_off_and_not_told_that_its_password_is_wrong() -> None:
+    peer = closed_peer()
+    admission_of(peer).full = True
+    handshake(peer)
+    assert peer.send(framed(SaslAuthenticateRequest(version=2, auth_bytes=PLAIN), 2)) == []
+    assert peer.link.closed and peer.link.reason.startswith("busy: ")
+
+
 def test_a_client_that_goes_while_it_is_checked() -> None:
     peer = closed_peer()
     admission_of(peer).late = True
     handshake(peer)
     peer.send(framed(SaslAuthenticateRequest(version=2, auth_bytes=PLAIN), 2))
+    gone, = admission_of(peer).gone
+    assert not gone()
     peer.session.handle_closed()
+    assert gone()
     admission_of(peer).tell()
     assert admission_of(peer).seated == []
 
@@ -179,13 +190,45 @@ def test_a_login_that_takes_too_long() -> None:
     assert peer.link.reason.startswith("login_timeout")
 
 
-def test_a_connection_that_says_nothing_is_closed_where_a_login_is_needed() -> None:
-    peer = closed_peer(login_timeout_ms=1_000)
-    peer.wait(1_000)
-    assert peer.link.reason.startswith("login_timeout")
-    may_stay = Peer(login_timeout_ms=1_000)
-    may_stay.wait(10_000)
-    assert not may_stay.link.closed
+def test_a_connection_that_says_nothing_is_closed_whether_a_login_is_needed_or_not() -> None:
+    for peer in (closed_peer(login_timeout_ms=1_000), Peer(login_timeout_ms=1_000)):
+        peer.wait(999)
+        assert not peer.link.closed
+        peer.wait(1)
+        assert peer.link.reason.startswith("login_timeout")
+    says_half, speaks = Peer(login_timeout_ms=1_000), Peer(login_timeout_ms=1_000)
+    says_half.send(framed(ApiVersionsRequest(version=0), 9)[:-1])
+    speaks.send(framed(ApiVersionsRequest(version=0), 9))
+    says_half.wait(1_000)
+    speaks.wait(10_000)
+    assert says_half.link.closed and not speaks.link.closed
+
+
+def test_a_client_that_asks_for_nothing_any_more_is_disconnected() -> None:
+    peer = Peer(idle_timeout_ms=60_000)
+    for _ in range(3):
+        assert may_ask(peer)
+        peer.wait(59_999)
+    peer.wait(1)
+    assert peer.link.reason.startswith("idle_timeout")
+    stays = Peer(idle_timeout_ms=0)
+    assert may_ask(stays)
+    stays.wait(1 << 40)
+    assert not stays.link.closed
+
+
+def test_a_client_that_waits_for_an_answer_is_not_idle() -> None:
+    peer = closed_peer(idle_timeout_ms=1_000)
+    admission_of(peer).late = True
+    handshake(peer)
+    peer.send(framed(SaslAuthenticateRequest(version=2, auth_bytes=PLAIN), 2))
+    peer.wait(5_000)
+    assert not peer.link.closed
+    admission_of(peer).tell()
+    peer.wait(999)
+    assert not peer.link.closed
+    peer.wait(1)
+    assert peer.link.reason.startswith("idle_timeout")
 
 
 def test_a_login_without_end() -> None:

@@ -15,6 +15,7 @@ from tests.gateways.accounts import KnownUsers
 from tests.gateways.mqtt.test_codec import publish
 
 ACCEPTED, BAD_CLIENT_ID = b"\x20\2\0\0", b"\x20\2\0\2"
+UNAVAILABLE = b"\x20\2\0\3"
 BAD_LOGIN, NOT_AUTHORIZED = b"\x20\2\0\4", b"\x20\2\0\5"
 
 
@@ -70,6 +71,25 @@ def test_mqtt_3_2_2_3_who_is_let_in(user: str | None, password: str | None, cert
     assert link.take() == answer
     assert link.closed == (answer != ACCEPTED), "[MQTT-3.2.2-5]"
     assert "babbage" not in link.reason
+
+
+def test_where_too_many_wait_a_client_is_told_to_come_again() -> None:
+    hub, admission, _ = hub_with_users()
+    admission.full = True
+    session, link = hub.open(GATEWAY, MqttConfig())
+    session.handle_data(packet("ada", "lovelace"))
+    assert link.take() == UNAVAILABLE and link.closed
+
+
+def test_who_has_hung_up_is_gone_for_admission() -> None:
+    hub, admission, _ = hub_with_users()
+    admission.late = True
+    session, link = hub.open(GATEWAY, MqttConfig())
+    session.handle_data(packet("ada", "lovelace"))
+    gone, = admission.gone
+    assert not gone()
+    link.gone = True
+    assert gone()
 
 
 def test_a_login_by_certificate_ends_with_it_and_its_will_is_published() -> None:

@@ -87,14 +87,17 @@ def test_a_failed_sync_is_the_end() -> None:
         log.sync()
 
 
-def test_rot_is_reported_and_the_rest_is_found() -> None:
+@pytest.mark.parametrize("at, left", [(35, [b"head 0", b"head 2"]), (40, [b"head 0", b"head 1", b"head 2"])],
+                         ids=["head", "body"])
+def test_rot_is_reported_and_the_rest_is_found(at: int, left: list[bytes]) -> None:
+    """A damaged body costs bytes of messages only: what the head says, offsets and state, is whole."""
     disk = SimDisk(Random(1))
     log, _ = open_log(disk)
     for i in range(3):
         log.append(b"head %d" % i, b"x" * 100)
     log.sync()
-    disk.flip("log/00000000000000000000.log", 32 + 139 + 40)
+    disk.flip("log/00000000000000000000.log", 32 + 138 + at)
     damage: list[Damage] = []
     again = SegmentLog(disk, 4_096)
-    assert [frame.head for frame in again.recover(0, 0, damage.append)] == [b"head 0", b"head 2"]
-    assert len(damage) == 1
+    assert [frame.head for frame in again.recover(0, 0, damage.append)] == left
+    assert [one.is_known for one in damage] == [len(left) == 3]

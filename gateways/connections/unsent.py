@@ -1,0 +1,52 @@
+"""What all connections of all doors together hold for peers that do not take it: one budget, `hub.unsent_bytes`.
+
+It is charged with what a slow peer has not taken (the shared connection and the HTTP door do that) and with messages
+that wait in memory for one (MQTT's backlog). One connection may hold a part of what is left, so the largest are the
+first that get nothing more and go on from the log, and the rest is there for those who come later. Whoever keeps up
+holds nothing, and is not slowed by those who do not: `FLOOR_BYTES` are everybody's, whatever is left.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+UNSENT_BYTES: Final = 64 << 20
+"""The default: some thousand subscribers that stall at once are a tenth of a small machine's memory."""
+
+PART: Final = 4
+"""One connection may hold this part of what is left: n of them together n / (n + 4) of the budget."""
+
+FLOOR_BYTES: Final = 64 << 10
+"""A connection that holds more is slow, and is told when its peer has taken nearly all of it."""
+
+MUCH_BYTES: Final = 16 << 20
+"""What is worth giving back to the system once it is held no more."""
+
+
+class UnsentBudget:
+    """One per hub, in `Services`. `used_bytes` is at most `limit_bytes`, and `FLOOR_BYTES` and one message more for
+    each peer that is slow."""
+
+    def __init__(self, limit_bytes: int = UNSENT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self.on_released: Callable[[], None] = lambda: None      # called when most of much is held no more
+        self._most_bytes = 0                                     # held since then
+
+    def charge(self, by: int) -> None:
+        """So many bytes more are held; fewer where it is negative."""
+        used = self.used_bytes = self.used_bytes + by
+        if used > self._most_bytes:
+            self._most_bytes = used
+        elif self._most_bytes >= MUCH_BYTES and used < self._most_bytes // 4:
+            self._most_bytes = used
+            self.on_released()
+
+    def part(self) -> int:
+        """What one connection may hold now, in bytes."""
+        return max(0, (self.limit_bytes - self.used_bytes) // PART)
+
+    def allowed(self, most: int) -> int:
+        """The same for what is written: at most `most`, and where nothing is left just so much that the connection
+        counts as slow, and is therefore told when it is not any more."""
+        return min(most, max(FLOOR_BYTES + 1, self.part()))

@@ -1,0 +1,118 @@
+"""OffsetCommit 2 to 9: how far a group is, in the group's own offsets, which HTTP and the command line show and move.
+
+For consumers that assign partitions by themselves: a commit names no member and no generation. There are no members
+here yet, so a commit that names one is answered with UNKNOWN_MEMBER_ID. Answered when it is durable. Offsets do not
+expire: a retention time (versions 2 to 4) is kept by keeping them longer.
+"""
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetCommitResponse
+
+from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
+from gateways.kafka.cold import Row
+from gateways.kafka.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_REQUEST,
+    NONE,
+    OFFSET_METADATA_TOO_LARGE,
+    UNKNOWN_MEMBER_ID,
+)
+from gateways.kafka.mapping import Refused, coordinator_code_of
+from gateways.kafka.request import Api, Request
+from gateways.kafka.topics import find_topic
+from kernel.errors import KernelError
+from kernel.message import Stored
+from kernel.state.views import MAX_METADATA_BYTES
+
+NO_GENERATION: Final = -1
+
+
+class Commit:
+    """One request: the rows of its answer, and the offsets that are committed."""
+
+    __slots__ = ("request", "rows", "committed", "offsets")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.rows: list[Row] = []            # of topics
+        self.committed: list[Row] = []       # of partitions that wait for the disk
+        self.offsets: dict[int, tuple[int, bytes]] = {}
+
+    def add(self, asked: Any) -> None:
+        """A topic's partitions; what is wrong with one of them stands in its row."""
+        rows = [Row(partition_index=partition.partition_index, error_code=NONE) for partition in asked.partitions]
+        self.rows.append(Row(name=asked.name, partitions=rows))
+        try:
+            topic = find_topic(self.request.session, asked.name, Operation.CONSUME)
+        except (KernelError, Denied) as refusal:
+            self.fail(rows, coordinator_code_of(refusal))
+            return
+        for row, partition in zip(rows, asked.partitions, strict=True):
+            try:
+                self.offsets[topic.queue_id(partition.partition_index)] = offset_of(partition)
+            except Refused as refusal:
+                row.error_code = refusal.code
+            except KernelError as refusal:
+                row.error_code = coordinator_code_of(refusal)
+            else:
+                self.committed.append(row)
+
+    def store(self, group: str) -> None:
+        """Have the kernel commit what is sound."""
+        session = self.request.session
+        try:
+            if self.offsets:
+                session.kernel.commit_offsets(group, self.offsets, session, self)
+                return
+        except KernelError as refusal:
+            self.fail(self.committed, coordinator_code_of(refusal))
+        self.answer()
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            self.fail(self.committed, coordinator_code_of(stored.error))
+        self.answer()
+
+    @staticmethod
+    def fail(rows: list[Row], code: int) -> None:
+        for row in rows:
+            row.error_code = code
+
+    def refuse(self, code: int, topics: list[Any]) -> None:
+        """The whole request is refused: each partition says so."""
+        self.rows = [Row(name=topic.name, partitions=[
+            Row(partition_index=partition.partition_index, error_code=code) for partition in topic.partitions])
+            for topic in topics]
+        self.answer()
+
+    def answer(self) -> None:
+        self.request.answer(OffsetCommitResponse, throttle_time_ms=0, topics=self.rows)
+
+
+def offset_of(partition: Any) -> tuple[int, bytes]:
+    """Offset and metadata of one partition. Raises Refused."""
+    metadata = (partition.committed_metadata or "").encode()
+    if len(metadata) > MAX_METADATA_BYTES:
+        raise Refused(OFFSET_METADATA_TOO_LARGE, f"{len(metadata)} bytes of metadata, at most {MAX_METADATA_BYTES}")
+    if partition.committed_offset < 0:
+        raise Refused(INVALID_REQUEST, "an offset is not negative")
+    return partition.committed_offset, metadata
+
+
+def dispatch(request: Request) -> None:
+    asked = request.decode(OffsetCommitRequest)
+    session, commit = request.session, Commit(request)
+    if not session.admission.may_group(session.principal, Operation.CONSUME, asked.group_id):
+        commit.refuse(GROUP_AUTHORIZATION_FAILED, asked.topics)
+    elif asked.member_id or asked.generation_id_or_member_epoch != NO_GENERATION:
+        commit.refuse(UNKNOWN_MEMBER_ID, asked.topics)
+    else:
+        for topic in asked.topics:
+            commit.add(topic)
+        commit.store(asked.group_id)
+
+
+OFFSET_COMMIT = Api(key=8, name="OffsetCommit", first_version=2, last_version=9, first_flexible=8, dispatch=dispatch)

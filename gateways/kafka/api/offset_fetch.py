@@ -1,0 +1,113 @@
+"""OffsetFetch 1 to 9: what groups have committed, of the partitions that are named or of all.
+
+A partition without a commit has offset -1, as in Kafka. What is on its way to the disk is not shown yet. A group whose
+messages are leased commits nothing: it is refused, as it would be refused to commit.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.consumer.group import OffsetFetchRequest, OffsetFetchResponse
+
+from gateways.admission.admission import Denied
+from gateways.admission.decision import Operation
+from gateways.kafka.cold import Row
+from gateways.kafka.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    NONE,
+    UNKNOWN_MEMBER_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from gateways.kafka.mapping import code_of, coordinator_code_of
+from gateways.kafka.request import Api, Request
+from gateways.kafka.topics import find_topic
+from kernel.errors import KernelError, UnknownQueue
+
+if TYPE_CHECKING:
+    from gateways.kafka.session import KafkaSession
+    from kernel.state.topics import Topic
+
+FIRST_WITH_GROUPS: Final = 8     # the version from which on a request names several groups
+FIRST_WITH_ERROR: Final = 2      # the version from which on a group has an error of its own
+NOTHING: Final = -1
+Committed = dict[int, tuple[int, bytes]]
+
+
+def dispatch(request: Request) -> None:
+    asked = request.decode(OffsetFetchRequest)
+    session = request.session
+    if request.version >= FIRST_WITH_GROUPS:
+        request.answer(OffsetFetchResponse, throttle_time_ms=0,
+                       groups=[fetch(session, group, group.topics) for group in asked.groups])
+        return
+    answer = fetch(session, asked, asked.topics)
+    if request.version < FIRST_WITH_ERROR and answer.error_code != NONE:
+        answer.topics = [Row(name=topic.name, partitions=[row_of(index, None, answer.error_code)
+                                                          for index in topic.partition_indexes])
+                         for topic in asked.topics]
+    request.answer(OffsetFetchResponse, throttle_time_ms=0, error_code=answer.error_code, topics=answer.topics)
+
+
+def fetch(session: KafkaSession, asked: Any, topics: list[Any] | None) -> Row:
+    """One group. `topics` None asks for all that it has committed."""
+    name = asked.group_id
+    error = check(session, name, asked)
+    if error != NONE:
+        return Row(group_id=name, topics=[], error_code=error)
+    committed = session.kernel.committed(name, session.principal.tenant)
+    rows = everything(session, committed) if topics is None else [named(session, topic, committed) for topic in topics]
+    return Row(group_id=name, topics=rows, error_code=NONE)
+
+
+def check(session: KafkaSession, name: str, asked: Any) -> int:
+    """Why this group's offsets are not shown; NONE where they are."""
+    if not session.admission.may_group(session.principal, Operation.CONSUME, name):
+        return GROUP_AUTHORIZATION_FAILED
+    if getattr(asked, "member_id", None):
+        return UNKNOWN_MEMBER_ID
+    try:
+        session.kernel.require_commits(name, session.principal.tenant)
+    except KernelError as refusal:
+        return coordinator_code_of(refusal)
+    return NONE
+
+
+def named(session: KafkaSession, asked: Any, committed: Committed) -> Row:
+    """A topic's partitions as they are asked for."""
+    try:
+        topic = find_topic(session, asked.name, Operation.CONSUME)
+    except Denied as refusal:
+        rows = [row_of(index, None, code_of(refusal)) for index in asked.partition_indexes]
+    except KernelError:
+        rows = [row_of(index, None, UNKNOWN_TOPIC_OR_PARTITION) for index in asked.partition_indexes]
+    else:
+        rows = [partition_row(topic, index, committed) for index in asked.partition_indexes]
+    return Row(name=asked.name, partitions=rows)
+
+
+def partition_row(topic: Topic, index: int, committed: Committed) -> Row:
+    try:
+        return row_of(index, committed.get(topic.queue_id(index)))
+    except UnknownQueue:
+        return row_of(index, None, UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def everything(session: KafkaSession, committed: Committed) -> list[Row]:
+    """All that is committed in topics that the client may read."""
+    may = session.admission.may_topic
+    rows = []
+    for topic in session.kernel.topics(session.principal.tenant):
+        partitions = [row_of(index, committed[queue_id]) for index, queue_id in enumerate(topic.queue_ids())
+                      if queue_id in committed]
+        if partitions and may(session.principal, Operation.CONSUME, topic.name):
+            rows.append(Row(name=topic.name, partitions=partitions))
+    return rows
+
+
+def row_of(index: int, committed: tuple[int, bytes] | None, error: int = NONE) -> Row:
+    offset, metadata = (NOTHING, b"") if committed is None else committed
+    return Row(partition_index=index, committed_offset=offset, committed_leader_epoch=NOTHING,
+               metadata=metadata.decode(errors="replace"), error_code=error)
+
+
+OFFSET_FETCH = Api(key=9, name="OffsetFetch", first_version=1, last_version=9, first_flexible=6, dispatch=dispatch)

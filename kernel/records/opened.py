@@ -1,0 +1,126 @@
+"""A producer's batch as its readers get it: opened, and cut to the size they ask for.
+
+A kilobyte can hold sixty megabytes, and a header can claim two milliards of records. So a batch is opened once for all
+readers, each is given a part at a time, and nothing here costs more than the records that are really there: where their
+bytes end, or a length makes no sense, the rest of the claimed offsets is one piece without bytes. So are records of a
+compressed batch that are larger than their topic takes. Pure.
+"""
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+from kernel.errors import CorruptBatch
+from kernel.message import Piece
+from kernel.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    MAX_OPENED_BYTES,
+    opened,
+    opened_header,
+    read_header,
+)
+from kernel.records.compression import NONE
+from kernel.records.record import skip_large, skip_records
+
+PART_RECORDS: Final = 5_000            # of one part: decoded, the smallest take a hundred times their bytes
+MARK_EVERY: Final = 256                # records between two places that are remembered
+UNLIMITED: Final = 1 << 60
+
+
+class Opened:
+    """One batch, which may be garbage. `part` gives what lies at an offset."""
+
+    def __init__(self, piece: Piece, limit_bytes: int = MAX_OPENED_BYTES) -> None:
+        """Opens it; what opens to more than `limit_bytes` has no records that anybody is given."""
+        self._piece = piece
+        self._header = read_header(piece.data)
+        self._compressed = self._header.attributes & CODEC_MASK != NONE
+        try:
+            self._data, at = opened(piece.data, self._header, limit_bytes)
+        except CorruptBatch:
+            self._data, at = b"", 0
+        self._first = at
+        self._marks = array("q", (at,))          # where the records number 0, MARK_EVERY, ... begin
+        self._end_index = -1                     # how many records can be found, once that is known
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._data)
+
+    def part(self, offset: int, max_bytes: int, max_record_bytes: int) -> Piece:
+        """Records from this offset of the batch on: as many as go into `max_bytes`, one in any case.
+
+        Where none can be given it is a piece without bytes, as long as that is so.
+        """
+        piece = self._piece
+        limit = max_record_bytes if self._compressed else UNLIMITED
+        if self._header.attributes & CONTROL:
+            return piece
+        index = min(max(0, offset - piece.first_offset), piece.count - 1)
+        at = self._find(index)
+        if at < 0:
+            return self._without_bytes(self._end_index, piece.count)
+        count, end = skip_records(self._data, at, min(PART_RECORDS, piece.count - index), max_bytes, limit)
+        if count:
+            data = opened_header(self._header) + self._data[at:end]
+            return Piece(piece.first_offset + index, count, True, data, piece.append_ms, piece.max_timestamp_ms,
+                         piece.first_id + index)
+        count, end = skip_large(self._data, at, piece.count - index, limit)
+        return self._without_bytes(index, piece.count if end == len(self._data) else index + count)
+
+    def _without_bytes(self, start: int, stop: int) -> Piece:
+        piece = self._piece
+        return Piece(piece.first_offset + start, stop - start, False, b"", piece.append_ms, piece.max_timestamp_ms,
+                     piece.first_id + start)
+
+    def _find(self, index: int) -> int:
+        """Where a record begins, by its number; -1 where there is none."""
+        marks = self._marks
+        known = min(index // MARK_EVERY, len(marks) - 1)
+        at, reached = marks[known], known * MARK_EVERY
+        while reached < index and self._end_index < 0:
+            count, at = skip_records(self._data, at, min(MARK_EVERY, index - reached), UNLIMITED, UNLIMITED)
+            reached += count
+            if reached == len(marks) * MARK_EVERY:
+                marks.append(at)
+            elif reached < index:
+                self._end_index = reached
+        if reached == index and at < len(self._data):
+            return at
+        if self._end_index < 0:
+            self._end_index = reached
+        return -1
+
+
+def opened_whole(piece: Piece, max_bytes: int, max_record_bytes: int) -> Piece | None:
+    """The whole batch opened, where that is no more than `max_bytes` and PART_RECORDS, and no record can be too large;
+    else None, and where it cannot be opened."""
+    header = read_header(piece.data)
+    if header.attributes & CONTROL:
+        return piece
+    if piece.count > PART_RECORDS:
+        return None
+    if header.attributes & CODEC_MASK == NONE:
+        return piece if len(piece.data) <= max_bytes + HEADER_BYTES else None
+    try:
+        data, _ = opened(piece.data, header, min(max_bytes, max_record_bytes))
+    except CorruptBatch:
+        return None
+    return Piece(piece.first_offset, piece.count, True, opened_header(header) + data, piece.append_ms,
+                 piece.max_timestamp_ms, piece.first_id)
+
+
+def parts_of(piece: Piece, max_record_bytes: int = UNLIMITED) -> Iterator[Piece]:
+    """The piece from its beginning to its end, a part at a time; for who is on a thread that may take its time."""
+    if not piece.whole:
+        yield piece
+        return
+    opened = Opened(piece)
+    offset, end = piece.first_offset, piece.first_offset + piece.count
+    while offset < end:
+        part = opened.part(offset, MAX_OPENED_BYTES, max_record_bytes)
+        yield part
+        offset = part.first_offset + part.count

@@ -1,0 +1,125 @@
+"""A block goes to a thousand readers of a stream in many turns: who comes, goes or is dropped meanwhile misses nothing
+and gets nothing twice."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from gateways.http.live.blocks import MESSAGE, Block, Entry
+from gateways.http.live.feed import Feed, TopicFeed
+from gateways.http.live.positions import Positions
+from kernel.delivery.slices import Slices
+from tests.simulation.world import FakeLoop
+
+HUB = bytes(16)
+QUEUE = 1
+
+
+class Kernel:
+    """Never has more to read; its slices end after each step."""
+
+    def __init__(self, loop: FakeLoop) -> None:
+        self._loop = loop
+
+    def slices(self) -> Slices:
+        return Slices(self._loop, [].append, slice_ms=0)
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        return 0, 0
+
+    def watch(self, queue_ids: Any, wake: Any) -> Any:
+        return self
+
+    def cancel(self) -> None: ...
+
+
+class Scope:
+    queues: dict[int, Any] = {}
+
+    def refresh(self) -> bool:
+        return False
+
+
+class Feeds:
+    hub = HUB
+
+    def __init__(self, loop: FakeLoop) -> None:
+        self.kernel = Kernel(loop)
+        self.loop = asyncio.new_event_loop()
+
+
+class Reader:
+    def __init__(self, takes: bool = True) -> None:
+        self.blocks: list[Block] = []
+        self.heartbeats = 0
+        self.dropped: list[Positions] = []
+        self._takes = takes
+
+    def on_block(self, block: Block) -> bool:
+        self.blocks.append(block)
+        return self._takes
+
+    def on_heartbeat(self, positions: Positions) -> None:
+        self.heartbeats += 1
+
+    def on_dropped(self, positions: Positions) -> None:
+        self.dropped.append(positions)
+
+
+def begun(readers: list[Reader]) -> tuple[Feed, FakeLoop, Block]:
+    """A block is under way, and the first reader has got it."""
+    loop = FakeLoop()
+    feeds = Feeds(loop)
+    feed = TopicFeed(cast(Any, feeds), cast(Any, Scope()))
+    feeds.loop.close()
+    for reader in readers:
+        feed.join(reader)
+    before, after = feed.positions, feed.positions.copy()
+    after.move(QUEUE, 1)
+    block = Block([Entry(QUEUE, 1, MESSAGE, b"{}")], before, after)
+    feed.positions = after
+    feed.give(block)
+    assert [len(reader.blocks) for reader in readers[:2]] == [1, 0]
+    return feed, loop, block
+
+
+def test_readers_get_a_block_turn_by_turn_and_those_behind_leave() -> None:
+    readers = [Reader(), Reader(takes=False), Reader()]
+    feed, loop, block = begun(readers)
+    while loop.step():
+        pass
+    assert all(reader.blocks == [block] for reader in readers)
+    assert set(feed.live) == {readers[0], readers[2]}
+
+
+def test_who_leaves_meanwhile_is_not_given_it_and_who_joins_has_read_it() -> None:
+    readers = [Reader() for _ in range(4)]
+    feed, loop, block = begun(readers)
+    feed.leave(readers[2])
+    feed.leave(readers[3])
+    late = Reader()
+    feed.join(late)
+    feed.join(readers[3])                    # it has read the log as far as the feed's positions
+    while loop.step():
+        pass
+    assert [reader.blocks for reader in readers] == [[block], [block], [], []] and late.blocks == []
+
+
+def test_who_is_dropped_meanwhile_goes_on_before_the_block_if_it_has_not_got_it() -> None:
+    readers = [Reader(), Reader()]
+    feed, loop, block = begun(readers)
+    feed._drop_readers()
+    while loop.step():
+        pass
+    assert readers[0].dropped == [block.after] and readers[1].dropped == [block.before] and readers[1].blocks == []
+
+
+def test_no_heartbeat_says_that_a_block_was_given_that_was_not() -> None:
+    readers = [Reader(), Reader()]
+    feed, loop, _ = begun(readers)
+    feed.beat()
+    assert not any(reader.heartbeats for reader in readers)
+    while loop.step():
+        pass
+    feed.beat()
+    assert all(reader.heartbeats == 1 for reader in readers)

@@ -1,0 +1,212 @@
+"""FindCoordinator, OffsetCommit, OffsetFetch and the refused APIs of membership: what they answer, in every version."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
+
+from gateways.admission.decision import Operation
+from gateways.kafka.api import APIS
+from kernel.errors import StorageFull
+from tests.gateways.kafka.fakes import Peer
+from tests.gateways.kafka.judge import decoded, framed
+
+
+def versions(key: int) -> range:
+    return range(APIS[key].first_version, APIS[key].last_version + 1)
+
+
+def plant() -> Peer:
+    peer = Peer()
+    peer.kernel.create_topic("plant", queues=2)
+    peer.kernel.flush()
+    peer.link.take()
+    return peer
+
+
+# ---- FindCoordinator
+
+def find(peer: Peer, version: int, key: str, key_type: int = 0) -> Any:
+    fields: dict[str, Any] = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
+    if version >= 1:
+        fields["key_type"] = key_type
+    request = FindCoordinatorRequest(version=version, **fields)
+    answer = decoded(FindCoordinatorResponse, version, *peer.send(framed(request, 5)), 5)
+    return answer.coordinators[0] if version >= 4 else answer
+
+
+@pytest.mark.parametrize("version", versions(10))
+def test_this_node_coordinates_every_group(version: int) -> None:
+    answer = find(Peer(advertise="[::1]:9192"), version, "workers")
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "::1", 9192)
+
+
+@pytest.mark.parametrize(("key", "key_type", "code"), [("", 0, 24), ("t", 1, 53), ("t", 2, 42), ("t", -1, 42)])
+def test_nobody_coordinates_anything_else(key: str, key_type: int, code: int) -> None:
+    for version in (1, 3, 4, 5):
+        answer = find(Peer(), version, key, key_type)
+        assert (answer.error_code, answer.node_id, answer.host) == (code, -1, "")
+        assert answer.error_message
+
+
+def test_a_coordinator_takes_the_right_to_consume_with_the_group() -> None:
+    peer = Peer(decision=lambda principal, operation, name: (operation, name) == (Operation.CONSUME, "mine"))
+    assert find(peer, 4, "mine").error_code == 0
+    assert find(peer, 4, "theirs").error_code == 30
+
+
+# ---- OffsetCommit
+
+def commit(peer: Peer, version: int, group: str, offsets: dict[tuple[str, int], tuple[int, str | None]],
+           error: Exception | None = None, **fields: Any) -> dict[tuple[str, int], int]:
+    """Error codes by topic and partition."""
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = topic.OffsetCommitRequestPartition
+    topics: dict[str, list[Any]] = {}
+    for (name, index), (offset, metadata) in offsets.items():
+        topics.setdefault(name, []).append(part(version=version, partition_index=index, committed_offset=offset,
+                                                committed_metadata=metadata))
+    request = OffsetCommitRequest(version=version, group_id=group, topics=[
+        topic(version=version, name=name, partitions=parts) for name, parts in topics.items()], **fields)
+    frames = peer.send(framed(request, 5))
+    peer.kernel.flush(error)
+    answer = decoded(OffsetCommitResponse, version, *(frames or peer.link.frames()), 5)
+    return {(row.name, each.partition_index): each.error_code for row in answer.topics for each in row.partitions}
+
+
+@pytest.mark.parametrize("version", versions(8))
+def test_a_commit_is_answered_when_it_is_durable(version: int) -> None:
+    peer = plant()
+    queue_id = peer.kernel.by_name["plant"].queue_id
+    assert commit(peer, version, "g", {("plant", 0): (7, "so far"), ("plant", 1): (9, None)}) \
+        == {("plant", 0): 0, ("plant", 1): 0}
+    assert peer.kernel.offsets == {"g": {queue_id(0): (7, b"so far"), queue_id(1): (9, b"")}}
+    assert commit(peer, version, "g", {("plant", 0): (8, None)}, StorageFull("full")) == {("plant", 0): 15}
+    assert peer.kernel.offsets["g"][queue_id(0)] == (7, b"so far")
+
+
+def test_a_commit_says_for_each_partition_what_is_wrong_and_keeps_the_others() -> None:
+    peer = plant()
+    asked = {("plant", 0): (7, None), ("plant", 2): (1, None), ("plant", 1): (1, "x" * 4097), ("other", 0): (1, None)}
+    assert commit(peer, 8, "g", asked) == {
+        ("plant", 0): 0, ("plant", 2): 3, ("plant", 1): 12, ("other", 0): 3}
+    assert commit(peer, 8, "g", {("plant", 1): (-2, None)}) == {("plant", 1): 42}
+    assert peer.kernel.offsets == {"g": {peer.kernel.by_name["plant"].queue_id(0): (7, b"")}}
+
+
+def test_a_commit_by_a_member_or_of_a_leased_group_is_refused() -> None:
+    peer = plant()
+    peer.kernel.leased.add("workers")
+    asked: dict[tuple[str, int], tuple[int, str | None]] = {("plant", 0): (7, None)}
+    assert commit(peer, 8, "g", asked, member_id="m") == {("plant", 0): 25}
+    assert commit(peer, 8, "g", asked, generation_id_or_member_epoch=3) == {("plant", 0): 25}
+    assert commit(peer, 8, "workers", asked) == {("plant", 0): 23}
+    assert commit(peer, 8, "", asked) == {("plant", 0): 24}
+    assert peer.kernel.offsets == {}
+
+
+def test_a_commit_takes_the_rights_to_the_group_and_to_the_topic() -> None:
+    peer = Peer(decision=lambda principal, operation, name: name.startswith(("g", "plant")))
+    for name in ("plant", "secret"):
+        peer.kernel.create_topic(name)
+    asked: dict[tuple[str, int], tuple[int, str | None]] = {("plant", 0): (7, None), ("secret", 0): (7, None)}
+    assert commit(peer, 8, "g", asked) == {("plant", 0): 0, ("secret", 0): 29}
+    assert commit(peer, 8, "other", asked) == {("plant", 0): 30, ("secret", 0): 30}
+
+
+# ---- OffsetFetch
+
+def fetch(peer: Peer, version: int, group: str, wants: dict[str, list[int]] | None, **fields: Any) -> Any:
+    """Error code of the group, and (offset, metadata, error) by topic and partition."""
+    if version >= 8:
+        kind = OffsetFetchRequest.OffsetFetchRequestGroup
+        inner = kind.OffsetFetchRequestTopics
+    else:
+        inner = OffsetFetchRequest.OffsetFetchRequestTopic
+    topics = None if wants is None else [inner(version=version, name=name, partition_indexes=indexes)
+                                         for name, indexes in wants.items()]
+    if version >= 8:
+        request = OffsetFetchRequest(version=version, groups=[
+            kind(version=version, group_id=group, topics=topics, **fields)])
+    else:
+        request = OffsetFetchRequest(version=version, group_id=group, topics=topics)
+    answer = decoded(OffsetFetchResponse, version, *peer.send(framed(request, 5)), 5)
+    if version >= 8:
+        answer = answer.groups[0]
+    return answer.error_code if version >= 2 else 0, {
+        (row.name, each.partition_index): (each.committed_offset, each.metadata, each.error_code)
+        for row in answer.topics for each in row.partitions}
+
+
+@pytest.mark.parametrize("version", versions(9))
+def test_committed_offsets_are_shown(version: int) -> None:
+    peer = plant()
+    assert commit(peer, 8, "g", {("plant", 0): (7, "so far")}) == {("plant", 0): 0}
+    assert fetch(peer, version, "g", {"plant": [0, 1, 5], "other": [0]}) == (0, {
+        ("plant", 0): (7, "so far", 0), ("plant", 1): (-1, "", 0), ("plant", 5): (-1, "", 3),
+        ("other", 0): (-1, "", 3)})
+    if version >= 2:
+        assert fetch(peer, version, "g", None) == (0, {("plant", 0): (7, "so far", 0)})
+    assert fetch(peer, version, "nobody", {"plant": [0]}) == (0, {("plant", 0): (-1, "", 0)})
+
+
+@pytest.mark.parametrize("version", versions(9))
+def test_offsets_of_a_group_without_the_right_or_that_is_leased_are_not_shown(version: int) -> None:
+    peer = Peer(decision=lambda principal, operation, name: name.startswith(("leased", "plant")))
+    peer.kernel.create_topic("plant")
+    peer.kernel.leased.add("leased")
+    for group, code in (("theirs", 30), ("leased", 23)):
+        error, rows = fetch(peer, version, group, {"plant": [0]})
+        if version >= 2:
+            assert (error, rows) == (code, {})
+        else:
+            assert rows == {("plant", 0): (-1, "", code)}
+
+
+def test_topics_without_the_right_are_refused_by_name_and_left_out_of_everything() -> None:
+    peer = plant()
+    peer.kernel.create_topic("secret")
+    commit(peer, 8, "g", {("plant", 0): (7, None), ("secret", 0): (8, None)})
+    guest = Peer(peer.kernel, decision=lambda principal, operation, name: not name.startswith("secret"))
+    assert fetch(guest, 8, "g", {"secret": [0]}) == (0, {("secret", 0): (-1, "", 29)})
+    assert fetch(guest, 8, "g", None) == (0, {("plant", 0): (7, "", 0)})
+    assert fetch(peer, 9, "g", None, member_id="m") == (25, {})
+
+
+# ---- membership
+
+def joining(version: int) -> Any:
+    return JoinGroupRequest(version=version, group_id="g", session_timeout_ms=1000, member_id="",
+                            protocol_type="consumer", protocols=[])
+
+
+@pytest.mark.parametrize("version", versions(11))
+def test_nobody_can_join(version: int) -> None:
+    answer = decoded(JoinGroupResponse, version, *Peer().send(framed(joining(version), 5)), 5)
+    assert (answer.error_code, answer.generation_id, answer.members) == (35, -1, [])
+    refused = Peer(decision=lambda principal, operation, name: False)
+    assert decoded(JoinGroupResponse, version, *refused.send(framed(joining(version), 5)), 5).error_code == 30
+
+
+@pytest.mark.parametrize(("key", "asks", "answers"), [
+    (12, HeartbeatRequest, HeartbeatResponse), (13, LeaveGroupRequest, LeaveGroupResponse),
+    (14, SyncGroupRequest, SyncGroupResponse)])
+def test_nobody_is_a_member(key: int, asks: Any, answers: Any) -> None:
+    for version in versions(key):
+        answer = decoded(answers, version, *Peer().send(framed(asks(version=version, group_id="g"), 5)), 5)
+        assert answer.error_code == 25
