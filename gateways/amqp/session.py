@@ -64,7 +64,6 @@ class AmqpSession:
         self.transactions = services.transactions
         self.door_names = {spec.door: spec.name for spec in services.specs}
         self.consumer_timeout_ms = config.consumer_timeout_ms
-        self.unsent_max = config.max_unsent_bytes          # that may wait for the client to take them
         self._link = link
         self._services = services
         self._kernel = services.kernel
@@ -309,11 +308,6 @@ class AmqpSession:
             self._congested_ms = self._heard_ms
             self._kernel.on_relief(self._on_relief)
             self._wake()
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"{self.identity.user} amqp {self._link.peer}"
 
     @property
     def unsent_max(self) -> int:
