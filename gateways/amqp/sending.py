@@ -166,7 +166,7 @@ class Sender:
         try:
             placement = self._broker.queues.place(address, self._vhost, queues, priority,
                                                   in_topic=bool(name), may_create=may_create,
-                                                  maker=self._principal.name)
+                                                  maker=self._rights.principal.name)
         except KernelError as error:
             raise precondition(str(error)) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
