@@ -14,7 +14,7 @@ from kernel.leasing.leasing import Leasing
 from kernel.leasing.members import HoldLimit, Member
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import (
+from kernel.leasing.settings import (, check_name
     GroupSettings,
     LightQueue,
     QueueSettings,
@@ -201,6 +201,7 @@ class GroupCalls:
 
     def require_commits(self, group: str, tenant: str = "/") -> None:
         """Raises GroupIsLeased where messages are leased from the group, which commits no offsets; InvalidGroup."""
+        check_name(group, "group")
         self.leasing.require_commits(tenant, group)
 
     def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:

@@ -161,14 +161,13 @@ class Leasing:
         self.light.configure_shared(tenant, name)
 
     def check_commits(self, name: str, queue_ids: Iterable[int]) -> None:
-        """Raises GroupIsLeased where messages of one of these queues are leased from the group; InvalidGroup."""
+        """Raises GroupIsLeased where messages of one of these queues are leased from the group."""
         tenants = {found[0].tenant for found in map(self._parts.topics.of_queue, queue_ids) if found is not None}
         for tenant in tenants:
             self.require_commits(tenant, name)
 
     def require_commits(self, tenant: str, name: str) -> None:
-        """Raises GroupIsLeased where messages are leased from the group; InvalidGroup."""
-        check_name(name, "group")
+        """Raises GroupIsLeased where messages are leased from the group."""
         settings = self.groups.get(tenant, name)
         if settings is not None and settings.kind != ASSIGNED:
             raise GroupIsLeased(f"messages of group {name!r} are leased and acked; it commits no offsets")

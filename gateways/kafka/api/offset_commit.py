@@ -64,6 +64,7 @@ class Commit:
         """Have the kernel commit what is sound."""
         session = self.request.session
         try:
+            session.kernel.require_commits(group, session.principal.tenant)
             if self.offsets:
                 session.kernel.commit_offsets(group, self.offsets, session, self)
                 return
