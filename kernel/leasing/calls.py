@@ -14,11 +14,12 @@ from kernel.leasing.leasing import Leasing
 from kernel.leasing.members import HoldLimit, Member
 from kernel.leasing.redriving import Redriving
 from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import (, check_name
+from kernel.leasing.settings import (
     GroupSettings,
     LightQueue,
     QueueSettings,
     binding_key,
+    check_name,
     decode_definition,
     definition_key,
 )
