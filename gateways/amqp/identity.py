@@ -38,6 +38,11 @@ class Identity:
         self._seat: Seat | None = None
 
     @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.user} {DOOR_NAME} {self._link.peer}"
+
+    @property
     def client(self) -> str:
         """The user and its address, which are the same when it comes again."""
         return f"{self.user}@{self._link.peer.rpartition(':')[0]}"

@@ -316,11 +316,6 @@ class AmqpSession:
             self._wake()
 
     @property
-    def name(self) -> str:
-        """For people."""
-        return f"{self.identity.user} amqp {self._link.peer}"
-
-    @property
     def unsent_max(self) -> int:
         """Bytes that may wait for the client to take them."""
         return self._services.unsent.allowed(self._config.max_unsent_bytes)

@@ -193,7 +193,7 @@ class Listener(Origin):
         if self.name.startswith(CHECK):
             connection = self.channel.connection
             self._membership = connection.transactions.join(
-                self._group, connection.vhost.name, self, name=connection.name, credit=self._limit)
+                self._group, connection.vhost.name, self, name=connection.identity.name, credit=self._limit)
 
     def leave(self) -> None:
         """Be told nothing more; what was asked is asked of others in time."""
