@@ -1,7 +1,8 @@
 """After a flush: new messages go to live subscribers, in the order of the log.
 
-Messages of most doors are still at hand as they were appended. A producer's batch is opened only where a filter could
-match its topic, and a large one on another thread; deliveries behind it wait, so that order holds.
+Messages of most doors are still at hand as they were appended, and so are the records of a producer's batch that came
+while a filter could match its topic. Another is opened here, a large one on another thread; deliveries behind it wait,
+so that order holds.
 """
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class Deliveries:
     def _drain(self) -> None:
         while self._waiting:
             heard = self._waiting.popleft()
-            large = [run for placement, _, run, _ in heard if placement is None and len(run.first) > OPEN_HERE_BYTES]
+            large = [run for placement, _, run, _ in heard
+                     if placement is None and run.records is None and len(run.first) > OPEN_HERE_BYTES]
             if large:
                 self._opening = True
                 self._worker.submit(partial(self._open_all, large), partial(self._opened, heard, large))
@@ -83,9 +85,12 @@ class Deliveries:
         for placement, messages, run, index in heard:
             if placement is not None:
                 outbox.add(placement, messages, run.first_offset + index)
+            elif run.records is not None:
+                self._add_records(outbox, run.queue_id, run.records, run.first_offset)
+                run.records = None
             else:
                 records = opened[id(run)] if id(run) in opened else self.open(run)
-                self._add_records(outbox, run.queue_id, records)
+                self._add_records(outbox, run.queue_id, records, 0)
         outbox.send(self._on_error)
 
     def _open_all(self, runs: list[Run]) -> list[list[Record]]:
@@ -93,17 +98,14 @@ class Deliveries:
 
     def open(self, run: Run) -> list[Record]:
         """A producer's records."""
-        return self.open_piece(Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id))
-
-    def open_piece(self, piece: Piece) -> list[Record]:
-        """The same for what is not a run yet."""
         try:
-            return records_of(piece)
+            return records_of(Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id))
         except CorruptBatch as error:        # its CRC is right: the producer wrote records that make no sense
             self._on_error(error)
             return []
 
-    def _add_records(self, outbox: Outbox, queue_id: int, records: list[Record]) -> None:
+    def _add_records(self, outbox: Outbox, queue_id: int, records: list[Record], first_offset: int) -> None:
+        """Their offsets count from the first one's."""
         found = self._topics.of_queue(queue_id)
         if found is None:
             return
@@ -118,4 +120,4 @@ class Deliveries:
                     places[key] = placement
             if placement.targets:
                 message = (placement, value, encode_headers(headers), attributes, timestamp_ms)
-                outbox.add(placement, [message], offset)
+                outbox.add(placement, [message], first_offset + offset)
