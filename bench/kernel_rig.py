@@ -28,13 +28,13 @@ class KernelRig:
     def __init__(self, folder: Path, hub_loop: type[HubLoop] = HubLoop) -> None:
         loop = asyncio.get_running_loop()
         completions = Completions(loop)
-        self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
-        log_worker, reader_worker, checkpoint_worker = self._workers
+        self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint", "validation")]
+        log_worker, reader_worker, checkpoint_worker, validation_worker = self._workers
         self._log, self._store = SegmentLog(RealDisk(folder)), RocksStore(folder / "index")
         self.kernel = Kernel(loop=hub_loop(loop), log_worker=log_worker, reader_worker=reader_worker,
-                             checkpoint_worker=checkpoint_worker, log=self._log, store=self._store,
-                             routes=Routes(), settings=KernelSettings(), fatal=sys.exit, on_damage=print,
-                             on_error=print)
+                             checkpoint_worker=checkpoint_worker, validation_worker=validation_worker,
+                             log=self._log, store=self._store, routes=Routes(), settings=KernelSettings(),
+                             fatal=sys.exit, on_damage=print, on_error=print)
         self.kernel.open()
 
     async def close(self) -> None:

@@ -65,15 +65,16 @@ class Storage:
             raise
         self._log = SegmentLog(RealDisk(folder), settings.segment_bytes)
         self._log.aside.on_note = tell_note
-        self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint")]
+        self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint", "validation")]
         self._damaged: set[tuple[int, int]] = set()
         self._faults = 0
-        log_worker, reader_worker, checkpoint_worker = self._workers
+        log_worker, reader_worker, checkpoint_worker, validation_worker = self._workers
         self.kernel = Kernel(
             loop=hub_loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
-            log=self._log, store=self._store, routes=config.routes, settings=settings, fatal=fatal,
-            on_damage=self._on_damage, on_error=self._on_error, projection=self._catalogue, new_hub=uuid4().bytes,
-            new_secret=token_bytes(32), selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
+            validation_worker=validation_worker, log=self._log, store=self._store, routes=config.routes,
+            settings=settings, fatal=fatal, on_damage=self._on_damage, on_error=self._on_error,
+            projection=self._catalogue, new_hub=uuid4().bytes, new_secret=token_bytes(32),
+            selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             last_reserve=last_reserve_of(config, folder))
         self.kernel.makers.on_short = self._on_topics_short
         self.kernel.parts.reader.unreadable.on_first = self._on_unreadable

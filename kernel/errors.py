@@ -88,9 +88,21 @@ class MessageTooLarge(KernelError):
 
 
 class CorruptBatch(KernelError):
-    """A producer's batch whose CRC, lengths or counts lie."""
+    """A producer's batch whose CRC, length or count lies, or that does not decompress."""
 
     code = "corrupt_batch"
+
+
+class InvalidRecord(KernelError):
+    """A producer's batch that is not what it claims once it is opened: counts, offsets or lengths of its records."""
+
+    code = "invalid_record"
+
+
+class InvalidTimestamp(KernelError):
+    """A time that no record can have, or a batch that states a false one for its newest record."""
+
+    code = "invalid_timestamp"
 
 
 class UnsupportedBatch(KernelError):

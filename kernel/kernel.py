@@ -54,6 +54,7 @@ from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placeme
 from kernel.parts import Parts
 from kernel.ports import Loop, Worker
 from kernel.records.message_expiry import expires_at
+from kernel.records.validation import Divert
 from kernel.retention.compaction import Compaction
 from kernel.retention.keeping import Keeping
 from kernel.retention.ledger import KernelLedger
@@ -75,12 +76,12 @@ class Kernel(GroupCalls):
     `on_error` of our own faults that were contained.
     """
 
-    def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker, log: Log,
-                 store: IndexStore, routes: Routes, settings: KernelSettings, fatal: Callable[[str], None],
-                 on_damage: Callable[[Damage], None], on_error: Callable[[Exception], None],
-                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
-                 selector_names: Mapping[str, str] | None = None, reserve: Reserve | None = None,
-                 last_reserve: Reserve | None = None) -> None:
+    def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker,
+                 validation_worker: Worker, log: Log, store: IndexStore, routes: Routes, settings: KernelSettings,
+                 fatal: Callable[[str], None], on_damage: Callable[[Damage], None],
+                 on_error: Callable[[Exception], None], projection: Projection | None = None,
+                 new_hub: bytes = bytes(16), new_secret: bytes = bytes(32), reserve: Reserve | None = None,
+                 last_reserve: Reserve | None = None, selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self.congested = False
         """More is pending than is good: stop reading from publishers until `on_relief`."""
@@ -97,8 +98,8 @@ class Kernel(GroupCalls):
                                 self._reader.unreadable)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
-            fatal=fatal, on_damage=on_damage, on_error=on_error, projection=projection, log=log, index=index,
-            heads=heads, state=state, topics=topics,
+            validation_worker=validation_worker, fatal=fatal, on_damage=on_damage, on_error=on_error,
+            projection=projection, log=log, index=index, heads=heads, state=state, topics=topics,
             producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
             views=Views(topics, heads),
@@ -172,9 +173,9 @@ class Kernel(GroupCalls):
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
                                     room=parts.room, clock=parts.clock, fatal=parts.fatal)
-        self._committer.is_behind = lambda: self._checkpoints.is_behind() or parts.deliveries.is_behind()
+        self._committer.is_behind = self._is_behind
         self._committer.on_congestion = self._on_congestion
-        parts.room.on_short = self._on_short
+        parts.room.on_short = self._committer.become_short
         self._checkpoints.on_caught_up = parts.deliveries.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.light.limits.refuse_full
@@ -206,13 +207,15 @@ class Kernel(GroupCalls):
         self._compaction.stop()
         self.scheduling.stop()
         self.leasing.stop()
+        self._appending.stop()
         self._committer.stop(lambda: self._checkpoints.end(on_done))
+
+    def _is_behind(self) -> bool:
+        """Whether something that publishers add to does not keep pace with them."""
+        return self._checkpoints.is_behind() or self.parts.deliveries.is_behind() or self._appending.is_behind
 
     def _on_congestion(self, congested: bool) -> None:
         self.congested = congested
-
-    def _on_short(self, short: bool) -> None:
-        self._committer.short = short
 
     def _on_held_up(self) -> None:
         if self.parts.room.full or self.parts.room.short:
@@ -270,22 +273,24 @@ class Kernel(GroupCalls):
         else:
             self._appending.append_once(messages, owner, token, idempotency_key)
 
-    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object = None) -> None:
+    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object = None,
+                     divert: Divert | None = None) -> None:
         """Store one record batch v2 as it is. Answered with [(queue_id, base offset, first message id)].
 
-        Raises CorruptBatch, UnsupportedBatch, MessageTooLarge, UnknownQueue, OutOfOrderSequence, DuplicateSequence,
-        FencedProducer, Stopping. A batch that is remembered is answered with its first position.
+        Refuses with CorruptBatch, InvalidRecord, InvalidTimestamp, UnsupportedBatch, MessageTooLarge, UnknownQueue,
+        OutOfOrderSequence, DuplicateSequence, FencedProducer, Stopping: raised, or answered where the batch is opened
+        on another thread. One that is remembered is answered with its first position. `divert`: see `validation`.
         """
-        self._appending.append_batch(queue_id, batch, owner, token)
+        self._appending.batches.append(queue_id, batch, owner, token, divert)
 
     def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object = None, *,
                        idempotency_key: str | None = None) -> None:
         """Store record batches v2 as they are, (queue id, batch) each, in order, all or none of them.
 
         Answered with (queue id, base offset, first message id) of each. A repeated `idempotency_key` gets the first
-        answer and stores nothing. Raises what `append_batch` does, but for sequences; IdempotencyConflict.
+        answer and stores nothing. Refuses what `append_batch` does, but for sequences; IdempotencyConflict.
         """
-        self._appending.append_batches(batches, owner, token, idempotency_key)
+        self._appending.batches.append_all(batches, owner, token, idempotency_key)
 
     # ---- for later
 
@@ -467,7 +472,7 @@ class Kernel(GroupCalls):
             "log_segments": len(segments),
             "kept_bytes": sum(segment.size_bytes for segment in kept),
             "dropped_segments_total": self._retention.dropped_segments,
-            "pending_bytes": sum([gathering.burst.size_bytes for gathering in self._committer.pending()]),
+            "pending_bytes": self._appending.pending_bytes,
             "checkpoints_total": self._checkpoints.taken,
             "unindexed_bytes": self._checkpoints.unwritten_bytes(),
             "postponed_checkpoints_total": self._checkpoints.postponed,

@@ -32,6 +32,7 @@ class Parts:
     log_worker: Worker
     reader_worker: Worker
     checkpoint_worker: Worker
+    validation_worker: Worker
     fatal: Callable[[str], None]
     on_damage: Callable[[Damage], None]
     on_error: Callable[[Exception], None]

@@ -48,7 +48,11 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "too_many_queues": Problem(400, "Too many queues", "More queues could hold what matches than a stream can say "
                                                        "its place in; name a topic, or give the filter a first level."),
     "invalid_topic": Problem(400, "Invalid topic", "No legal topic name, or settings that cannot be."),
-    "corrupt_batch": Problem(400, "Corrupt batch", "A record batch whose CRC, lengths or counts lie."),
+    "corrupt_batch": Problem(400, "Corrupt batch", "A record batch whose CRC, length or count lies, or that does not "
+                                                   "decompress."),
+    "invalid_record": Problem(400, "Invalid record", "Records of a batch that are not what the batch claims."),
+    "invalid_timestamp": Problem(400, "Invalid timestamp", "A record before 1970 or beyond the year 9999, or a batch "
+                                                           "that states a false largest timestamp."),
     "unsupported_batch": Problem(400, "Unsupported batch", "A record batch of a kind that is not taken here."),
     "not_found": Problem(404, "Not found", "No call has this path."),
     "unknown_topic": Problem(404, "Unknown topic", "The topic does not exist and is not created by this call."),

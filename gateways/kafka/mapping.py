@@ -33,6 +33,8 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.TooManyTopics: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
     errors.MessageTooLarge: error_codes.MESSAGE_TOO_LARGE,
     errors.CorruptBatch: error_codes.CORRUPT_MESSAGE,
+    errors.InvalidRecord: error_codes.INVALID_RECORD,
+    errors.InvalidTimestamp: error_codes.INVALID_TIMESTAMP,
     errors.UnsupportedBatch: error_codes.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     errors.OutOfOrderSequence: error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.DuplicateSequence: error_codes.DUPLICATE_SEQUENCE_NUMBER,
@@ -83,7 +85,7 @@ class Refused(Exception):
 def check_produced(batch: bytes, version: int) -> int:
     """The number of records that a produced batch claims. Raises Refused for what Produce `version` may not carry.
 
-    Whether it is sound (CRC, counts, sequence) is for the kernel to say.
+    Whether it is sound (CRC, records, sequence) is for the kernel to say.
     """
     if not batch:
         raise Refused(error_codes.INVALID_RECORD, "a partition without a record batch")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from gateways.admission.admission import Denied
 from gateways.admission.decision import Operation
 from gateways.admission.own_topics import HELD, group_of
 from gateways.checks import (
@@ -34,8 +35,8 @@ from gateways.kafka.error_codes import INVALID_RECORD
 from gateways.kafka.mapping import Refused, code_of
 from kernel.errors import AlreadyDecided, Busy, KernelError, UnknownTransaction
 from kernel.leasing.settings import check_name
-from kernel.message import Piece
-from kernel.records.batch import HEADER_BYTES, check_batch, records_of
+from kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
+from kernel.records.compression import NONE
 from kernel.records.record import encode_headers
 from transactions.coordinator import Half
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from gateways.kafka.api.produce import Produced
     from gateways.kafka.session import KafkaSession
     from kernel.message import Record, Stored
+    from kernel.records.batch import BatchHeader
     from kernel.state.topics import Topic
     from transactions.coordinator import Check, Decision, Membership
     from transactions.deciding import Guarded
@@ -60,22 +62,40 @@ REFUSALS: Final = (UnknownTransaction, AlreadyDecided, Busy)
 
 # ---- half messages
 
-def half_batch(topic: Topic, batch: bytes) -> tuple[str, list[Record]] | None:
-    """(group, records) of a batch of half messages; None: it is an ordinary one. Raises CorruptBatch, Refused."""
+def may_hold_halves(topic: Topic, batch: bytes) -> bool:
+    """Whether a batch has to be looked into; not where it is uncompressed and there is nothing of the kind."""
     if not topic.settings.interpret_headers:
-        return None
-    header = check_batch(batch)
-    if not header.attributes & 7 and HEADER not in batch[HEADER_BYTES:]:      # uncompressed, and nothing of the kind
-        return None
-    records = records_of(Piece(0, header.record_count, True, batch, 0, header.max_ms, 0))
+        return False
+    return batch[ATTRIBUTES_AT + 1] & CODEC_MASK != NONE or HEADER in batch[HEADER_BYTES:]
+
+
+def hold_halves(session: KafkaSession, row: Produced, topic: Topic, header: BatchHeader, records: list[Record]) -> bool:
+    """Hold a batch of half messages, or refuse it, and settle its row; False: it is an ordinary one."""
+    try:
+        group = _group_of_all(records)
+        if group is None:
+            return False
+        HeldBatch(row, session, topic, group).hold(header, records)
+    except InvalidHalfName as refusal:
+        row.refuse(INVALID_RECORD, str(refusal))
+    except Refused as refusal:
+        row.refuse(refusal.code, str(refusal))
+    except (KernelError, Denied) as refusal:
+        row.refuse(code_of(refusal), str(refusal))
+    row.produce.settle()
+    return True
+
+
+def _group_of_all(records: list[Record]) -> str | None:
+    """None: these are ordinary messages. Raises Refused."""
     groups = {_group_of(record) for record in records}
-    if groups == {None} or not groups:
+    if groups == {None}:
         return None
     if len(groups) > 1:
         raise Refused(INVALID_RECORD, "half messages of one group fill a batch alone: send them by a producer of their "
                                       "own, or flush before and behind them")
     try:
-        return (groups.pop() or b"").decode(), records
+        return (groups.pop() or b"").decode()
     except UnicodeDecodeError:
         raise Refused(INVALID_RECORD, "the header `half` is UTF-8 text, the name of a group") from None
 
@@ -99,7 +119,7 @@ class HeldBatch:
         self._group = group
         self._waiting = 1
 
-    def hold(self, batch: bytes, records: list[Record]) -> None:
+    def hold(self, header: BatchHeader, records: list[Record]) -> None:
         """One transaction for each name, and one of what has none. Raises Denied, InvalidGroup, InvalidHalfName, with
         nothing held; what the kernel refuses afterwards is answered."""
         check_name(self._group, "group")
@@ -112,7 +132,7 @@ class HeldBatch:
         for name, mine in by_name.items():
             self._waiting += 1
             try:
-                self._begin(name if name is not None else self._sequence(batch), mine,
+                self._begin(name if name is not None else self._sequence(header), mine,
                             HeldHere(self, name, [record[2] for record in mine]))
             except KernelError as refused:
                 self.settle(refused)
@@ -136,9 +156,8 @@ class HeldBatch:
         kept = encode_headers([pair for pair in headers if pair[0] not in TAKEN_OUT])
         return Half((placement, value, kept, attributes, timestamp_ms))
 
-    def _sequence(self, batch: bytes) -> str | None:
+    def _sequence(self, header: BatchHeader) -> str | None:
         """What an idempotent producer's batch is known by: no name that a header can give, since there is a NUL."""
-        header = check_batch(batch)
         if header.producer_id < 0:
             return None
         return (f"\0{header.producer_id}\0{header.producer_epoch}\0{self._topic.queue_id(self._row.index)}"
@@ -173,14 +192,6 @@ class HeldHere(NamedTuple):
         self.batch.settle(stored.error)
 
 
-def hold(session: KafkaSession, row: Produced, topic: Topic, batch: bytes, group: str, records: list[Record]) -> None:
-    """Hold a batch of half messages. Raises Denied, InvalidGroup, Refused, with nothing held."""
-    try:
-        HeldBatch(row, session, topic, group).hold(batch, records)
-    except InvalidHalfName as refused:
-        raise Refused(INVALID_RECORD, str(refused)) from None
-
-
 # ---- decisions
 
 class Deciding:
@@ -191,10 +202,9 @@ class Deciding:
         self._session = session
         self._waiting = 1
 
-    def take(self, batch: bytes) -> None:
+    def take(self, records: list[Record]) -> None:
         """Carry out each decision, in order. The first that is refused is what the producer is told."""
-        header = check_batch(batch)
-        for record in records_of(Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)):
+        for record in records:
             try:
                 transaction_id, decision = read_decision(record[3])
             except InvalidDecision as error:

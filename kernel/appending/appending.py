@@ -1,23 +1,18 @@
-"""Everything that enters the frame being gathered: messages, producers' batches, definitions, offsets."""
+"""Everything that enters the frame being gathered: messages, definitions, offsets; producers' batches by `batches`."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from kernel.appending.burst import Run, check
+from kernel.appending.batches import Batches
+from kernel.appending.burst import check
 from kernel.appending.committer import Committer
 from kernel.appending.gathering import Gathering, Repeatable, Submission
 from kernel.appending.gathering import Places as MessagePlaces
-from kernel.appending.idempotency import fingerprint, fingerprint_batches
-from kernel.appending.producers import KnownBatch, check_sequence, find_duplicate, with_batch
-from kernel.delivery.retained import asks_to_retain
-from kernel.errors import IdempotencyConflict, KeptFull, MessageTooLarge, Stopping, UnknownQueue, UnsupportedBatch
+from kernel.appending.idempotency import fingerprint
+from kernel.errors import IdempotencyConflict, KeptFull, Stopping
 from kernel.log.frame import StateRecord
-from kernel.message import RETAIN, Message, Owner, Piece, Placement
+from kernel.message import RETAIN, Message, Owner, Placement
 from kernel.parts import Parts
-from kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch, records_of
-from kernel.records.record import encode_headers
-from kernel.retention.owed import retained_key
 from kernel.state.state import Kind
 from kernel.state.topics import Topic, TopicSettings, encode_topic, topic_key
 from kernel.state.views import decode_offset_key, offset_record
@@ -27,17 +22,6 @@ Adding = Callable[[Gathering, list[Message], MessagePlaces], None]
 
 KEPT_FULL = "what is kept beyond retention has reached kept_bytes: nothing that would have to be kept is taken"
 
-PENDING = -1
-"""Offset of a producer's batch that has its sequence but not yet its place."""
-
-
-class Inside(NamedTuple):
-    """What a producer's batch means beyond the queue that it enters whole."""
-
-    noted: list[tuple[int, Message]]       # records that change state, with their index
-    listened: bool                         # somebody may hear of its records
-    copies: list[Message]                  # for light queues that are bound to addresses of its topic
-
 
 class Appending:
     def __init__(self, parts: Parts, committer: Committer) -> None:
@@ -46,16 +30,29 @@ class Appending:
         self._topics = parts.topics
         self._places = parts.places
         self._subscriptions = parts.subscriptions
-        self._producers = parts.producers
         self._window = parts.window
-        self._deliveries = parts.deliveries
         self._now_ms = parts.loop.now_ms
         self._room = parts.room
+        self.batches = Batches(self, parts, committer)
         self.refuse_full: Callable[[list[Message]], None] = lambda messages: None
         """Raises QueueFull for messages that have no room in a light queue they would enter."""
 
         self.require_room: Callable[[list[Message]], object] = lambda messages: None
         """The same for messages that do not enter it yet."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether more waits to be checked than is good."""
+        return self.batches.validating.is_full
+
+    @property
+    def pending_bytes(self) -> int:
+        """What is taken and not in the log yet."""
+        return self.batches.validating.size_bytes + sum([one.burst.size_bytes for one in self._committer.pending()])
+
+    def stop(self) -> None:
+        """Refuse what waits to be checked."""
+        self.batches.validating.stop()
 
     # ---- messages
 
@@ -66,7 +63,7 @@ class Appending:
         gathering = self._committer.gather()
         limited = check(messages, self.refresh)
         if self._parts.kept_full:
-            self._refuse_owed(messages)
+            self.refuse_owed(messages)
         if limited:
             self.refuse_full(messages)
         places: MessagePlaces | None = [] if positions else None
@@ -80,13 +77,13 @@ class Appending:
         """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in queues."""
         gathering = self._committer.gather()
         mine = fingerprint(messages)
-        if self._answered(gathering, mine, owner, token, key):
+        if self.answered(gathering, mine, owner, token, key):
             return
         if self._committer.short:
             self._room.refuse()
         limited = check(messages, self.refresh)
         if self._parts.kept_full:
-            self._refuse_owed(messages)
+            self.refuse_owed(messages)
         if limited and add is None:
             self.refuse_full(messages)
         places: MessagePlaces = []
@@ -94,9 +91,9 @@ class Appending:
             gathering.burst.add(messages, places)
         else:
             add(gathering, messages, places)
-        self._remember(gathering, mine, places, owner, token, key)
+        self.remember(gathering, mine, places, owner, token, key)
 
-    def _answered(self, gathering: Gathering, mine: bytes, owner: Owner | None, token: object, key: str) -> bool:
+    def answered(self, gathering: Gathering, mine: bytes, owner: Owner | None, token: object, key: str) -> bool:
         """Answer what is known by its key, stored or pending."""
         for pending in (self._committer.flight, gathering):
             first = pending.repeatable.get(key) if pending is not None else None
@@ -113,7 +110,7 @@ class Appending:
             gathering.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
         return True
 
-    def _remember(self, gathering: Gathering, mine: bytes, places: MessagePlaces, owner: Owner | None, token: object,
+    def remember(self, gathering: Gathering, mine: bytes, places: MessagePlaces, owner: Owner | None, token: object,
                   key: str) -> None:
         gathering.repeatable[key] = Repeatable(mine, places)
         if owner is not None:
@@ -125,7 +122,7 @@ class Appending:
         if first != second:
             raise IdempotencyConflict("this idempotency key came with another message before")
 
-    def _refuse_owed(self, messages: list[Message]) -> None:
+    def refuse_owed(self, messages: list[Message]) -> None:
         """Nothing new is taken that would have to outlive retention. Raises KeptFull, with nothing done."""
         for placement, value, _, attributes, _ in messages:
             if placement.light is not None or placement.also or value and (placement.compact or attributes & RETAIN):
@@ -136,137 +133,6 @@ class Appending:
         if placement.topics_version != self._topics.version:
             self._places.renew(placement)
         self._subscriptions.refresh(placement)
-
-    # ---- producers' batches
-
-    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object) -> None:
-        """See `Kernel.append_batch`."""
-        found, header = self._checked(queue_id, batch)
-        gathering = self._committer.gather()
-        if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
-            return
-        if self._committer.short:
-            self._room.refuse()
-        run = self._add_batch(gathering, queue_id, batch, header, self._inside(found, batch, header))
-        if header.producer_id >= 0:
-            self._note_sequence(gathering, queue_id, header, run)
-        if owner is not None:
-            gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
-        self._committer.note_size()
-
-    def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object,
-                       key: str | None) -> None:
-        """See `Kernel.append_batches`."""
-        checked = [(queue_id, batch, *self._checked(queue_id, batch)) for queue_id, batch in batches]
-        if any(header.producer_id >= 0 for _, _, _, header in checked):
-            raise UnsupportedBatch("batches of an idempotent producer come one by one, each with its sequence")
-        gathering = self._committer.gather()
-        mine = fingerprint_batches(batches)
-        if key is not None and self._answered(gathering, mine, owner, token, key):
-            return
-        if self._committer.short:
-            self._room.refuse()
-        insides = [self._inside(found, batch, header) for _, batch, found, header in checked]
-        places: MessagePlaces = [(self._add_batch(gathering, queue_id, batch, header, inside), 0)
-                                 for (queue_id, batch, _, header), inside in zip(checked, insides, strict=True)]
-        if key is not None:
-            self._remember(gathering, mine, places, owner, token, key)
-            return
-        if owner is not None:
-            gathering.submissions.append(Submission(owner, token, places, None))
-        self._committer.note_size()
-
-    def _checked(self, queue_id: int, batch: bytes) -> tuple[tuple[Topic, int], BatchHeader]:
-        """Topic and queue of a producer's batch, and its header. Raises what `Kernel.append_batch` says."""
-        found = self._topics.of_queue(queue_id)
-        if found is None:
-            raise UnknownQueue(f"there is no queue {queue_id}")
-        limit = self._places.max_message_bytes(found[0])
-        if len(batch) > limit:
-            raise MessageTooLarge(f"a batch of {len(batch)} bytes is more than {found[0].name} takes: {limit}")
-        header = check_batch(batch)
-        if header.attributes & TRANSACTIONAL:
-            raise UnsupportedBatch("Kafka transactions are not built yet")
-        return found, header
-
-    def _add_batch(self, gathering: Gathering, queue_id: int, batch: bytes, header: BatchHeader, inside: Inside
-                   ) -> Run:
-        run = gathering.burst.add_batch(queue_id, batch, header.record_count, header.max_ms)
-        gathering.burst.noted += [(message, run, at) for at, message in inside.noted]
-        if inside.listened:
-            gathering.burst.heard.append((None, [], run, 0))
-        if inside.copies:
-            gathering.burst.add(inside.copies, None)
-        return run
-
-    def _inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> Inside:
-        """Open a batch as far as anybody needs it. Raises CorruptBatch, InvalidAddress, KeptFull, QueueFull."""
-        noted = self._look_inside(of, batch, header)
-        listened = self._deliveries.listens(of[0])
-        copies = self._copies_for_queues(of, batch, header) if listened and self._subscriptions.binds else []
-        if check(copies, self.refresh):
-            self.refuse_full(copies)
-        return Inside(noted, listened, copies)
-
-    def _look_inside(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[tuple[int, Message]]:
-        """The records of a batch that change state, with their index: where its topic is compacted, or says that
-        headers count. Raises CorruptBatch, InvalidAddress, KeptFull."""
-        topic, queue = of
-        settings = topic.settings
-        if not settings.compact and not settings.interpret_headers:
-            return []
-        found: list[tuple[int, Message]] = []
-        piece = Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)
-        for at, timestamp_ms, key, value, headers, attributes, _ in records_of(piece):
-            attributes &= ~RETAIN
-            if settings.interpret_headers and asks_to_retain(headers):
-                attributes |= RETAIN
-            if settings.compact or attributes & RETAIN:
-                placement = self._places.for_record(topic, queue, key, headers)
-                retained_key(topic.tenant, placement.address)
-                found.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
-        if self._parts.kept_full:
-            self._refuse_owed([message for _, message in found])
-        return found
-
-    def _copies_for_queues(self, of: tuple[Topic, int], batch: bytes, header: BatchHeader) -> list[Message]:
-        """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
-        topic, queue = of
-        copies: list[Message] = []
-        piece = Piece(0, header.record_count, True, batch, 0, header.max_ms, 0)
-        for _, timestamp_ms, key, value, headers, attributes, _ in self._deliveries.open_piece(piece):
-            placement = self._places.for_record(topic, queue, key, headers)
-            self._subscriptions.refresh(placement)
-            if placement.also:
-                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
-                               attributes & ~RETAIN, timestamp_ms))
-        return copies
-
-    def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
-                 token: object) -> bool:
-        """Answer a batch that is known or pending already; refuse one that is not the next."""
-        state = self._producers.get(queue_id, header.producer_id)
-        known = None if state is None else find_duplicate(state, header)
-        if state is None or known is None:
-            check_sequence(state, header)
-            return False
-        for pending in (self._committer.flight, gathering):
-            run = pending.produced_run(queue_id, header) if pending is not None else None
-            if pending is not None and run is not None:
-                if owner is not None:
-                    pending.submissions.append(Submission(owner, token, [(run, 0)], None))
-                return True
-        if owner is not None:
-            fixed = (state.append_ms, [(queue_id, known.first_offset, known.first_id)])
-            gathering.submissions.append(Submission(owner, token, None, fixed))
-        return True
-
-    def _note_sequence(self, gathering: Gathering, queue_id: int, header: BatchHeader, run: Run) -> None:
-        state = self._producers.get(queue_id, header.producer_id)
-        batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING)
-        now_ms = gathering.burst.now_ms
-        self._producers.put(queue_id, header.producer_id, with_batch(state, header, now_ms, batch))
-        gathering.produced.setdefault((queue_id, header.producer_id), []).append((header, run))
 
     def new_producer_id(self, owner: Owner, token: object) -> None:
         gathering = self._committer.gather()

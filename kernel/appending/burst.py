@@ -15,7 +15,7 @@ from crc32c import crc32c
 from kernel.addresses.stated import STATED, stated
 from kernel.errors import MessageTooLarge
 from kernel.log.frame import WHOLE, Entries
-from kernel.message import RETAIN, Message, Placement
+from kernel.message import RETAIN, Message, Placement, Record
 from kernel.records.batch import placed
 from kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
 from kernel.retention.owed import retained_key
@@ -37,6 +37,7 @@ class Run:
         self.max_ms: int = now_ms
         self.flags: int = 0
         self.own_id: int = -1                        # >= 0: its messages keep the ids they have, from this on
+        self.records: list[Record] | None = None     # of a producer's batch that was opened; offsets count from 0
         # known once sealed:
         self.first_offset: int = -1
         self.first_id: int = -1
@@ -198,6 +199,13 @@ class Burst:
         self.runs.append(run)
         self.size_bytes += len(batch)
         return run
+
+    def hear_batch(self, run: Run, records: list[Record] | None, opened_bytes: int) -> None:
+        """Somebody may listen to a producer's batch. Its records, if it was opened, wait to be delivered."""
+        self.heard.append((None, [], run, 0))
+        if records is not None:
+            run.records = records
+            self.size_bytes += opened_bytes
 
     def add_copies(self, messages: list[Message], ids: list[int], places: list[tuple[Run, int]] | None) -> None:
         """As `add`, for messages that keep the ids they have. What follows on each other lies in one run."""

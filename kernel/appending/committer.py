@@ -78,7 +78,7 @@ class Committer:
         self.congested = False
         self.short = False                       # the hub lives from its reserve: no messages are taken
         self.on_congestion: Callable[[bool], None] = lambda congested: None
-        self.is_behind: Callable[[], bool] = lambda: False       # set by the kernel: others do not keep pace
+        self.is_behind: Callable[[], bool] = lambda: False       # set by the kernel: something does not keep pace
         self.flushes = 0
         self.flushed_bytes = 0
 
@@ -105,13 +105,23 @@ class Committer:
 
     def note_size(self) -> None:
         """Call after adding to the gathering: too much of it, and publishers are to be left unread."""
-        if not self.congested and self._gathering is not None \
-                and self._gathering.burst.size_bytes > self._pending_bytes:
+        if not self.congested and self._is_large():
+            self._become_congested(True)
+
+    def _is_large(self) -> bool:
+        return self._gathering is not None and self._gathering.burst.size_bytes > self._pending_bytes
+
+    def note_behind(self) -> None:
+        """Call where `is_behind` may have become true; call `relieve` where it may not be any more."""
+        if not self.congested and self.is_behind():
             self._become_congested(True)
 
     def _become_congested(self, congested: bool) -> None:
         self.congested = congested
         self.on_congestion(congested)
+
+    def become_short(self, short: bool) -> None:
+        self.short = short
 
     def on_relief(self, callback: Callable[[], None]) -> None:
         self._relief.append(callback)
@@ -189,7 +199,7 @@ class Committer:
 
     def relieve(self) -> None:
         """Publishers are read again, unless there is too much still."""
-        if self.congested and not self.is_behind():
+        if self.congested and not self._is_large() and not self.is_behind():
             self._become_congested(False)
             waiting, self._relief = self._relief, []
             for callback in waiting:

@@ -2,11 +2,11 @@
 
     deliver → waiting → [large batches are opened on another thread] → portions → every subscriber of each, in slices
 
-Messages of most doors are still at hand as they were appended. A producer's batch is opened only where a filter could
-match its topic. What a turn may open is bounded: a batch that opens to more is opened on another thread and handed over
-a part at a time, and what is behind it waits, so that order holds. While more than `MAX_WAITING` flushes wait the
-deliveries are behind, and publishers are not read. What a subscriber is told it hears in order; one that comes or goes
-while a flush is handed out may hear of the rest of it, or not.
+Messages of most doors are still at hand as they were appended, and so are the records of a producer's batch that came
+while a filter could match its topic. Another is opened here. What a turn may open is bounded: a batch that opens to
+more is opened on another thread and handed over a part at a time, and what is behind it waits, so that order holds.
+While more than `MAX_WAITING` flushes wait the deliveries are behind, and publishers are not read. What a subscriber is
+told it hears in order; one that comes or goes while a flush is handed out may hear of the rest of it, or not.
 """
 from __future__ import annotations
 
@@ -94,6 +94,10 @@ class Deliveries:
                     outbox.add(placement, messages, run.first_offset + index)
                     yield from self._pause(outbox)
                     continue
+                if run.records is not None:
+                    records, run.records = run.records, None
+                    yield from self._add_records(outbox, run.queue_id, records, run.first_offset)
+                    continue
                 opened = self._opened_here(run)
                 if opened is None:
                     yield from outbox.send()
@@ -157,13 +161,10 @@ class Deliveries:
     def _add_part(self, outbox: Outbox, queue_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
         if len(records) < piece.count:
             self._unreadable.note(queue_id, missing(piece, [record[0] for record in records]))
-        yield from self._add_records(outbox, queue_id, records)
+        yield from self._add_records(outbox, queue_id, records, 0)
 
-    def open_piece(self, piece: Piece) -> list[Record]:
-        """The sound records of a batch that is not a run yet."""
-        return sound_records(piece)
-
-    def _add_records(self, outbox: Outbox, queue_id: int, records: list[Record]) -> Iterator[None]:
+    def _add_records(self, outbox: Outbox, queue_id: int, records: list[Record], first_offset: int) -> Iterator[None]:
+        """Their offsets count from this one."""
         found = self._topics.of_queue(queue_id)
         if found is None:
             return
@@ -178,7 +179,7 @@ class Deliveries:
                     places[key] = placement
             if placement.targets:
                 message = (placement, value, encode_headers(headers), attributes, timestamp_ms)
-                outbox.add(placement, [message], offset)
+                outbox.add(placement, [message], first_offset + offset)
                 yield from self._pause(outbox)
             if not number % STEP_RECORDS:
                 yield

@@ -24,15 +24,20 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from kernel.errors import CorruptBatch, UnsupportedBatch
+from kernel.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, MessageTooLarge, UnsupportedBatch
 from kernel.message import Leased, Piece, Record
 from kernel.records.compression import NONE, decompress
 from kernel.records.record import decode_records, split_records
+from kernel.records.walking import MAX_TIMESTAMP_MS, NO_TIMESTAMP
 
 HEADER_BYTES: Final = 61
 LENGTH_COVERS_FROM: Final = 12
+CRC_AT: Final = 17
 CRC_COVERS_FROM: Final = 21
+ATTRIBUTES_AT: Final = 21
+MAX_MS_AT: Final = 35
 MAX_OPENED_BYTES: Final = 64 << 20          # of one batch's records, decompressed
+MAX_BATCH_RECORDS: Final = 1 << 17          # clients fill batches by bytes; librdkafka counts too, to 10,000 by default
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -71,9 +76,11 @@ def read_header(data: bytes) -> BatchHeader:
 
 
 def check_batch(data: bytes) -> BatchHeader:
-    """The header of a producer's batch after checking format, length, CRC and counts.
+    """The header of a producer's batch after checking all that it says without opening the records.
 
-    Raises UnsupportedBatch (an older message format, a control batch) or CorruptBatch. Records are not opened.
+    Raises UnsupportedBatch (an older message format, a control batch), CorruptBatch (length, CRC, counts),
+    MessageTooLarge (more than MAX_BATCH_RECORDS), InvalidRecord, InvalidTimestamp. `validation.validate` checks the
+    records.
     """
     if len(data) > 16 and data[16] != 2:
         raise UnsupportedBatch(f"message format {data[16]} is not stored here, only version 2")
@@ -85,9 +92,24 @@ def check_batch(data: bytes) -> BatchHeader:
         raise CorruptBatch("a batch does not match its CRC")
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
         raise CorruptBatch(f"a batch of {header.record_count} records ends at offset delta {header.last_offset_delta}")
+    if header.record_count > MAX_BATCH_RECORDS:
+        raise MessageTooLarge(f"a batch of {header.record_count} records is more than is taken: {MAX_BATCH_RECORDS}")
     if header.attributes & CONTROL:
         raise UnsupportedBatch("control batches are not accepted from producers")
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise InvalidRecord(f"producer {header.producer_id} has the epoch {header.producer_epoch} and the sequence "
+                            f"{header.base_sequence}")
+    if header.attributes & LOG_APPEND_TIME:
+        raise InvalidTimestamp("a producer says when records were made, and not when they were appended")
+    if not NO_TIMESTAMP <= header.base_ms <= MAX_TIMESTAMP_MS:
+        raise InvalidTimestamp(f"a batch begins at the timestamp {header.base_ms}, beyond the year 9999 or before 1970")
     return header
+
+
+def stamped(data: bytes, max_ms: int) -> bytes:
+    """The batch with another largest timestamp, and a CRC that covers it."""
+    tail = data[CRC_COVERS_FROM:MAX_MS_AT] + max_ms.to_bytes(8, "big", signed=True) + data[MAX_MS_AT + 8:]
+    return data[:CRC_AT] + crc32c(tail).to_bytes(4, "big") + tail
 
 
 def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -176,6 +177,15 @@ def test_ordinary_records_of_the_same_topic(hub: RunningHub, http: SyncClient) -
     peer.produce("orders", b"held", group="shop")
     assert peer.produce("orders", b"plain") == 1
     assert values(http) == ["plain", "plain"]
+
+
+def test_halves_whose_batch_is_opened_on_another_thread(hub: RunningHub, http: SyncClient) -> None:
+    peer, large = Peer(hub), Random(7).randbytes(200_000).hex()
+    peer.producer = Producer(peer.where | {"compression.type": "gzip"})
+    assert peer.produce("orders", large.encode()) == 0
+    peer.produce("orders", large.encode(), group="shop")
+    assert peer.produce("orders", large.encode()) == 1
+    assert values(http) == [large, large]
 
 
 def test_a_batch_of_both_is_refused(hub: RunningHub, http: SyncClient) -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
@@ -28,7 +28,8 @@ def wrap(records: bytes, count: int, *, codec: int = 0, base_ms: int = 1000, max
 
 
 def batch_of(messages: Sequence[tuple[bytes | None, bytes | None, Headers]], producer_id: int = -1,
-             sequence: int = -1) -> bytes:
+             sequence: int = -1, codec: int = 0, pack: Callable[[bytes], bytes] = bytes) -> bytes:
     """(key, value, headers) of each record."""
     records = b"".join(encode_record(i, *message) for i, message in enumerate(messages))
-    return wrap(records, len(messages), producer_id=producer_id, epoch=0 if producer_id >= 0 else -1, sequence=sequence)
+    return wrap(pack(records), len(messages), codec=codec, producer_id=producer_id,
+                epoch=0 if producer_id >= 0 else -1, sequence=sequence)

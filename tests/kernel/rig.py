@@ -62,7 +62,8 @@ class Rig:
 
     def _open(self) -> Kernel:
         kernel = Kernel(loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
-                        checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store,
+                        checkpoint_worker=self.world.checkpoint_worker,
+                        validation_worker=self.world.validation_worker, log=self.log, store=self.store,
                         routes=self.routes, settings=self.settings, fatal=self.fatal.append,
                         on_damage=self.damage.append,
                         on_error=self.errors.append, projection=self.projection, new_hub=b"a hub of the rig",

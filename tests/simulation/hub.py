@@ -64,8 +64,9 @@ class SimHub:
         self.log = DatedLog(self.disk, self.settings.segment_bytes, self._dated)
         self.kernel = Kernel(
             loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
-            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=ROUTES,
-            settings=self.settings, fatal=self._end, on_damage=self.damage.append, on_error=self.errors.append)
+            checkpoint_worker=self.world.checkpoint_worker, validation_worker=self.world.validation_worker,
+            log=self.log, store=self.store, routes=ROUTES, settings=self.settings, fatal=self._end,
+            on_damage=self.damage.append, on_error=self.errors.append)
         self.kernel.parts.deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
         self.kernel.open()
         self.transactions = Transactions(self.kernel, SETTINGS)

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Final
 from kernel.errors import IdempotencyConflict, MessageTooLarge
 from kernel.message import TRANSIENT, Message, Stored
 from kernel.records.batch import read_header
+from kernel.records.compression import GZIP
 from kernel.records.record import encode_headers
 from kernel.state.topics import Topic
 from tests.kernel.batches import batch_of
+from tests.kernel.packers import stored
 from tests.simulation.checker import Attempt, Broken, Sent, value_of
 from tests.simulation.clients import Line, Producer
 
@@ -170,14 +172,15 @@ class Traffic:
     def _next_batch(self, sender: Producer, line: Line, queue_id: int, topic: Topic, count: int) -> Attempt:
         attempt = self._ledger.attempt("batch", f"producer-{sender.producer_id}", self._now_ms)
         attempt.sequence = line.next_sequence
-        records = []
+        records, elsewhere = [], attempt.number % 2 == 1       # a batch that is opened on another thread
         for index in range(count):
             key, headers = b"k%d" % (index % 2), HEADERS[index % len(HEADERS)]
-            value = value_of(attempt.number, index, 70_000 if attempt.number % 50 == index else 20)
+            large = attempt.number % 50 == index or elsewhere and index == 0
+            value = value_of(attempt.number, index, 70_000 if large else 20)
             address = f"{topic.name}/{key.decode()}"
             attempt.messages.append(Sent(address, queue_id, key, value, headers, 0))
             records.append((key, value, headers))
-        attempt.batch = batch_of(records, sender.producer_id, attempt.sequence)
+        attempt.batch = batch_of(records, sender.producer_id, attempt.sequence, *((GZIP, stored) if elsewhere else ()))
         line.next_sequence += count
         line.batches.append(attempt)
         return attempt

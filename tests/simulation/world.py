@@ -129,10 +129,11 @@ class World:
         self.log_worker = FakeWorker(self.loop)
         self.reader_worker = FakeWorker(self.loop)
         self.checkpoint_worker = FakeWorker(self.loop)
+        self.validation_worker = FakeWorker(self.loop)
 
     @property
-    def workers(self) -> tuple[FakeWorker, FakeWorker, FakeWorker]:
-        return self.log_worker, self.reader_worker, self.checkpoint_worker
+    def workers(self) -> tuple[FakeWorker, FakeWorker, FakeWorker, FakeWorker]:
+        return self.log_worker, self.reader_worker, self.checkpoint_worker, self.validation_worker
 
     def run(self) -> None:
         """Until nothing is ready and no job waits."""

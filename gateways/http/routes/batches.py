@@ -11,8 +11,9 @@ did not ask for.
     X-Next-Offset        where to go on; `offset` itself where the body is empty
 
 `POST`: batches to store, all of them or none, for writers of many rows. The writer has put each record into its key's
-queue (murmur2) and says with each batch which queue that is; rights and limits are the topic's, since batches are not
-opened. With an `Idempotency-Key` a repetition is recognised by the records, whenever their batches were made.
+queue (murmur2) and says with each batch which queue that is; rights are the topic's. Records are held against what
+their batch claims before any is stored; the batches of one body open to 64 MiB at most. With an `Idempotency-Key` a
+repetition is recognised by the records, whenever their batches were made.
 
     body := (queue u32 | length u32 | record batch)*      little-endian, `application/octet-stream`
 
@@ -92,8 +93,8 @@ async def get_batches(door: Door, call: Call) -> web.StreamResponse:
 @declare("bulk", headers=(IDEMPOTENCY_KEY,), bodies=(Body(
              BINARY, BINARY_TYPE, "Queue and length as u32, little-endian, and a record batch; again for each."),),
          needs=(Need(Operation.PUBLISH, "topic"),), writes=True, answers=(Answer(201, "All are durable.", STORED),),
-         problems=("invalid_body", "unknown_topic", "unknown_queue", "corrupt_batch", "unsupported_batch",
-                   "message_too_large", "idempotency_conflict", "over_quota"))
+         problems=("invalid_body", "unknown_topic", "unknown_queue", "corrupt_batch", "invalid_record",
+                   "invalid_timestamp", "unsupported_batch", "message_too_large", "idempotency_conflict", "over_quota"))
 async def post_batches(door: Door, call: Call) -> web.StreamResponse:
     """Store batches in queues of one topic, all of them or none.
 

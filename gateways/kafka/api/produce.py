@@ -1,11 +1,13 @@
 """Produce 3 to 12: each partition's record batch is appended as it came, and the answer leaves when all are durable.
 
-acks=0 has no answer; as Kafka does, the door closes the connection of such a producer when one of its batches is
-refused, so that it notices. acks=1 and acks=all are the same here: stored means synced.
+A refusal is raised by the kernel, or comes as its answer where a batch was opened on another thread. acks=0 has no
+answer; as Kafka does, the door closes the connection of such a producer when one of its batches is refused, so that it
+notices. acks=1 and acks=all are the same here: stored means synced.
 """
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from gateways.admission.admission import Denied
 from gateways.admission.decision import Operation
@@ -15,9 +17,11 @@ from gateways.kafka.mapping import Refused, check_produced, code_of
 from gateways.kafka.not_honoured import note_delay
 from gateways.kafka.request import Api, Request
 from gateways.kafka.topics import find_topic, text_of
-from gateways.kafka.transacting import DECIDE, Deciding, half_batch, hold
+from gateways.kafka.transacting import DECIDE, Deciding, hold_halves, may_hold_halves
 from kernel.errors import KernelError
-from kernel.message import Stored
+from kernel.message import Record, Stored
+from kernel.records.batch import BatchHeader
+from kernel.records.validation import Divert
 from kernel.state.topics import Topic
 
 NO_ACKS: Final = 0
@@ -36,7 +40,7 @@ class Produced:
         self.base_offset = -1
         self.log_start = -1
         self.text: str | None = None
-        self.decisions = b""                # a batch of decisions about transactions, until it is stored
+        self.decisions: list[Record] = []   # about transactions, until they are stored
 
     def on_stored(self, stored: Stored) -> None:
         if stored.error is not None:
@@ -45,7 +49,7 @@ class Produced:
             queue_id, self.base_offset, _ = stored.positions[0]
             self.log_start = self.produce.request.session.kernel.bounds(queue_id)[0]
             if self.decisions:
-                decisions, self.decisions = self.decisions, b""
+                decisions, self.decisions = self.decisions, []
                 Deciding(self, self.produce.request.session).take(decisions)
                 return
         self.produce.settle()
@@ -53,9 +57,24 @@ class Produced:
     def refuse(self, error: int, text: str) -> None:
         self.error, self.text = error, text
 
+    def keep_decisions(self, header: BatchHeader, records: list[Record]) -> bool:
+        """They are carried out once they are stored."""
+        self.decisions = records
+        return False
+
     def row(self) -> tuple[int, int, int, int, bytes | None]:
         return (self.index, self.error, self.base_offset, self.log_start,
                 None if self.text is None else self.text.encode())
+
+
+class Unacknowledged(NamedTuple):
+    """The token of a batch whose producer wants no answer."""
+
+    produce: Produce
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            self.produce.close_refused(code_of(stored.error), str(stored.error))
 
 
 class Produce:
@@ -96,7 +115,7 @@ class Produce:
                 row.refuse(refusal.code, str(refusal))
             except (KernelError, Denied) as refusal:
                 row.refuse(code_of(refusal), str(refusal))
-            else:
+            if not row.error:
                 self.records += count
                 self.record_bytes += len(batch)
 
@@ -104,18 +123,22 @@ class Produce:
         """Raises Refused, KernelError, Denied."""
         session = self.request.session
         queue_id = topic.queue_id(row.index)
-        halves = half_batch(topic, batch)
-        if halves is not None:
-            hold(session, row, topic, batch, *halves)
-            return
-        note_delay(session, batch)
-        if self.acks == NO_ACKS and topic.name != DECIDE:
-            session.kernel.append_batch(queue_id, batch, None)
-            return
+        divert: Divert | None = None
         if topic.name == DECIDE:
-            row.decisions = batch
-        session.kernel.append_batch(queue_id, batch, session, row)
+            divert = row.keep_decisions
+        elif may_hold_halves(topic, batch):
+            divert = partial(hold_halves, session, row, topic)
+        else:
+            note_delay(session, batch)
+        if divert is None and self.acks == NO_ACKS:
+            session.kernel.append_batch(queue_id, batch, session, Unacknowledged(self))
+            return
         self.pending += 1
+        try:
+            session.kernel.append_batch(queue_id, batch, session, row, divert)
+        except KernelError:
+            self.pending -= 1
+            raise
 
     def finish(self) -> None:
         """Everything is with the kernel."""
@@ -124,10 +147,6 @@ class Produce:
             self.throttle_ms = session.admission.charge("kafka", session.principal, self.records, self.record_bytes)
             if self.throttle_ms:
                 session.throttle(self.throttle_ms)
-        if self.acks == NO_ACKS:
-            refused = next((row for _, rows in self.topics for row in rows if row.error != NONE), None)
-            if refused is not None:
-                session.close(f"produce_refused: acks=0 and error {refused.error}: {refused.text}")
         self.settle()
 
     def settle(self) -> None:
@@ -136,11 +155,18 @@ class Produce:
         if self.pending:
             return
         if self.acks == NO_ACKS:
+            refused = next((row for _, rows in self.topics for row in rows if row.error != NONE), None)
+            if refused is not None:
+                self.close_refused(refused.error, refused.text)
             self.request.done([])
             return
         topics = [(name, [row.row() for row in rows]) for name, rows in self.topics]
         request = self.request
         request.done([encode_produced(request.version, request.correlation_id, topics, self.throttle_ms)])
+
+    def close_refused(self, error: int, text: str | None) -> None:
+        """Tell a producer that wants no answer."""
+        self.request.session.close(f"produce_refused: acks=0 and error {error}: {text}")
 
 
 def dispatch(request: Request) -> None:

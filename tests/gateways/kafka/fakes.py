@@ -16,6 +16,7 @@ from kernel.errors import CreateDenied, GroupIsLeased, MessageTooLarge, OffsetOu
 from kernel.leasing.settings import check_name
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from kernel.records.batch import check_batch, placed, records_of
+from kernel.records.validation import Divert
 from kernel.settings import KernelSettings
 from kernel.state.topics import Topic, TopicSettings
 
@@ -115,12 +116,15 @@ class FakeKernel:
 
     # ---- append
 
-    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object = None) -> None:
+    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object = None,
+                     divert: Divert | None = None) -> None:
         if self.refusal is not None:
             raise self.refusal
         if len(batch) > self.max_message_bytes:
             raise MessageTooLarge(f"{len(batch)} bytes")
         header = check_batch(batch)
+        if divert is not None and divert(header, records_of(Piece(0, header.record_count, True, batch, 0, 0, 0))):
+            return
 
         def store() -> list[tuple[int, int, int]]:
             pieces = self.queues.setdefault(queue_id, [])

@@ -2,47 +2,20 @@
 from __future__ import annotations
 
 import tracemalloc
-import zlib
 from collections.abc import Callable
 
-import cramjam
-import lz4.frame
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.errors import CorruptBatch
-from kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
+from kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, OpenedTooLarge, decompress
+from kernel.records.record import varint
+from tests.kernel.packers import PACKERS, java_snappy, snappy, zstd_streamed
 
 LIMIT_BYTES = 1 << 20
 
 
-def gzip(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=31)
-    return packer.compress(data) + packer.flush()
-
-
-def snappy(data: bytes) -> bytes:
-    return bytes(cramjam.snappy.compress_raw(data))
-
-
-def java_snappy(data: bytes) -> bytes:
-    """Framed as Java's clients do: blocks behind their lengths."""
-    blocks = [snappy(data[at:at + 1_000]) for at in range(0, len(data), 1_000)]
-    return b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
-
-
-def zstd_streamed(data: bytes) -> bytes:
-    """Without the size of the contents in front, as streaming producers write it."""
-    packer = zstandard.ZstdCompressor().compressobj()
-    return packer.compress(data) + packer.flush()
-
-
-PACKERS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
-    "gzip": (GZIP, gzip), "snappy": (SNAPPY, snappy), "java snappy": (SNAPPY, java_snappy),
-    "lz4": (LZ4, lz4.frame.compress), "zstd": (ZSTD, zstandard.ZstdCompressor().compress),
-    "zstd streamed": (ZSTD, zstd_streamed)}
 every_codec = pytest.mark.parametrize(("codec", "pack"), PACKERS.values(), ids=PACKERS)
 
 
@@ -56,7 +29,7 @@ def test_what_was_packed_is_opened(codec: int, pack: Callable[[bytes], bytes], d
 def test_a_bomb_is_refused_before_it_has_filled_memory(codec: int, pack: Callable[[bytes], bytes]) -> None:
     bomb = pack(bytes(30 * LIMIT_BYTES))
     tracemalloc.start()
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(OpenedTooLarge):
         decompress(codec, bomb, LIMIT_BYTES)
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -66,6 +39,41 @@ def test_a_bomb_is_refused_before_it_has_filled_memory(codec: int, pack: Callabl
 @every_codec
 def test_exactly_the_limit_is_opened(codec: int, pack: Callable[[bytes], bytes]) -> None:
     assert len(decompress(codec, pack(bytes(LIMIT_BYTES)), LIMIT_BYTES)) == LIMIT_BYTES
+
+
+@every_codec
+def test_a_frame_is_whole_and_alone(codec: int, pack: Callable[[bytes], bytes]) -> None:
+    """Readers do not agree on what the others say."""
+    packed = pack(b"some text " * 500)
+    for other in (packed[:-1], packed[:len(packed) // 2], packed + b"\0", packed + packed):
+        with pytest.raises(CorruptBatch):
+            decompress(codec, other, LIMIT_BYTES)
+
+
+@pytest.mark.parametrize("blocks", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\5ab", b"\0\0", b"\0\0\0\1"],
+                         ids=["zero", "negative", "beyond the end", "half a size", "a size alone"])
+def test_blocks_of_java_snappy_with_sizes_that_lie(blocks: bytes) -> None:
+    for framed in (b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + blocks, java_snappy(b"good") + blocks):
+        with pytest.raises(CorruptBatch):
+            decompress(SNAPPY, framed, LIMIT_BYTES)
+
+
+def test_snappy_allocates_nothing_that_so_few_bytes_cannot_hold() -> None:
+    claimed = varint(LIMIT_BYTES // 2)                        # a zigzag number: read without its sign, LIMIT_BYTES
+    tracemalloc.start()
+    with pytest.raises(CorruptBatch, match="claim to hold"):
+        decompress(SNAPPY, claimed + bytes(100), LIMIT_BYTES)
+    assert tracemalloc.get_traced_memory()[1] < LIMIT_BYTES // 4
+    tracemalloc.stop()
+    assert decompress(SNAPPY, snappy(bytes(LIMIT_BYTES)), LIMIT_BYTES) == bytes(LIMIT_BYTES), "the densest there is"
+
+
+def test_a_zstd_frame_of_empty_blocks_is_not_followed_for_ever() -> None:
+    packed = zstd_streamed(b"")
+    head = packed[:packed.index(b"\1\0\0")]
+    assert decompress(ZSTD, head + b"\0\0\0" * 1_000 + b"\1\0\0", LIMIT_BYTES) == b""
+    with pytest.raises(CorruptBatch):
+        decompress(ZSTD, head + b"\0\0\0" * 20_000 + b"\1\0\0", LIMIT_BYTES)
 
 
 @every_codec

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.errors import CorruptBatch, InvalidTopic, KeptFull
+from kernel.errors import InvalidRecord, InvalidTopic, KeptFull
 from kernel.message import RETAIN, Record
 from kernel.retention.compaction import LOOK_MS
 from kernel.settings import KernelSettings
@@ -106,7 +106,7 @@ def test_headers_do_not_count_elsewhere() -> None:
 def test_a_batch_that_cannot_be_opened_is_refused() -> None:
     rig = new_rig()
     from tests.kernel.batches import wrap
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(InvalidRecord):
         rig.kernel.append_batch(rig.kernel.place("c/k").queue_id, wrap(b"\xff\xff\xff", 2), None)
 
 

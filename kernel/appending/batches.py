@@ -1,0 +1,216 @@
+"""Producers' batches on their way in: checked, opened as far as anybody needs it, and stored as they were sent.
+
+What a batch means to its topic is judged by how things stood when it came: whether the topic was compacted, or bound to
+a light queue. Two things are asked again when it enters: whether the topic is still there, and whether somebody
+listens; for who has subscribed meanwhile it is opened once more.
+"""
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from kernel.appending.burst import Run, check
+from kernel.appending.gathering import Gathering, Places, Submission
+from kernel.appending.idempotency import fingerprint_batches
+from kernel.appending.producers import KnownBatch, check_sequence, find_duplicate, with_batch
+from kernel.appending.validating import MAX_RECORDS, Arrived, Validating
+from kernel.delivery.retained import asks_to_retain
+from kernel.errors import MessageTooLarge, UnknownQueue, UnsupportedBatch
+from kernel.message import RETAIN, Message, Owner, Record
+from kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch
+from kernel.records.record import encode_headers
+from kernel.records.validation import Divert, Validated
+from kernel.retention.owed import retained_key
+from kernel.state.topics import Topic
+
+if TYPE_CHECKING:
+    from kernel.appending.appending import Appending
+    from kernel.appending.committer import Committer
+    from kernel.parts import Parts
+
+PENDING = -1
+"""Offset of a producer's batch that has its sequence but not yet its place."""
+
+
+class Inside(NamedTuple):
+    """What a producer's batch means beyond the queue that it enters whole."""
+
+    noted: list[tuple[int, Message]]       # records that change state, with their index
+    listened: bool                         # somebody may hear of its records
+    copies: list[Message]                  # for light queues that are bound to addresses of its topic
+
+
+class Batches:
+    """Part of `Appending`."""
+
+    def __init__(self, appending: Appending, parts: Parts, committer: Committer) -> None:
+        self._appending = appending
+        self._parts = parts
+        self._committer = committer
+        self._topics = parts.topics
+        self._places = parts.places
+        self._subscriptions = parts.subscriptions
+        self._producers = parts.producers
+        self.validating = Validating(parts.loop, parts.validation_worker, committer, parts.on_error)
+
+    def append(self, queue_id: int, batch: bytes, owner: Owner | None, token: object, divert: Divert | None) -> None:
+        """See `Kernel.append_batch`."""
+        arrived = self._arrived(queue_id, batch, divert is not None)
+        self.validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert))
+
+    def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
+        """See `Kernel.append_batches`."""
+        arrived = [self._arrived(queue_id, batch, False) for queue_id, batch in batches]
+        if any(one.header.producer_id >= 0 for one in arrived):
+            raise UnsupportedBatch("batches of an idempotent producer come one by one, each with its sequence")
+        records = sum([one.header.record_count for one in arrived])
+        if records > MAX_RECORDS:
+            raise MessageTooLarge(f"{records} records are more than are taken in one request: {MAX_RECORDS}")
+        self.validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key))
+
+    # ---- when they come
+
+    def _arrived(self, queue_id: int, batch: bytes, wanted: bool) -> Arrived:
+        """Raises what `Kernel.append_batch` says of what can be seen without opening it."""
+        of = self._of(queue_id)
+        topic = of[0]
+        limit = self._places.max_message_bytes(topic)
+        if len(batch) > limit:
+            raise MessageTooLarge(f"a batch of {len(batch)} bytes is more than {topic.name} takes: {limit}")
+        header = check_batch(batch)
+        if header.attributes & TRANSACTIONAL:
+            raise UnsupportedBatch("Kafka transactions are not built yet")
+        wanted = (wanted or topic.settings.compact or topic.settings.interpret_headers
+                  or self._parts.deliveries.listens(topic))
+        return Arrived(queue_id, batch, header, of, limit, wanted)
+
+    def _of(self, queue_id: int) -> tuple[Topic, int]:
+        of = self._topics.of_queue(queue_id)
+        if of is None:
+            raise UnknownQueue(f"there is no queue {queue_id}")
+        return of
+
+    # ---- when they are sound
+
+    def _enter(self, arrived: Arrived, owner: Owner | None, token: object, divert: Divert | None,
+               validated: list[Validated]) -> None:
+        queue_id, (one,) = arrived.queue_id, validated
+        header = one.header
+        self._of(queue_id)
+        if divert is not None and divert(header, one.records or []):
+            return
+        gathering = self._committer.gather()
+        if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
+            return
+        if self._committer.short:
+            self._parts.room.refuse()
+        run = self._add(gathering, queue_id, one, self._inside(arrived, one))
+        if header.producer_id >= 0:
+            self._note_sequence(gathering, queue_id, header, run)
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
+        self._committer.note_size()
+
+    def _enter_all(self, arrived: list[Arrived], owner: Owner | None, token: object, key: str | None,
+                   validated: list[Validated]) -> None:
+        for one in arrived:
+            self._of(one.queue_id)
+        gathering = self._committer.gather()
+        mine = fingerprint_batches([(one.queue_id, one.batch) for one in arrived])
+        if key is not None and self._appending.answered(gathering, mine, owner, token, key):
+            return
+        if self._committer.short:
+            self._parts.room.refuse()
+        insides = [self._inside(one, opened) for one, opened in zip(arrived, validated, strict=True)]
+        places: Places = [(self._add(gathering, one.queue_id, opened, inside), 0)
+                          for one, opened, inside in zip(arrived, validated, insides, strict=True)]
+        if key is not None:
+            self._appending.remember(gathering, mine, places, owner, token, key)
+            return
+        if owner is not None:
+            gathering.submissions.append(Submission(owner, token, places, None))
+        self._committer.note_size()
+
+    def _add(self, gathering: Gathering, queue_id: int, validated: Validated, inside: Inside) -> Run:
+        header = validated.header
+        run = gathering.burst.add_batch(queue_id, validated.batch, header.record_count, header.max_ms)
+        gathering.burst.noted += [(message, run, at) for at, message in inside.noted]
+        if inside.listened:
+            gathering.burst.hear_batch(run, validated.records, validated.opened_bytes)
+        if inside.copies:
+            gathering.burst.add(inside.copies, None)
+        return run
+
+    # ---- what is in them
+
+    def _inside(self, arrived: Arrived, validated: Validated) -> Inside:
+        """Look into a batch as far as anybody needs it. Raises InvalidAddress, KeptFull, QueueFull."""
+        records = validated.records
+        listened = self._parts.deliveries.listens(arrived.of[0])
+        if records is None:
+            return Inside([], listened, [])
+        noted = self._noted(arrived.of, records)
+        copies = self._copies_for_queues(arrived.of, records) if listened and self._subscriptions.binds else []
+        if check(copies, self._appending.refresh):
+            self._appending.refuse_full(copies)
+        return Inside(noted, listened, copies)
+
+    def _noted(self, of: tuple[Topic, int], records: list[Record]) -> list[tuple[int, Message]]:
+        """The records of a batch that change state, with their index: where its topic is compacted, or says that
+        headers count. Raises InvalidAddress, KeptFull."""
+        topic, queue = of
+        settings = topic.settings
+        if not settings.compact and not settings.interpret_headers:
+            return []
+        noted: list[tuple[int, Message]] = []
+        for at, timestamp_ms, key, value, headers, attributes, _ in records:
+            attributes &= ~RETAIN
+            if settings.interpret_headers and asks_to_retain(headers):
+                attributes |= RETAIN
+            if settings.compact or attributes & RETAIN:
+                placement = self._places.for_record(topic, queue, key, headers)
+                retained_key(topic.tenant, placement.address)
+                noted.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
+        if self._parts.kept_full:
+            self._appending.refuse_owed([message for _, message in noted])
+        return noted
+
+    def _copies_for_queues(self, of: tuple[Topic, int], records: list[Record]) -> list[Message]:
+        """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
+        topic, queue = of
+        copies: list[Message] = []
+        for _, timestamp_ms, key, value, headers, attributes, _ in records:
+            placement = self._places.for_record(topic, queue, key, headers)
+            self._subscriptions.refresh(placement)
+            if placement.also:
+                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
+                               attributes & ~RETAIN, timestamp_ms))
+        return copies
+
+    # ---- sequences
+
+    def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
+                 token: object) -> bool:
+        """Answer a batch that is known or pending already; refuse one that is not the next."""
+        state = self._producers.get(queue_id, header.producer_id)
+        known = None if state is None else find_duplicate(state, header)
+        if state is None or known is None:
+            check_sequence(state, header)
+            return False
+        for pending in (self._committer.flight, gathering):
+            run = pending.produced_run(queue_id, header) if pending is not None else None
+            if pending is not None and run is not None:
+                if owner is not None:
+                    pending.submissions.append(Submission(owner, token, [(run, 0)], None))
+                return True
+        if owner is not None:
+            fixed = (state.append_ms, [(queue_id, known.first_offset, known.first_id)])
+            gathering.submissions.append(Submission(owner, token, None, fixed))
+        return True
+
+    def _note_sequence(self, gathering: Gathering, queue_id: int, header: BatchHeader, run: Run) -> None:
+        state = self._producers.get(queue_id, header.producer_id)
+        batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING)
+        now_ms = gathering.burst.now_ms
+        self._producers.put(queue_id, header.producer_id, with_batch(state, header, now_ms, batch))
+        gathering.produced.setdefault((queue_id, header.producer_id), []).append((header, run))

@@ -1,0 +1,98 @@
+"""What a producer sends as a record batch is opened and held against what it claims, before it is stored. Pure.
+
+    count      as many records as the header says, and nothing behind them; `batch.check_batch` bounds the number
+    offsets    the deltas 0, 1, 2, ...: else two messages get one offset
+    lengths    each record, key, value and header lies within what holds it
+    size       each record is within its topic's limit; all together, opened, within `opened_limit`
+    times      from 1970 to the year 9999, or none; the largest is what the header says
+
+Kafka's broker writes the largest timestamp anew, so clients exist that do not know it: sarama wrote none until 1.45,
+ruby-kafka counts deltas in seconds and rounds. What is not given, or off by less than `TIME_SLACK_MS`, is written
+anew here too; what is off by more is refused.
+
+Compiled code does not let go of the interpreter while it runs, so records are walked in slices: on another thread they
+hold up the loop for a slice at most.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
+from kernel.message import Record
+from kernel.records.batch import CODEC_MASK, HEADER_BYTES, MAX_OPENED_BYTES, BatchHeader, stamped
+from kernel.records.compression import NONE, OpenedTooLarge, decompress
+from kernel.records.record import decode_records
+from kernel.records.walking import NO_TIMESTAMP, walk_records
+
+SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however small it is stored
+OPENED_RATIO: Final = 64               # beyond that, of opened to stored bytes: logs and telemetry stay below 30
+MAX_BATCH_HEADERS: Final = 1 << 19     # of all records together: each is an object for whoever reads it
+TIME_SLACK_MS: Final = 3_600_000       # an hour
+SLICE_RECORDS: Final = 4096            # a tenth of a millisecond to walk over, some milliseconds to decode
+
+
+Divert = Callable[[BatchHeader, list[Record]], bool]
+"""Is shown the records of a sound batch when its turn has come; True: they went elsewhere, the batch is not stored."""
+
+
+class Validated(NamedTuple):
+    """A batch that is what it claims."""
+
+    batch: bytes                       # as sent, or with the right largest timestamp
+    header: BatchHeader
+    records: list[Record] | None       # where they were wanted; offsets are counted from 0, message ids too
+    opened_bytes: int
+
+
+def opened_limit(stored_bytes: int, record_bytes: int) -> int:
+    """What a batch may open to, whose topic takes records of so many bytes."""
+    return min(max(record_bytes, SMALL_BYTES, OPENED_RATIO * stored_bytes), MAX_OPENED_BYTES)
+
+
+def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool, most_bytes: int = MAX_OPENED_BYTES
+             ) -> Validated:
+    """Open a batch whose header `check_batch` has checked; keep its records if they are wanted.
+
+    Raises InvalidRecord, InvalidTimestamp, MessageTooLarge, CorruptBatch where it does not decompress; OpenedTooLarge
+    where it opens to more than `most_bytes` without being too large.
+    """
+    data, at = _opened(batch, header, opened_limit(len(batch), record_bytes), most_bytes)
+    records: list[Record] | None = [] if wanted else None
+    largest_ms, headers = NO_TIMESTAMP, 0
+    for first in range(0, header.record_count, SLICE_RECORDS):
+        stop = min(first + SLICE_RECORDS, header.record_count)
+        start = at
+        at, slice_ms, slice_headers = walk_records(data, at, first, stop, header.base_ms, record_bytes)
+        largest_ms = max(largest_ms, slice_ms)
+        headers += slice_headers
+        if headers > MAX_BATCH_HEADERS:
+            raise MessageTooLarge(f"the records of a batch have more than {MAX_BATCH_HEADERS} headers")
+        if records is not None:
+            records += decode_records(data, start, stop - first, 0, header.base_ms, first)
+    if at != len(data):
+        raise InvalidRecord(f"{len(data) - at} bytes follow the last of {header.record_count} records")
+    if largest_ms != header.max_ms:
+        batch, header = _stamped(batch, header, largest_ms)
+    return Validated(batch, header, records, len(data))
+
+
+def _opened(batch: bytes, header: BatchHeader, limit_bytes: int, most_bytes: int) -> tuple[bytes, int]:
+    """The bytes of the records, and where they begin."""
+    codec = header.attributes & CODEC_MASK
+    if codec == NONE:
+        return batch, HEADER_BYTES
+    try:
+        return decompress(codec, batch[HEADER_BYTES:], min(limit_bytes, most_bytes)), 0
+    except OpenedTooLarge as error:
+        if limit_bytes <= most_bytes:
+            raise MessageTooLarge(str(error)) from None
+        raise
+
+
+def _stamped(batch: bytes, header: BatchHeader, largest_ms: int) -> tuple[bytes, BatchHeader]:
+    """The batch with the largest timestamp that it has. Raises InvalidTimestamp where it states another one."""
+    not_given = header.max_ms in (NO_TIMESTAMP, header.base_ms)
+    if not not_given and abs(header.max_ms - largest_ms) > TIME_SLACK_MS:
+        raise InvalidTimestamp(f"a batch states {header.max_ms} as its largest timestamp, and that is {largest_ms}")
+    return stamped(batch, largest_ms), header._replace(max_ms=largest_ms)
