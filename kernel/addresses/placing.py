@@ -51,7 +51,8 @@ class Places:
         routed = self.routes.route(address)
         topic = self._topics.get(routed.topic, tenant)
         if topic is None:
-            topic = self._make(routed.topic, tenant, may_create)
+            topic = self._create(UNROUTED, tenant) if routed.topic == UNROUTED \
+                else self._make(routed.topic, tenant, may_create)
         placement = self._placement(topic, routed.queue(topic.queues), routed.key, address,
                                     address if routed.needs_header else "")
         placement.may_create = may_create
@@ -122,7 +123,7 @@ class Places:
     def place_unrouted(self, address: str, tenant: str) -> Placement:
         """Where a message is stored that has nowhere else to go: the topic `unrouted`, with the address as key."""
         routed = self.routes.unrouted(address)
-        topic = self._topics.get(UNROUTED, tenant) or self._make(UNROUTED, tenant, True)
+        topic = self._topics.get(UNROUTED, tenant) or self._create(UNROUTED, tenant)
         placement = self._placement(topic, routed.queue(topic.queues), routed.key, address, "")
         placement.fixed_topic = placement.may_create = True
         return placement
@@ -181,15 +182,7 @@ class Places:
         return self.place(placement.address, placement.tenant, placement.may_create)
 
     def _make(self, name: str, tenant: str, may_create: bool) -> Topic:
-        """A topic that is missing. `unrouted` is the hub's to make, whoever publishes.
-
-        Raises UnknownTopic where topics are not made by use, CreateDenied, TooManyTopics.
-        """
-        if name != UNROUTED:
-            self._check_makes(name, may_create)
-        return self._create(name, tenant)
-
-    def _check_makes(self, name: str, may_create: bool) -> None:
+        """A topic that is missing. Raises UnknownTopic (none is made by use), CreateDenied, TooManyTopics."""
         if not self.settings.auto_create_topics:
             raise UnknownTopic(f"there is no topic {name!r}, and topics are not made by use here")
         if not may_create:
@@ -197,6 +190,7 @@ class Places:
         if len(self._topics) >= self.settings.max_auto_topics:
             raise TooManyTopics(f"there is no topic {name!r}, and there are as many as use may make "
                                 f"(kernel.max_auto_topics, {self.settings.max_auto_topics})")
+        return self._create(name, tenant)
 
     def _placement(self, topic: Topic, queue: int, key: bytes | None, address: str, header: str) -> Placement:
         encoded = encode_header(ADDRESS_HEADER, header.encode()) if header else b""
