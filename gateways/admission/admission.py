@@ -35,6 +35,7 @@ from gateways.admission.seats import Occupant, Seat, Seats
 from gateways.admission.standing import Standing
 from gateways.admission.tokens import JwtSettings
 from gateways.admission.trace import Trace
+from kernel.addresses.address import UNROUTED
 from kernel.addresses.routes import Routes
 
 if TYPE_CHECKING:
@@ -274,6 +275,8 @@ class Admission:
     def place_in(self, principal: Principal, topic: str, key: bytes | None, queue: int | None = None) -> Placement:
         """Where a message with topic and key given goes. Raises Denied and what `kernel.place_in` raises."""
         kernel = self._kernel
+        if topic == UNROUTED:                # what is there has other addresses than what leads there
+            self.require_topic(principal, Operation.PUBLISH, topic)
         address = kernel.address_of(topic, key, ())
         self.require(principal, Operation.PUBLISH, address)
         return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant, maker=principal.name,

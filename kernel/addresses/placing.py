@@ -52,7 +52,8 @@ class Places:
         routed = self.routes.route(address)
         topic = self._topics.get(routed.topic, tenant)
         if topic is None:
-            topic = self._make(routed.topic, tenant, may_create, maker)
+            topic = self._create(UNROUTED, tenant, "") if routed.topic == UNROUTED \
+                else self._make(routed.topic, tenant, may_create, maker)
         placement = self._placement(topic, routed.queue(topic.queues), routed.key, address,
                                     address if routed.needs_header else "")
         placement.may_create, placement.maker = may_create, maker
@@ -125,7 +126,7 @@ class Places:
     def place_unrouted(self, address: str, tenant: str) -> Placement:
         """Where a message is stored that has nowhere else to go: the topic `unrouted`, with the address as key."""
         routed = self.routes.unrouted(address)
-        topic = self._topics.get(UNROUTED, tenant) or self._make(UNROUTED, tenant, True, "")
+        topic = self._topics.get(UNROUTED, tenant) or self._create(UNROUTED, tenant, "")
         placement = self._placement(topic, routed.queue(topic.queues), routed.key, address, "")
         placement.fixed_topic = placement.may_create = True
         return placement
@@ -185,12 +186,7 @@ class Places:
         return self.place(placement.address, *allowed)
 
     def _make(self, name: str, tenant: str, may_create: bool, maker: str) -> Topic:
-        """A topic that is missing. `unrouted` is the hub's to make, whoever publishes.
-
-        Raises UnknownTopic where topics are not made by use, CreateDenied, TooManyTopics.
-        """
-        if name == UNROUTED:
-            return self._create(name, tenant, "")
+        """A topic that is missing. Raises UnknownTopic (none is made by use), CreateDenied, TooManyTopics."""
         if not self.settings.auto_create_topics:
             raise UnknownTopic(f"there is no topic {name!r}, and topics are not made by use here")
         if not may_create:

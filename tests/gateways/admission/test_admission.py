@@ -72,6 +72,12 @@ def test_placing_asks_for_the_right_to_publish_and_to_create() -> None:
         hub.admission.place_in(principal, "secret", b"x")
 
 
+def test_nobody_gets_into_unrouted_by_the_address_of_something_else() -> None:
+    hub = FakeHub(decision=lambda principal, operation, address: not address.startswith("unrouted"))
+    with pytest.raises(Denied):
+        hub.admission.place_in(hub.admission.anonymous, "unrouted", b"plant/x")
+
+
 def test_what_the_kernel_refuses_passes_through() -> None:
     hub = FakeHub()
     with pytest.raises(InvalidAddress):

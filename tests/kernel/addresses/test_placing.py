@@ -60,6 +60,8 @@ def test_a_missing_topic_is_made_for_who_may_alone(rig: Rig) -> None:
     for place in (partial(rig.kernel.place, "t/k"), partial(rig.kernel.place_in, "t", b"k")):
         with pytest.raises(CreateDenied):
             place(may_create=False)
+    with pytest.raises(CreateDenied):
+        rig.kernel.place_in("unrouted", b"t/k", may_create=False)
     assert topics(rig) == []
     rig.kernel.place("t/k")
     assert rig.kernel.place("t/x", may_create=False).topic == "t"
