@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernel.appending import validating
 from kernel.appending.validating import OPEN_HERE_BYTES, TURN_RECORDS
@@ -21,6 +23,7 @@ from kernel.message import Record
 from kernel.records import batch as batch_module
 from kernel.records import validation
 from kernel.records.batch import BatchHeader
+from kernel.records.compression import decompress
 from kernel.settings import KernelSettings
 from kernel.state.topics import TopicSettings
 from tests.kernel.batches import encode_record, wrap
@@ -158,6 +161,28 @@ def test_sequences_are_looked_at_in_order_and_repetitions_are_answered_again() -
     placed = {one.token: one.positions for one in rig.witness.stored if one.error is None}
     assert [placed[number] for number in range(4)] == [placed[number] for number in range(4, 8)]
     assert names(rig) == [b"%05d" % number for number in range(4)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.lists(st.sampled_from(("loop", "log", "worker")),
+                                                                     max_size=4)), max_size=10))
+def test_batches_of_a_producer_stay_in_order_whatever_comes_between(plan: list[tuple[int, bool, list[str]]]) -> None:
+    """Two producers, one queue; after each batch some steps of the loop and of the threads."""
+    rig = Rig()
+    queue_id = queue_of(rig)
+    steps = {"loop": rig.world.loop.step, "log": rig.world.log_worker.step, "worker": rig.world.validation_worker.step}
+    sent: list[list[bytes]] = [[], []]
+    for producer, large, between in plan:
+        name = b"%d%04d" % (producer, len(sent[producer]))
+        batch = packed(name, large=large, producer_id=7 + producer, sequence=len(sent[producer]))
+        rig.kernel.append_batch(queue_id, batch, rig.witness, name)
+        sent[producer].append(name)
+        for step in between:
+            steps[step]()
+    rig.run()
+    assert all(error is None for _, error in answers(rig))
+    for producer, names_sent in enumerate(sent):
+        mine = [name for name in names(rig) if name.startswith(b"%d" % producer)]
+        assert mine == names_sent == [token for token, _ in answers(rig) if token in names_sent]
 
 
 def test_one_turn_of_the_loop_opens_so_much_and_leaves_the_rest_to_the_worker() -> None:
@@ -301,11 +326,10 @@ def test_records_are_opened_once_for_everybody_who_needs_them(large: bool, monke
     rig.kernel.bind("t/#", light)
     rig.run()
     times: list[int] = []
-    real = validation.decompress
 
     def counted(*arguments: Any) -> bytes:
         times.append(1)
-        return real(*arguments)
+        return decompress(*arguments)
 
     monkeypatch.setattr(validation, "decompress", counted)
     monkeypatch.setattr(batch_module, "decompress", None)
