@@ -14,6 +14,7 @@
 #   fuzz     send mutations of real conversations to every door, an hour at each, side by side (SEED=, SECONDS=, ARGS=)
 #   demo     this machine as a device, Spark behind the hub, and a page that shows it (needs Java 17 or later)
 #   docs     write the generated pages again
+#   lock     resolve pyproject.toml anew into requirements/*.lock (asks the package registry)
 #   setup    everything above needs, Spark too
 #   clean    take away what was built; keeps .venv and data
 
@@ -48,7 +49,7 @@ INTEROP_STAMP := $(VENV)/.stamp-interop
 SPARK_STAMP := $(VENV)/.stamp-spark
 DEMO_STAMP  := $(VENV)/.stamp-demo
 
-.PHONY: run test lint compile compiled bench bench-all docs setup clean demo fuzz interop sim soak
+.PHONY: run lock test lint compile compiled bench bench-all docs setup clean demo fuzz interop sim soak
 
 run: $(RUN_STAMP)
 	@$(COMPILE) --quiet
@@ -107,6 +108,9 @@ demo: $(DEMO_STAMP)
 	@$(COMPILE) --quiet
 	@exec $(PYTHON) -m gatehouse.demo $(ARGS)
 
+lock: | $(PYTHON)
+	@$(PYTHON) scripts/lock.py
+
 docs: $(RUN_STAMP)
 	$(PYTHON) -m gatehouse.reference
 
@@ -121,29 +125,34 @@ clean:
 $(PYTHON):
 	@sh scripts/make_venv.sh $(VENV)
 
-# Stamps: made once, and again when the dependencies change. What the tests need includes what the hub needs, and so on:
-# whoever asks for more first waits for one installation.
-$(RUN_STAMP): pyproject.toml | $(PYTHON)
+# Stamps: made once, and again when the locks change. What is installed, direct or not, has its version and the hashes of
+# its files in requirements/*.lock, and is built with what is there: pip fetches nothing else. What the tests need
+# includes what the hub needs, and so on: whoever asks for more first waits for one installation.
+INSTALL = $(PIP) install --require-hashes --no-build-isolation
+PROJECT = $(PIP) install --no-deps --no-build-isolation --editable .
+
+$(RUN_STAMP): pyproject.toml requirements/run.lock | $(PYTHON)
 	@echo "installing what the hub needs into $(VENV) (first use, or its list has changed)"
-	@$(PIP) install --editable .
+	@$(INSTALL) -r requirements/run.lock
+	@$(PROJECT)
 	@touch $@
 
-$(TEST_STAMP): pyproject.toml | $(PYTHON)
+$(TEST_STAMP): $(RUN_STAMP) requirements/test.lock
 	@echo "installing what the tests need into $(VENV) (first use, or its list has changed)"
-	@$(PIP) install --editable '.[dev,spark]'
-	@touch $(RUN_STAMP) $@
+	@$(INSTALL) -r requirements/test.lock
+	@touch $@
 
-$(INTEROP_STAMP): $(TEST_STAMP)
+$(INTEROP_STAMP): $(TEST_STAMP) requirements/interop.lock
 	@echo "installing what the interop tests need into $(VENV) (first use, or its list has changed)"
-	@$(PIP) install --editable '.[dev,spark,postgresql]'
+	@$(INSTALL) -r requirements/interop.lock
 	@touch $@
 
-$(SPARK_STAMP): $(RUN_STAMP)
+$(SPARK_STAMP): $(RUN_STAMP) requirements/spark.lock
 	@echo "installing what the Spark part needs into $(VENV) (first use, or its list has changed)"
-	@$(PIP) install --editable '.[spark]'
+	@$(INSTALL) -r requirements/spark.lock
 	@touch $@
 
-$(DEMO_STAMP): $(RUN_STAMP)
+$(DEMO_STAMP): $(SPARK_STAMP) requirements/demo.lock
 	@echo "installing what the demo needs into $(VENV) (first use, or its list has changed)"
-	@$(PIP) install --editable '.[demo,spark]'
+	@$(INSTALL) -r requirements/demo.lock
 	@touch $@

@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
+from gatehouse.clocks import HubLoop
+from gatehouse.runtime import Completions, ThreadWorker
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 from kernel.addresses.routes import Routes
 from kernel.index.store import RocksStore

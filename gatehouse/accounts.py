@@ -17,8 +17,9 @@ from typing import Any, Final, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from gatehouse import exits
+from gatehouse.clocks import HubLoop
 from gatehouse.exits import Refused
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
+from gatehouse.runtime import Completions, ThreadWorker
 from gateways.admission.account_store import AccountStore
 from gateways.admission.accounts import Accounts, ApiKey, User
 from gateways.admission.administration import Administration, Affected
@@ -117,13 +118,20 @@ class _Clock:
     """Time without timers."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self.now_ms = self.monotonic_ms = now_ms
+        self.now_ms = self.wall_ms = now_ms
+
+    def begin_at(self, now_ms: int) -> None:
+        raise AssertionError("nothing begins here")
+
+    def on_step(self, callback: Callable[[int], None]) -> None: ...
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         callback()
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:
         raise AssertionError("nothing waits here")
+
+    call_at_wall = call_at
 
 
 class _Nobody:

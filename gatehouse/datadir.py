@@ -23,6 +23,9 @@ FORMAT: Final = 2
 
 FOR_OWNER: Final = 0o600          # of files; folders 0700: messages, password hashes and the hub's secrets are in them
 
+OURS: Final = ("log", "kept", "index", "damaged", "lock", "format", "reserve", "catalogue.sqlite")
+"""How the names of what a hub makes in its data directory begin."""
+
 UNFINISHED: Final = "unfinished restore"
 """What the file says while the folder is being filled: no version takes that for a number."""
 
@@ -111,13 +114,21 @@ def _make_private(folder: Path) -> None:
 
 
 def _tighten(folder: Path) -> None:
-    """Take from everybody else what an earlier version, a copy or a loose umask let them do with what is in here."""
-    for path, folders, files in os.walk(folder):
-        for name in folders + files:
-            with suppress(OSError):              # somebody else's, or gone by now
-                mode = stat.S_IMODE(os.stat(os.path.join(path, name)).st_mode)
-                if mode & (stat.S_IRWXG | stat.S_IRWXO):
-                    os.chmod(os.path.join(path, name), mode & stat.S_IRWXU)
+    """Take from everybody else what an earlier version, a copy or a loose umask let them do with what is ours in here.
+    """
+    for entry in folder.iterdir():
+        if entry.name.startswith(OURS):
+            _make_owners(entry)
+            for path, folders, files in os.walk(entry):
+                for name in folders + files:
+                    _make_owners(Path(path, name))
+
+
+def _make_owners(path: Path) -> None:
+    with suppress(OSError):                      # somebody else's, or gone by now
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            path.chmod(mode & stat.S_IRWXU)
 
 
 def _lock(folder: Path, descriptor: int) -> None:

@@ -47,6 +47,7 @@ HOT_MODULES: Final = (
     "kernel.records.record",
     "kernel.scheduling.records",
     "kernel.selectors.conditions",
+    "kernel.selectors.json_values",
     "kernel.selectors.like",
     "kernel.selectors.numerals",
     "kernel.selectors.selector",

@@ -28,6 +28,7 @@ class Declared:
 
 METRICS: Final[dict[str, Declared]] = {
     "gatehouse_info": Declared(GAUGE, "Always 1; the labels say which hub and version this is.", ("hub", "version")),
+    "gatehouse_clock_steps": Declared(COUNTER, "Times that the system's clock was set while the hub ran."),
     "gatehouse_epoch": Declared(GAUGE, "Number of this start of the hub on its data directory."),
     "gatehouse_ready": Declared(GAUGE, "1 while the hub takes new work, 0 while it starts or stops."),
     "gatehouse_reload_refused": Declared(GAUGE, "1 while the last reload was refused, whole or in part, and the hub "
@@ -113,8 +114,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
     "gatehouse_unsent_bytes": Declared(
-        GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 64 KiB and a "
-               "message more for each of those clients."),
+        GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 128 KiB "
+               "and a message more for each of those clients."),
     "gatehouse_not_honoured": Declared(
         COUNTER, "Times that clients asked for what a door takes without effect; its README has a table of these.",
         ("door", "what")),

@@ -1,6 +1,6 @@
-"""The real world behind `kernel.ports`: the event loop as the kernel's thread, and threads that do what blocks.
+"""The real world behind `kernel.ports`: threads that do what blocks, and their way back to the loop's thread. The loop
+itself is in `gatehouse/clocks.py`.
 
-    HubLoop        clock and timers of the one thread that everything runs on
     Completions    the way back from all worker threads: one wake-up of the loop per batch, not per job
     ThreadWorker   one thread with a queue of jobs, run in order
     Longest        the longest of some times, lately and since the start, for the metrics
@@ -21,9 +21,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
-
-# A timer is looked at again at least this often, so that a step of the wall clock is noticed within a minute.
-MAX_TIMER_SLEEP_S: Final = 60.0
 
 STALL_TICK_S: Final = 0.05       # a stall longer than this is always seen, a shorter one when a tick falls into it
 WINDOW_S: Final = 60.0           # what is called recent covers between one and two of these
@@ -58,68 +55,6 @@ class Longest:
         over = now_s >= self._window_end_s + WINDOW_S        # nothing was noted for a whole window
         self._last_window_s, self._this_window_s = 0.0 if over else self._this_window_s, 0.0
         self._window_end_s = now_s + WINDOW_S
-
-
-class WallTimer:
-    """One call at a wall-clock time. The loop's own timers follow a clock that ignores changes of the date."""
-
-    __slots__ = ("_loop", "_when_ms", "_callback", "_handle")
-
-    def __init__(self, loop: HubLoop, when_ms: int, callback: Callable[[], None]) -> None:
-        self._loop = loop
-        self._when_ms = when_ms
-        self._callback: Callable[[], None] | None = callback
-        self._handle: asyncio.TimerHandle | None = None
-        self._arm(when_ms - loop.now_ms())
-
-    def cancel(self) -> None:
-        self._callback = None
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _arm(self, wait_ms: int) -> None:
-        wait_s = min(max(wait_ms, 0) / 1000, MAX_TIMER_SLEEP_S)
-        self._handle = self._loop.aio.call_later(wait_s, self._check)
-
-    def _check(self) -> None:
-        wait_ms = self._when_ms - self._loop.now_ms()
-        if wait_ms > 0:
-            self._arm(wait_ms)
-            return
-        callback, self._callback, self._handle = self._callback, None, None
-        if callback is not None:
-            self._loop.timed(callback)
-
-
-class HubLoop:
-    """`kernel.ports.Loop` over an asyncio or uvloop event loop."""
-
-    def __init__(self, aio: asyncio.AbstractEventLoop) -> None:
-        self.aio = aio
-        self.turns = Longest()
-        """What the kernel did at one go: a flush with its answers, a slice of deliveries, a timer."""
-
-    def timed(self, callback: Callable[[], None]) -> None:
-        """Call it and note how long it took."""
-        began_s = time.monotonic()
-        try:
-            callback()
-        finally:
-            self.turns.note(time.monotonic() - began_s)
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        # Both loops run what is added while callbacks run in their next turn, after this turn's I/O has been handled.
-        self.aio.call_soon(self.timed, callback)
-
-    def call_at(self, when_ms: int, callback: Callable[[], None]) -> WallTimer:
-        return WallTimer(self, when_ms, callback)
 
 
 Done = Callable[[Any, "BaseException | None"], None]

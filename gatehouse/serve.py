@@ -29,6 +29,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from gatehouse import __version__, exits
 from gatehouse.accounts import AccountStorage
+from gatehouse.clocks import HubLoop
 from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.console import read_console
 from gatehouse.datadir import DataDir, open_data_dir
@@ -37,7 +38,7 @@ from gatehouse.memory import GivingBack, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.relisten import Relistening, relisten
-from gatehouse.runtime import HubLoop, Stall
+from gatehouse.runtime import Stall
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 from gateways.admission.admission import Admission
@@ -101,6 +102,11 @@ class Certified(Protocol):
 
     def certificate_ends_s(self) -> float | None:
         """When the first of them runs out, in seconds since 1970; None without TLS."""
+
+
+def warn_of_step(by_ms: int) -> None:
+    log.warning("the system's clock was set %s by %.3f s; what was promised for a duration is not moved by it",
+                "ahead" if by_ms > 0 else "back", abs(by_ms) / 1000)
 
 
 class Hub:
@@ -289,11 +295,13 @@ class Hub:
         storage = open_storage(self.config, self._data_dir.folder, hub_loop, self.fatal)
         self._storage = storage
         kernel = storage.kernel
+        kernel.parts.clock.on_step = warn_of_step
         admission = self._open_accounts(kernel, hub_loop)
         self._status = HubStatus(self.config.hub.name, storage, admission.trace, self._stall, self._describe_doors,
                                  lambda: self._ready)
         services = Services(
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
+            wall_ms=hub_loop.wall_ms,
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
             transactions=storage.transactions,
@@ -322,7 +330,8 @@ class Hub:
             config.kernel.catalogue_url or default_url(self._data_dir.folder), hub_loop, kernel.parts.secret)
         storage.read()
         admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=config.auth.allow_anonymous,
-                              accounts=storage.accounts, outside=storage.outside, routes=config.routes)
+                              accounts=storage.accounts, outside=storage.outside, routes=config.routes,
+                              wall_ms=hub_loop.wall_ms)
         admission.configure(config.rights.rules, config.rights.groups, config.rights.jwt)
         warn_of_no_administrator(admission, config)
         self.metrics.add(partial(admission_samples, admission))

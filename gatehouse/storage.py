@@ -17,13 +17,14 @@ from uuid import uuid4
 
 from gatehouse import __version__, exits
 from gatehouse.backup.manifest import INCLUDED
+from gatehouse.clocks import HubLoop
 from gatehouse.config.check_back import settings_of
 from gatehouse.config.config import Config
 from gatehouse.damaged import count_damaged, set_index_aside
 from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
 from gatehouse.metrics import Sample
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
+from gatehouse.runtime import Completions, ThreadWorker
 from gateways.properties.envelope import SELECTOR_NAMES
 from kernel.index.store import RocksStore, StoreDamaged, is_full
 from kernel.kernel import Kernel

@@ -36,6 +36,8 @@ CUT_HASH_BYTES: Final = 8
 WORD_ESCAPES: Final = re.compile(r"[/+#\0]|%((?:25)*)([0-9A-Fa-f]{2})?")
 LEVEL_SPECIALS: Final = re.compile(r"\.|%((?:25)*)([0-9A-Fa-f]{2})?")
 HELD_BY_WORDS: Final = {"2F": "/", "2B": "+", "23": "#"}
+ESCAPED_SLASH: Final = re.compile("%2F", re.I)
+QUERY_SAFE: Final = "/:@!$*,;()"
 PATH_SAFE: Final = "!$&'()*,;=:@"       # RFC 3986, 3.3: pchar, without '+', which some read as a space
 
 
@@ -191,10 +193,29 @@ def address_of_http(path: str) -> str:
     return address
 
 
+def http_target(address: str) -> str:
+    """Where one message is posted to this address: as a path, or in the query what a path may not say."""
+    path = http_path(address)
+    if ESCAPED_SLASH.search(path.partition("/")[0]):
+        return f"/v1/publish?address={quote(address, safe=QUERY_SAFE)}"
+    return f"/v1/publish/{path}"
+
+
+def check_http_path(path: str) -> None:
+    """Raises InvalidAddress for a raw path after `/v1/publish/` that hardly is what its sender means: a wildcard, or a
+    whole address that a client has escaped as if it were one level."""
+    if "+" in path or "#" in path:
+        raise InvalidAddress("an address to publish to holds no wildcard; a '+' or '#' that is part of a level is "
+                             "written %2B or %23")
+    if ESCAPED_SLASH.search(path.partition("/")[0]):
+        raise InvalidAddress("the first level holds an escaped slash: write the slashes of an address as they are, or "
+                             "say it in the query, as in POST /v1/publish?address=plant/line1/temp")
+
+
 def http_topic_target(topic: str, key: bytes | None) -> str:
     """The other path that publishes there: by topic and, in the query, key."""
     target = f"/v1/topics/{topic}/messages"
-    return target if key is None else f"{target}?key={quote(key, safe='/:@!$*,;()')}"
+    return target if key is None else f"{target}?key={quote(key, safe=QUERY_SAFE)}"
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------

@@ -165,6 +165,8 @@ class Services:
     kernel: Kernel
     admission: Admission
     now_ms: Callable[[], int]
+    """Hub time in ms: durations are counted in it, no step of the wall clock moves it. See `kernel.ports`."""
+
     specs: tuple[GatewaySpec, ...] = ()
     """Every door that is open, so that the HTTP door can mount their routes without seeing them."""
 
@@ -212,8 +214,18 @@ class Services:
     transactions: Transactions = cast("Transactions", None)
     """Half messages; every hub has them, and tests that need none do not."""
 
+    wall_ms: Callable[[], int] = cast("Callable[[], int]", None)
+    """Wall time in ms since 1970: for points in time that somebody named, and for what is shown. `now_ms` where a test
+    has one clock."""
+
     def __post_init__(self) -> None:
+        if self.wall_ms is None:
+            self.wall_ms = self.now_ms
         self.not_honoured = NotHonoured(self.now_ms)
+
+    def wall_of(self, hub_ms: int) -> int:
+        """A hub time as wall time, for what is shown."""
+        return self.kernel.parts.clock.wall_of(hub_ms)
 
 
 @dataclass(frozen=True, slots=True)

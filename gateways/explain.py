@@ -19,7 +19,8 @@ from gateways.addresses import (
     address_of_mqtt,
     amqp_by_exchange,
     amqp_whole,
-    http_path,
+    check_http_path,
+    http_target,
     http_topic_target,
     mqtt_name,
     parse_kafka_name,
@@ -28,7 +29,7 @@ from gateways.properties.envelope import DOOR_TITLES, DOORS, FIELDS, HEADER_LIMI
 from kernel.addresses.address import UNROUTED, is_topic_name, levels_of
 from kernel.addresses.murmur2 import queue_for
 from kernel.addresses.routes import Routed, Routes
-from kernel.errors import InvalidAddress, InvalidTopic
+from kernel.errors import InvalidAddress, InvalidTopic, Unroutable
 
 COLUMN_OF_DOOR: Final = {"mqtt": "mqtt3", "mqtt5": "mqtt5", "amqp": "amqp", "kafka": "kafka", "http": "http"}
 """The doors that `explain` knows, and the column of the property table that speaks for each."""
@@ -143,7 +144,7 @@ def explain(door: str, spelled: str, routes: Routes, queues: int) -> Explanation
         told.address = _address_of(door, spelled)
         _explain_address(told, routes)
     told.amqp = [name for name in (amqp_whole(told.address), amqp_by_exchange(told.address)) if name is not None]
-    told.http = [PUBLISH_PATH + http_path(told.address)]
+    told.http = [http_target(told.address)]
     if told.topic is not None and not told.needs_header:
         told.http.append(http_topic_target(told.topic, told.key))
     if told.needs_header:
@@ -155,7 +156,9 @@ def explain(door: str, spelled: str, routes: Routes, queues: int) -> Explanation
 
 def _address_of(door: str, spelled: str) -> str:
     if door == "http":
-        return address_of_http(spelled.removeprefix(PUBLISH_PATH))
+        path = spelled.removeprefix(PUBLISH_PATH)
+        check_http_path(path)
+        return address_of_http(path)
     if door == "amqp":
         exchange, slash, routing_key = spelled.partition("/")
         return address_of_amqp(exchange, routing_key) if slash else address_of_amqp(TOPIC_EXCHANGE, spelled)
@@ -167,11 +170,15 @@ def _explain_address(told: Explanation, routes: Routes) -> None:
         routed = routes.route(told.address)
     except InvalidAddress as error:          # the address is fine; no topic takes it
         told.decided_by = f"no route: {error}"
+        if isinstance(error, Unroutable):
+            told.notes.append(f"who publishes here is refused; a route gives it a topic, '{UNROUTED}' for example")
         return
     told.topic, told.key, told.needs_header = routed.topic, routed.key, routed.needs_header
     told.queue = routed.queue(told.queues)
     told.route = None if routed.route is None else routed.route.index
-    told.decided_by = _reason(routed, told.address)
+    told.decided_by = _reason(routed)
+    if routed.topic != UNROUTED:
+        told.notes.append(_who_makes(routed.topic, told.address))
 
 
 def _explain_record(told: Explanation, routes: Routes) -> None:
@@ -194,15 +201,17 @@ def _explain_record(told: Explanation, routes: Routes) -> None:
         told.notes.append(f"from other doors this address is stored in {_topic_and_key(routed.topic, routed.key)}")
 
 
-def _reason(routed: Routed, address: str) -> str:
-    first = levels_of(address)[0]
-    if routed.route is not None:
-        which = f"routes[{routed.route.index}], filter {routed.route.entry.filter}"
-        return which if routed.topic != UNROUTED else which + ", whose topic would be no topic name"
-    if routed.topic == UNROUTED:
-        why = "is kept for such addresses" if first == UNROUTED else "is no topic name"
-        return f"the default rule: '{first}' {why}, so the topic is {UNROUTED} and the whole address the key"
-    return "the default rule: the first level is the topic, the rest the key"
+def _reason(routed: Routed) -> str:
+    if routed.route is None:
+        return "the default rule: the first level is the topic, the rest the key"
+    which = f"routes[{routed.route.index}], filter {routed.route.entry.filter}"
+    return which if routed.topic != UNROUTED else which + ", as it has no topic otherwise"
+
+
+def _who_makes(topic: str, address: str) -> str:
+    """Who has the topic made by publishing here, should it be missing: see `gateways.admission.rights`."""
+    whole = f", or publish at {topic}/#" if levels_of(address)[0] == topic else ""
+    return f"a missing topic is made for who may create here{whole}"
 
 
 def _topic_and_key(topic: str, key: bytes | None) -> str:

@@ -8,6 +8,7 @@ A message as JSON, here read from the queue 3 of `plant`:
 
     id             text: a 64-bit number, more than JavaScript's numbers hold exactly
     key, value     null, or text; `key_base64`, `value_base64` in their place where the bytes are not UTF-8
+    value_json     in place of `value` for who asks for parsed values, where it is JSON: byte for byte, in one line
     headers        [name, value] in order with duplicates; a value is text, null, or {"base64": ...} if not UTF-8
     timestamp      milliseconds since 1970, as `expires_at` and `deliver_at`
 """
@@ -15,6 +16,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from typing import Any, Final
+
+import orjson
+from orjson import Fragment
 
 from gateways.properties.envelope import FIELDS, OWN_HEADERS, Kind
 from gateways.properties.values import normalize
@@ -24,6 +28,9 @@ from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Record
 OF_THE_RECORD: Final = frozenset(("key", "timestamp", "durability"))
 """Fields that are no record header: a JSON message has them in a form of its own, or cannot say them."""
 
+ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+"""JSON has line ends between its tokens only; events have none in their data."""
+
 _BY_RECORD_HEADER: Final = {field.name.encode(): field for field in FIELDS if field.name not in OF_THE_RECORD}
 
 
@@ -32,12 +39,17 @@ def json_name(field: str) -> str:
     return "message_id" if field == "id" else field.replace("-", "_")
 
 
-def record_to_json(record: Record, topic: str, queue: int, address: str, door: str) -> dict[str, Any]:
-    """One stored record as JSON's types, in the order in which the fields are written."""
+def record_to_json(record: Record, topic: str, queue: int, address: str, door: str, *, parsed: bool = False
+                   ) -> dict[str, Any]:
+    """One stored record as what orjson writes, in the order in which the fields are written. `parsed`: a value that is
+    JSON is shown as such."""
     offset, timestamp_ms, key, value, headers, attributes, message_id = record
     message: dict[str, Any] = {"id": str(message_id), "topic": topic, "queue": queue, "offset": offset}
     _put_bytes(message, "key", key)
-    _put_bytes(message, "value", value)
+    if parsed and value is not None and _is_json(value):
+        message["value_json"] = Fragment(value.translate(ONE_LINE))
+    else:
+        _put_bytes(message, "value", value)
     user_headers: list[list[Any]] = []
     message["headers"] = user_headers
     message["address"] = address
@@ -76,6 +88,14 @@ def _put_property(message: dict[str, Any], name: bytes, value: bytes | None) -> 
         message[shown] = normal == b"true"
     else:
         _put_bytes(message, shown, normal)
+    return True
+
+
+def _is_json(value: bytes) -> bool:
+    try:
+        orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return False
     return True
 
 

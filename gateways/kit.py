@@ -20,8 +20,9 @@ from gateways.admission.audit import By
 from gateways.admission.decision import Decide
 from gateways.admission.quota import Quota
 from gateways.contract import GatewaySpec, Listen, Services, Session
-from kernel.addresses.address import check_address, join_address, split_address
+from kernel.addresses.address import UNROUTED, check_address, join_address
 from kernel.addresses.filters import FilterTrie, matches, parse_filter
+from kernel.addresses.routes import RouteEntry, Routes
 from kernel.delivery.slices import Slices
 from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownQueue
 from kernel.message import (
@@ -135,10 +136,14 @@ class FakeQueue:
         return pieces
 
 
+ROUTES: Final = Routes([RouteEntry("#", UNROUTED)])
+"""Whatever may be published has a topic."""
+
+
 class _Standing:
     """A loop whose time does not pass, so that no slice comes to its end."""
 
-    def monotonic_ms(self) -> int:
+    def now_ms(self) -> int:
         return 0
 
 
@@ -186,7 +191,7 @@ class FakeKernel:
             raise self.refused_addresses[address]
         placement = self._placements.get((tenant, address))
         if placement is None:
-            topic, key = split_address(address)
+            topic, key, *_ = ROUTES.route(address)
             queue = self._queue(tenant, topic)
             placement = Placement(tenant, address, topic, queue.queue_id, 0, queue.queue_id, key, encode_key(key), b"",
                                   self.settings.max_message_bytes, self._first_level)

@@ -23,7 +23,7 @@ def begin_epoch(parts: Parts, recovered: Recovered) -> int:
     lost = recovered.loss is not None
     parts.epoch = parts.views.epoch + (ROOM_EPOCHS if lost else 1)
     parts.first_id = ((recovered.next_id + (ROOM_IDS if lost else 0)) // ID_STEP + ID_STEPS) * ID_STEP
-    records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), *recovered.deleted]
+    records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), parts.clock.begun(), *recovered.deleted]
     known = parts.state.get(Kind.HUB, b"")
     if known is None:
         records.append(StateRecord(Kind.HUB, b"", parts.hub))
@@ -54,7 +54,7 @@ def _leave_out(parts: Parts, loss: Loss) -> None:
 
 
 def _record(parts: Parts, records: list[StateRecord]) -> None:
-    head = encode_head(parts.epoch, parts.loop.now_ms(), parts.first_id, 0, Entries(), records)
+    head = encode_head(parts.epoch, parts.clock.append_ms, parts.first_id, 0, Entries(), records)
     position = parts.log.append(head, b"")
     parts.reader.tail.absorb(position, parts.log.end(), 0, 0, Entries())
     parts.state.changes.absorb(position, records)

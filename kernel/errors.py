@@ -39,6 +39,18 @@ class InvalidAddress(KernelError):
     code = "invalid_address"
 
 
+class Unroutable(InvalidAddress):
+    """An address without a topic: its first level is no topic name, and no route gives it one."""
+
+    code = "unroutable"
+
+
+class CreateDenied(KernelError):
+    """There is no such topic, and who publishes there has no right to create it."""
+
+    code = "create_denied"
+
+
 class InvalidFilter(KernelError):
     """A text that is no filter: empty, too long, with NUL, or with a wildcard that is not a whole level."""
 

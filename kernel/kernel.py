@@ -25,6 +25,7 @@ from kernel.appending.idempotency import Window
 from kernel.appending.producer_expiry import ProducerExpiry
 from kernel.appending.producers import Producers
 from kernel.beginning import begin_epoch
+from kernel.clock import Clock
 from kernel.delivery.deliveries import Deliveries
 from kernel.delivery.retained import RetainedValues
 from kernel.delivery.slices import Slices
@@ -101,7 +102,7 @@ class Kernel(GroupCalls):
             producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
             views=Views(topics, heads),
-            room=Room(loop, checkpoint_worker, reserve, last_reserve),
+            room=Room(loop, checkpoint_worker, reserve, last_reserve), clock=Clock(loop),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret)
         self._log, self._heads = log, heads
@@ -170,7 +171,7 @@ class Kernel(GroupCalls):
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
-                                    room=parts.room, fatal=parts.fatal)
+                                    room=parts.room, clock=parts.clock, fatal=parts.fatal)
         self._committer.is_behind = lambda: self._checkpoints.is_behind() or parts.deliveries.is_behind()
         self._committer.on_congestion = self._on_congestion
         parts.room.on_short = self._on_short
@@ -199,8 +200,7 @@ class Kernel(GroupCalls):
         parts.room.is_settled = lambda: not self._retention.busy and not self._checkpoints.full
 
     def close(self, on_done: Callable[[], None]) -> None:
-        """Take nothing new, answer what is in flight, leave a checkpoint; then call back. The caller closes log and
-        store."""
+        """Take nothing new, answer what is in flight, take a checkpoint; call back. The caller closes log and store."""
         self._retention.stop()
         self._expiry.stop()
         self._compaction.stop()
@@ -232,14 +232,15 @@ class Kernel(GroupCalls):
         """Where a message for this address is stored; its topic is made where it is missing, and counted for its maker
         (see `addresses.makers`).
 
-        Raises InvalidAddress; UnknownTopic where topics are not made by use; TooManyTopics, where there is a maker.
+        Raises InvalidAddress, Unroutable; of a missing topic UnknownTopic where topics are not made by use,
+        CreateDenied without `may_create`, TooManyTopics. So does an append, where it was deleted since.
         """
         return self._places.place(address, tenant, may_create, maker)
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
                  may_create: bool = True, maker: str = "") -> Placement:
-        """Where a message for this topic and key is stored. Raises UnknownTopic, UnknownQueue, InvalidTopic,
-        TooManyTopics."""
+        """Where a message for this topic and key is stored. Raises UnknownQueue, InvalidTopic, and of a missing topic
+        what `place` raises."""
         return self._places.place_in(topic, key, queue, tenant, may_create, maker)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
@@ -346,7 +347,7 @@ class Kernel(GroupCalls):
         """Whether a record of a topic is worth nothing any more: sessions are not given it."""
         found = self._topics.get(topic, tenant)
         until_ms = expires_at(record[4], record[1], found.settings if found is not None else None)
-        return until_ms <= self._loop.now_ms()
+        return until_ms <= self._loop.wall_ms()
 
     def keep_for(self, owed: Owed) -> None:
         """Ask `owed`, before records go with their segment, which of them must be kept."""
@@ -456,7 +457,7 @@ class Kernel(GroupCalls):
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-        segments, kept = self._log.segments(), self._log.kept_segments()
+        segments, kept, clock = self._log.segments(), self._log.kept_segments(), self.parts.clock
         return {
             "flushes_total": self._committer.flushes,
             "appended_messages_total": self._flushing.messages,
@@ -474,6 +475,7 @@ class Kernel(GroupCalls):
             "unreadable_stretches_total": self._reader.unreadable.count,
             "topics": len(self._topics),
             "max_auto_topics": self.settings.max_auto_topics,
+            "clock_steps_total": clock.steps,
             "subscriptions": len(self._subscriptions),
             **self.scheduling.statistics(),
             "epoch": self.epoch,

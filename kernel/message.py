@@ -53,8 +53,12 @@ OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
 class When(NamedTuple):
     """When a message is to be delivered."""
 
-    due_ms: int = 0              # 0, or a time that is over: at once
+    due_ms: int = 0              # by the wall clock; 0, or a time that is over: at once
     repeat: str = ""             # see `kernel.scheduling.schedule`; "": once
+    delay_ms: int = 0            # without `due_ms`: so long from now, whatever the wall clock is set to
+
+
+NOW: Final = When()
 
 
 class Subscriber(Protocol):
@@ -83,7 +87,7 @@ class Placement:
 
     __slots__ = ("tenant", "address", "topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
                  "max_message_bytes", "compact", "fixed_topic", "fixed_queue", "targets", "also", "routed", "light",
-                 "limited", "first_level", "version", "topics_version")
+                 "limited", "may_create", "maker", "first_level", "version", "topics_version")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, queue: int, queue_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
@@ -105,6 +109,8 @@ class Placement:
         self.also: tuple[int, ...] = ()              # light queues that its messages enter besides
         self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
         self.light: object = None                    # the light queue it is, where it leads to one alone
+        self.may_create = False                      # whoever asked for it may have its topic made anew,
+        self.maker = ""                              # for whom that counts; "": the hub itself
         self.limited = False                         # one of the light queues that it enters may be full
         self.first_level = first_level
         self.version = -1

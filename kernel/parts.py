@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from kernel.addresses.placing import Places
 from kernel.appending.idempotency import Window
 from kernel.appending.producers import Producers
+from kernel.clock import Clock
 from kernel.delivery.deliveries import Deliveries
 from kernel.delivery.subscriptions import Subscriptions
 from kernel.delivery.watches import Watches
@@ -54,6 +55,7 @@ class Parts:
     deliveries: Deliveries
 
     room: Room
+    clock: Clock
     settings: KernelSettings
     hub: bytes
     """Identity of this hub, 16 bytes, given once."""

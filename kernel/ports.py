@@ -1,7 +1,12 @@
 """What the kernel asks of the world around it, so that a simulator can be that world.
 
 The kernel runs on one thread. It reads no clock, starts no thread and opens no socket by itself: it is handed a
-`Loop` (its own thread's clock and timers) and `Worker`s (other threads that run one job at a time, in order).
+`Loop` (its own thread's clocks and timers) and `Worker`s (other threads that run one job at a time, in order).
+
+There are two clocks. *Hub time* passes evenly and never falls: durations are counted in it, and what is stored with an
+end counted in it (a lease, a delay) is too. *Wall time* is what people's clocks say: points in time that somebody
+named, and what is shown, follow it wherever it is set. Both are milliseconds, and alike until somebody sets the wall
+clock.
 """
 from __future__ import annotations
 
@@ -19,16 +24,25 @@ class Loop(Protocol):
     """The kernel's own thread."""
 
     def now_ms(self) -> int:
-        """Wall-clock time in milliseconds since 1970."""
+        """Hub time in milliseconds; see `kernel.clock` for what it is over a restart."""
 
-    def monotonic_ms(self) -> int:
-        """Milliseconds of a clock that only goes ahead, at its own pace: differences mean something, values do not."""
+    def wall_ms(self) -> int:
+        """Wall time in milliseconds since 1970."""
+
+    def begin_at(self, now_ms: int) -> None:
+        """Hub time is this now. Called once at a start, before any timer is set."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call after everything that is ready in this turn has run; never before `call_soon` returns."""
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:
         """Call once when `now_ms()` has reached `when_ms`."""
+
+    def call_at_wall(self, when_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call once when `wall_ms()` has reached `when_ms`, by itself or by a step: that is seen within a second."""
+
+    def on_step(self, callback: Callable[[int], None]) -> None:
+        """Call whenever the wall clock has been stepped, with by how many ms; negative: back."""
 
 
 class Worker(Protocol):

@@ -92,7 +92,7 @@ class Positions:
 
     def _routed(self) -> bool:
         self._ask([], None)
-        return bool(self.facts.routes)
+        return any(route.topic != UNROUTED for route in self.facts.routes)
 
     def _listed(self) -> Iterable[str]:
         cursor = ""

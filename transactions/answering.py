@@ -23,11 +23,11 @@ def refuse_settled(book: Book, transaction_id: int, owner: Owner | None, token: 
     book.when_settled(transaction_id, lambda stored: refuse(owner, token, error if stored else full))
 
 
-def refusal(answer: Answer, transaction_id: int, one: Transaction | None) -> KernelError:
+def refusal(book: Book, answer: Answer, transaction_id: int, one: Transaction | None) -> KernelError:
     """The error that an answer is which refuses."""
     if answer is Answer.REFUSED and one is not None:
         return AlreadyDecided(f"transaction {transaction_id} {WORDS[one.state]}", one.state.name.lower(),
-                              one.decided_ms)
+                              book.wall_of(one.decided_ms))
     return unknown(transaction_id)
 
 

@@ -36,6 +36,7 @@ class Book:
 
     def __init__(self, kernel: Kernel, slice_: int) -> None:
         self._now_ms = kernel.parts.loop.now_ms
+        self.wall_of = kernel.parts.clock.wall_of        # of a hub time, for what is shown
         self.undecided = Undecided()
         self.remembered = Remembered()
         self.fresh = Fresh()
@@ -74,7 +75,7 @@ class Book:
         """What the frame being gathered does to transactions."""
         if self._gathering is not gathering:
             self._gathering = gathering
-            self._plans.append(Plan(gathering.burst.now_ms, self._slice, self._ended))
+            self._plans.append(Plan(gathering.now_ms, self._slice, self._ended))
             gathering.reserved.append(self._plans[-1])
         return self._plans[-1]
 

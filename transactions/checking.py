@@ -269,7 +269,8 @@ class Checking:
 
     def _expire(self, gathering: Gathering, plan: Plan, one: Transaction, pages: list[bytes]) -> None:
         if pages:
-            death = {"reason": UNANSWERED, "attempts": one.attempts, "at_ms": plan.now_ms, "transaction": _history(one)}
+            death = {"reason": UNANSWERED, "attempts": one.attempts, "at_ms": self._halves.wall_of(plan.now_ms),
+                     "transaction": _history(one, self._halves.wall_of)}
             self._halves.bury(gathering, pages, one.group, one.tenant, death)
         else:
             gathering.frees = True
@@ -373,7 +374,7 @@ def _read(round_: Round, records: StateWalk, halves: StateWalk, limit: int, is_h
     return found
 
 
-def _history(one: Transaction) -> dict[str, Any]:
+def _history(one: Transaction, wall_of: Callable[[int], int]) -> dict[str, Any]:
     """What its dead letters tell of it when nobody else remembers it any more."""
-    checks = [{"at_ms": at_ms, "to": to} for at_ms, to in one.checks[-MAX_TOLD:]]
-    return {"id": str(one.id), "by": one.by, "begun_ms": one.begun_ms, "checks": checks}
+    checks = [{"at_ms": wall_of(at_ms), "to": to} for at_ms, to in one.checks[-MAX_TOLD:]]
+    return {"id": str(one.id), "by": one.by, "begun_ms": wall_of(one.begun_ms), "checks": checks}

@@ -141,7 +141,7 @@ class Transactions:
                    found: Transaction | None) -> None:
         one = found if found is not None and found.tenant == tenant else None
         is_open = one is not None and one.state is State.OPEN
-        error: Exception | None = None if is_open else refusal(Answer.REFUSED, transaction_id, one)
+        error: Exception | None = None if is_open else refusal(self._book, Answer.REFUSED, transaction_id, one)
         try:
             if one is not None and guard is not None:
                 guard(one)

@@ -113,7 +113,7 @@ class Decisions:
             return
         state, effect, answer = step(one.state if one is not None else None, asked.decision.event)
         if one is None or state is None or answer in (Answer.REFUSED, Answer.UNKNOWN):
-            error = refusal(answer, asked.id, one)
+            error = refusal(self._book, answer, asked.id, one)
             refuse_settled(self._book, asked.id, asked.owner, asked.token, error)
         elif answer is Answer.AGAIN:
             self._answer(asked, one.decided_ms)
@@ -162,7 +162,8 @@ class Decisions:
         elif effect is Effect.DROP:
             gathering.frees = True
         if asked.owner is not None:
-            gathering.submissions.append(Submission(asked.owner, asked.token, None, (plan.now_ms, [])))
+            gathering.submissions.append(Submission(asked.owner, asked.token, None,
+                                                     (self._halves.wall_of(plan.now_ms), [])))
 
     def _answer(self, asked: Deciding, decided_ms: int) -> None:
         """With the next frame: the decision may be in one that is on its way."""

@@ -92,7 +92,7 @@ class Holding:
                 messages = None
             elif messages is not None:
                 messages.append(message)
-        one = Begun(origin, gathering.burst.now_ms, rows, size_bytes, messages, places)
+        one = Begun(origin, gathering.now_ms, rows, size_bytes, messages, places)
         plan = self._book.plan_of(gathering)
         if size_bytes <= PAGE_BYTES:
             plan.begin(one)
@@ -115,7 +115,7 @@ class Holding:
         one = found if found is not None and found.tenant == tenant else None
         answer = step(one.state if one is not None else None, Event.ADD).answer
         if one is None or answer is not Answer.STORED:
-            refuse_settled(self._book, transaction_id, owner, token, refusal(answer, transaction_id, one))
+            refuse_settled(self._book, transaction_id, owner, token, refusal(self._book, answer, transaction_id, one))
             return
         size_bytes = _size(halves)
         try:

@@ -214,7 +214,7 @@ class Offline:
         verdict = admission.explain(
             question["user"], lambda rights: ask_rights(rights, question["kind"], operation, question.get("on", "")),
             tenant=question.get("tenant"), client_id=question.get("client_id"))
-        return {"allowed": verdict.allowed, "why": verdict.why}
+        return verdict.as_dict()
 
     def _put(self, name: str, document: Document, create: bool) -> Any:
         from gateways.admission.administration import UserChanges

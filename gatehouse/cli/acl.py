@@ -90,6 +90,8 @@ def test_rights(user: str, operation: str, on: str | None, kind: str | None, cli
                 tenant: str | None, config_file: Path, data: Path | None, url: str | None, json_wanted: bool) -> int:
     """Whether a user may do something, and the rule that decides it. Exit code 1 where it is denied.
 
+    Of publishing at an address: and whether that makes the topic, should it be missing. Without, it is refused.
+
     Example: gatehouse acl test ann publish plant/line1/temp
     """
     if on is None and kind != "hub":
@@ -98,7 +100,9 @@ def test_rights(user: str, operation: str, on: str | None, kind: str | None, cli
     with accounts_of(config_file, data, url) as access:
         verdict = access.ask(question_of(user, operation, kind or "address", on,
                                          {"client_id": client_id, "tenant": tenant}))
-    show(verdict, verdict["why"], json_wanted)
+    creates = verdict.get("creates")
+    missing = f"\nwhere its topic is missing, to make it is {creates['why']}" if creates else ""
+    show(verdict, verdict["why"] + missing, json_wanted)
     return exits.OK if verdict["allowed"] else exits.FAILED
 
 

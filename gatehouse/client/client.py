@@ -178,6 +178,8 @@ class Client:
         except OutcomeUnknown as error:
             error.idempotency_key = told_key or key
             raise
+        except HubError as error:
+            return _refused(error, len(messages))
         return _results(answer.document(), len(messages))
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -391,6 +393,14 @@ def _now_ms() -> int:
 
 def _body(messages: list[bytes]) -> bytes:
     return b'{"messages":[' + b",".join(messages) + b"]}"
+
+
+def _refused(error: HubError, count: int) -> list[Result]:
+    """What became of each message of a request of which nothing was stored. Raises the error where it does not say."""
+    messages = error.problem.get("messages")
+    if not isinstance(messages, list):
+        raise error
+    return _results({"messages": messages}, count)
 
 
 def _results(document: Mapping[str, Any], count: int) -> list[Result]:

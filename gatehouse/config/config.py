@@ -74,7 +74,7 @@ class HubSettings:
         "min": 1 << 20, "max": 1 << 40,
         "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
                 "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
-                "connection may hold a last piece of 64 KiB."})
+                "slow connection may hold 128 KiB and a message."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class KernelSection:
                 "`never` leaves it to the operating system. The last two may lose acknowledged messages when the "
                 "machine (not only the hub) goes down."})
     auto_create_topics: bool = field(default=True, metadata={
-        "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it goes to `unrouted`."})
+        "help": "Whether a publish to a first level that is no topic yet creates it; otherwise it is refused."})
     max_auto_topics: int = field(default=10_000, metadata={
         "min": 0, "max": 1_000_000, "help": "Topics that may exist before users make no more, by use or by name; "
                                             "whoever needs one more is refused. What administrators create is not "

@@ -8,6 +8,9 @@ const MAX_EVENT_CHARACTERS = 32 << 20;
 
 let authorization = null;
 
+/** Names this page to the hub, so that its connections can be told from others in a list of them. */
+export const PAGE_ID = [...crypto.getRandomValues(new Uint8Array(6))].map((one) => one.toString(16).padStart(2, "0")).join("");
+
 /** A refusal by the hub, or that it did not answer at all (`status` 0). */
 class Problem extends Error {
   constructor(status, code, detail) {
@@ -46,6 +49,7 @@ async function send(method, path, query, headers, signal, body) {
   const search = new URLSearchParams(Object.entries(query ?? {}).filter(([, value]) => value !== "" && value !== null
     && value !== undefined));
   const target = search.size ? `${path}?${search}` : path;
+  headers["X-Console"] = PAGE_ID;
   if (authorization) headers.Authorization = authorization;
   let answer;
   try {

@@ -1,18 +1,19 @@
 // Who is connected, to what they listen, and ending a connection.
 
-import { ask, get, path } from "./api.js";
+import { ask, get, PAGE_ID, path } from "./api.js";
 import { ago, bytes, fill, h, name, number, visible } from "./dom.js";
 import { listing } from "./listing.js";
 import { confirmed, heading } from "./page.js";
 
 const SHOWN = 100;                 // filters or consumers of one connection
+const CONSOLE = "console ";        // and the page's name: client id of a console's connections
 
 export function connections(page) {
   const list = listing(page, {
-    path: () => "/v1/connections", field: "connections", key: (row) => row.id, caption: "Connections", interval: 2000,
+    path: () => "/v1/connections", rows: (answer) => folded(answer.connections), key: (row) => row.id, caption: "Connections", interval: 2000,
     filter: "Filter by client, user or peer", empty: "Nobody is connected.",
     columns: [
-      { title: "Client", cell: (row) => row.client_id ? name(row.client_id) : h("span.soft", {}, "unnamed") },
+      { title: "Client", cell: clientOf },
       { title: "Door", cell: (row) => visible(row.door) },
       { title: "Peer", cell: (row) => name(row.peer) },
       { title: "User", cell: (row) => row.user ? name(row.user) : "–" },
@@ -22,7 +23,7 @@ export function connections(page) {
         cell: (row) => row.subscriptions ? subscriptions(page, row) : "–" },
       { title: "Unsent", number: true, cell: (row) => row.unsent_bytes ? bytes(row.unsent_bytes) : "0" },
       { title: "Actions", hidden: true, signature: () => "",
-        cell: (row) => h("button", { type: "button", "aria-label": `Close the connection of ${visible(row.client_id || row.peer)}`,
+        cell: (row) => row.client_id === CONSOLE + PAGE_ID ? "" : h("button", { type: "button", "aria-label": `Close the connection of ${visible(row.client_id || row.peer)}`,
           onclick: () => close(row) }, "Close") },
     ],
   });
@@ -30,10 +31,35 @@ export function connections(page) {
     const question = h("span", {}, "Close the connection of ", name(row.client_id || row.peer),
       "? Most clients connect again by themselves.");
     if (!await confirmed(question, "Close it")) return;
-    await page.attempt(() => ask("DELETE", path("v1", "connections", row.id)));
+    for (const id of row.ids ?? [row.id]) await page.attempt(() => ask("DELETE", path("v1", "connections", id)));
     list.again();
   }
   return h("div", {}, heading("Connections"), list.element);
+}
+
+/** A browser opens several connections for one page: they are one row. */
+function folded(rows) {
+  const pages = new Map();
+  const shown = [];
+  for (const row of rows) {
+    const known = row.client_id.startsWith(CONSOLE) ? pages.get(row.client_id) : null;
+    if (known) {
+      known.pages += 1;
+      known.ids.push(row.id);
+      known.since = Math.min(known.since, row.since);
+      known.unsent_bytes += row.unsent_bytes;
+    } else if (row.client_id.startsWith(CONSOLE)) {
+      pages.set(row.client_id, { ...row, id: row.client_id, ids: [row.id], pages: 1 });
+      shown.push(pages.get(row.client_id));
+    } else shown.push(row);
+  }
+  return shown;
+}
+
+function clientOf(row) {
+  if (!row.pages) return row.client_id ? name(row.client_id) : h("span.soft", {}, "unnamed");
+  const which = { [CONSOLE + PAGE_ID]: "this page", [CONSOLE + "files"]: "files of consoles" }[row.client_id];
+  return h("span.soft", {}, `${which ?? "another console"} (${number(row.pages)})`);
 }
 
 /** How many there are; which, once somebody wants to know. */

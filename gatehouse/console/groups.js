@@ -7,10 +7,13 @@ import { heading } from "./page.js";
 import { Table } from "./table.js";
 
 const DETAILS_MS = 3000;
+const QUEUE_PREFIX = "$dead-letters/";
+const DEAD_PAGES = 5;              // of a thousand queues
 
 export function groups(page) {
   const list = listing(page, {
-    path: () => "/v1/groups", query: () => ({ counts: "true" }), rows: (answer) => answer.groups.flatMap(perTopic),
+    path: () => "/v1/groups", query: () => ({ counts: "true" }),
+    rows: async (answer) => withDead(page, answer.groups.flatMap(perTopic), ""),
     key: (row) => `${row.name}\n${row.topic ?? ""}`, caption: "Groups", filter: "Filter by name",
     empty: "There are no groups yet. A group is made by its first consumer.",
     columns: [
@@ -26,6 +29,19 @@ export function groups(page) {
 function perTopic(one) {
   const { topics, ...rest } = one;
   return topics?.length ? topics.map((progress) => ({ ...rest, ...progress })) : [rest];
+}
+
+/** What lies in the groups' dead-letter queues now; what the groups count is all that died since the hub's start. */
+async function withDead(page, rows, groupName) {
+  const lying = new Map();
+  let cursor = "";
+  for (let at = 0; at < DEAD_PAGES && cursor !== null; at += 1) {
+    const answer = await get("/v1/queues", { counts: "true", contains: QUEUE_PREFIX + groupName, max: 1000, cursor },
+      page.signal);
+    answer.queues.forEach((one) => lying.set(one.name, one.ready + one.leased + one.waiting));
+    cursor = answer.cursor;
+  }
+  return rows.map((row) => ({ ...row, dead: lying.get(QUEUE_PREFIX + row.name) ?? 0 }));
 }
 
 function countColumns() {
@@ -62,7 +78,7 @@ export function group(page, hub, groupName) {
   page.every(DETAILS_MS, async () => {
     const [found, progress] = await Promise.all([get(path("v1", "groups", groupName), {}, page.signal),
       get(path("v1", "groups", groupName, "offsets"), {}, page.signal)]);
-    counts.update(found.topics.map((one) => ({ name: groupName, ...one })));
+    counts.update(await withDead(page, found.topics.map((one) => ({ name: groupName, ...one })), groupName));
     offsets.update(progress.offsets.slice(0, 256));
     const { name: _, topics: __, ...settings } = found;
     facts.replaceChildren(...Object.entries(settings).filter(([, value]) => value !== null && typeof value !== "object" && value !== "")

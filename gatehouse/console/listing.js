@@ -8,7 +8,7 @@ const ROWS = 50;
 const INTERVAL_MS = 3000;
 const TYPING_MS = 250;
 
-/** what: {path, field: of the answer, query, columns, key, caption, empty, filter: label or null, rows(answer),
+/** what: {path, field: of the answer, query, columns, key, caption, empty, filter: label or null, rows(answer), which may take its time,
  *         interval} */
 export function listing(page, what) {
   const table = new Table(what.caption, what.columns, what.key, what.empty);
@@ -20,8 +20,10 @@ export function listing(page, what) {
     const answer = await get(what.path(), { max: ROWS, contains, cursor: cursors[cursors.length - 1],
       ...what.query?.() }, page.signal);
     if (asked !== `${contains}\n${cursors.length}`) return;
+    const rows = what.rows ? await what.rows(answer) : answer[what.field];
+    if (asked !== `${contains}\n${cursors.length}`) return;
     next = answer.cursor;
-    table.update(what.rows ? what.rows(answer) : answer[what.field]);
+    table.update(rows);
     table.empty.textContent = contains ? `Nothing here has “${contains}” in its name.` : what.empty;
     back.disabled = cursors.length === 1;
     forward.disabled = !next;

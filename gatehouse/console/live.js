@@ -1,14 +1,17 @@
 // A topic's messages as they come. However fast they do, only the newest are opened and shown, a few times a second.
+// Of every queue what is shown is all that the filter wants from some offset on; what lies before is counted and can be
+// asked for.
 
-import { follow, get, path } from "./api.js";
+import { follow, path } from "./api.js";
 import { fill, h, moment, number, visible } from "./dom.js";
+import { History } from "./history.js";
 import { keyOf, opening, preview } from "./message.js";
 import { spell } from "./page.js";
 
 const SHOWN = 100;
 const DRAW_MS = 250;
-const LAST = 20;                   // stored messages that are shown to begin with
-const QUEUES_LOOKED_AT = 16;
+const MOST = 1000;                 // of them, once somebody has asked for older ones
+const LOOK_MS = 3000;
 
 export class LiveMessages {
   constructor(page, topic) {
@@ -19,6 +22,10 @@ export class LiveMessages {
     this.paused = false;
     this.connected = false;
     this.seen = new Set();         // ids of what is shown
+    this.history = new History(page, topic);
+    this.room = SHOWN;
+    this.outrun = false;           // more came than is shown: what was shown before is not joined to what is
+    this.applied = "";
     this.stream = null;
     this.timer = null;
     this.state = h("span", { role: "status" });
@@ -30,48 +37,82 @@ export class LiveMessages {
       spellcheck: "false", autocomplete: "off" });
     const form = h("form.bar", { onsubmit: (event) => { event.preventDefault(); this.restart(); } }, this.selector,
       h("button", { type: "submit" }, "Apply"), this.pause,
-      h("button", { type: "button", onclick: () => this.clear() }, "Clear"),
+      h("button", { type: "button", onclick: () => page.attempt(() => this.wipe()) }, "Clear"),
       h("span.soft", {}, this.state, this.counted));
-    this.element = h("section.live", { "aria-label": "Messages" }, h("h2", {}, "Messages"), form, this.empty, this.list);
+    this.left = h("span");
+    this.more = h("button", { type: "button", onclick: () => page.attempt(() => this.older()) });
+    this.before = h("p.soft.older", { hidden: true }, this.left, this.more);
+    this.element = h("section.live", { "aria-label": "Messages" }, h("h2", {}, "Messages"), form, this.empty, this.list,
+      this.before);
     page.onStop(() => { this.stream?.stop(); clearTimeout(this.timer); });
     const look = () => {
       if (document.hidden) { this.stream?.stop(); this.stream = null; } else if (!this.stream) this.listen();
     };
     document.addEventListener("visibilitychange", look);
     page.onStop(() => document.removeEventListener("visibilitychange", look));
+    page.every(LOOK_MS, async () => {
+      await this.history.look();
+      this.tellLeft();
+    });
   }
 
   /** Listens first and looks at what is stored second, so that nothing falls between. */
   listen() {
     if (document.hidden) return;
     this.connected = false;
+    this.applied = this.filter;
     this.say("connecting");
-    this.stream = follow(path("v1", "topics", this.topic, "events"), { filter: this.selector.value.trim() }, {
+    this.stream = follow(path("v1", "topics", this.topic, "events"), { filter: this.applied }, {
       onEvents: (events) => this.take(events),
       onState: (state, problem) => {
         this.connected = state === "live";
         this.say(state === "refused" ? spell(problem) : "no connection, trying again", state === "refused");
-        if (state === "live") this.page.attempt(() => this.loadLast());
+        if (state === "live") this.page.attempt(() => this.join());
         if (state === "refused") this.page.concernsAll(problem);
       },
     });
   }
 
-  async loadLast() {
-    const found = await get(path("v1", "topics", this.topic), {}, this.page.signal).catch(unlessUnknown);
-    const bounds = found.bounds.filter((one) => one.high_watermark > one.log_start_offset).slice(0, QUEUES_LOOKED_AT);
-    if (!bounds.length) return;
-    const each = Math.ceil(LAST / bounds.length);
-    const pages = await Promise.all(bounds.map((one) => get(path("v1", "topics", this.topic, "messages"), {
-      queue: one.queue, from: Math.max(one.log_start_offset, one.high_watermark - each), max: each,
-      filter: this.selector.value.trim() }, this.page.signal)));
-    const messages = pages.flatMap((one) => one.messages).sort((a, b) => a.timestamp - b.timestamp);
-    messages.filter((one) => !this.seen.has(one.id)).forEach((one) => this.insert(one));
+  /** What is stored up to where the stream began. After a time without a connection, what is shown from before goes: it
+   *  does not join what comes. */
+  async join() {
+    await this.wipe();
+    await this.older();
+  }
+
+  async older() {
+    this.more.disabled = true;
+    try {
+      const found = (await this.history.older(this.applied)).filter((one) => !this.seen.has(one.id));
+      this.room = Math.min(MOST, Math.max(this.room, this.list.children.length + found.length));
+      found.forEach((one) => this.insert(one));
+      this.cut();
+    } finally {
+      this.more.disabled = false;
+      this.tellLeft();
+    }
+  }
+
+  get filter() {
+    return this.selector.value.trim();
+  }
+
+  /** What is not shown, in words. */
+  tellLeft() {
+    const left = this.history.left;
+    const full = this.list.children.length >= MOST;
+    const older = `${number(left)} older message${left === 1 ? "" : "s"}`;
+    this.before.hidden = !this.connected && !left;
+    this.left.textContent = !left ? (this.applied ? "All that is stored was searched." : "That is all that is stored.")
+      : `${older} ${left === 1 ? "is" : "are"} not ${this.applied ? "searched" : "shown"}. ${full ? "No more fit here: use the filter. " : ""}`;
+    this.more.textContent = this.applied ? "Search older" : "Show older";
+    this.more.hidden = !left || full;
   }
 
   restart() {
     this.stream?.stop();
     this.clear();
+    this.room = SHOWN;
     this.count = 0;
     this.listen();
   }
@@ -84,10 +125,16 @@ export class LiveMessages {
     this.say("");
   }
 
+  async wipe() {
+    await this.history.look();
+    this.clear();
+    this.history.join();
+    this.tellLeft();
+  }
+
   clear() {
     fill(this.list);
     this.seen.clear();
-    this.fresh = [];
     this.empty.hidden = false;
   }
 
@@ -98,7 +145,10 @@ export class LiveMessages {
         this.fresh.push(one.data);
       } else if (one.event === "lost") this.show([{ lost: true }]);
     }
-    if (this.fresh.length > SHOWN) this.fresh = this.fresh.slice(-SHOWN);
+    if (this.fresh.length > SHOWN) {
+      this.outrun = true;
+      this.fresh = this.fresh.slice(-SHOWN);
+    }
     this.timer ??= setTimeout(() => { this.timer = null; this.draw(); }, DRAW_MS);
   }
 
@@ -107,16 +157,23 @@ export class LiveMessages {
     if (this.paused || !this.fresh.length) return;
     const messages = this.fresh.map((data) => JSON.parse(data)).filter((one) => !this.seen.has(one.id));
     this.fresh = [];
+    if (this.outrun) {
+      this.clear();
+      this.history.lose();
+    }
+    this.outrun = false;
     this.show(messages);
+    for (const one of messages) this.history.begin(one.queue, one.offset);
+    this.tellLeft();
   }
 
   /** Where it belongs by its time: what is stored may have come before or after what is shown. */
   insert(message) {
     const row = this.row(message);
-    const behind = [...this.list.children].find((one) => Number(one.dataset.time) <= message.timestamp);
+    const behind = [...this.list.children].find(({ dataset: { time, queue, offset } }) => Number(queue) === message.queue
+      ? Number(offset) < message.offset : Number(time) <= message.timestamp);
     this.list.insertBefore(row, behind ?? null);
     this.seen.add(message.id);
-    this.cut();
   }
 
   /** Newest on top. */
@@ -129,17 +186,27 @@ export class LiveMessages {
   }
 
   cut() {
-    while (this.list.children.length > SHOWN) {
-      this.seen.delete(this.list.lastChild.dataset.id);
-      this.list.lastChild.remove();
+    while (this.list.children.length > this.room) {
+      const { queue, offset } = this.list.lastChild.dataset;
+      this.drop(this.list.lastChild);
+      if (queue === undefined) continue;
+      this.history.cut(Number(queue), Number(offset));
+      for (const row of [...this.list.children]) {     // times are the senders': a later one may be written as earlier
+        if (row.dataset.queue === queue && Number(row.dataset.offset) < Number(offset)) this.drop(row);
+      }
     }
     this.empty.hidden = this.list.children.length > 0;
+  }
+
+  drop(row) {
+    this.seen.delete(row.dataset.id);
+    row.remove();
   }
 
   row(message) {
     const line = [h("span.when", {}, moment(message.timestamp)), h("span.door", {}, visible(message.door ?? "")),
       h("span.key", {}, keyOf(message)), preview(message)];
-    return h("li", { data: { id: message.id, time: message.timestamp ?? 0 } }, opening(message, ...line));
+    return h("li", { data: { id: message.id, time: message.timestamp ?? 0, queue: message.queue, offset: message.offset } }, opening(message, ...line));
   }
 
   /** The state, which is read out when it changes, and the count, which is not: it changes all the time. */
@@ -149,10 +216,4 @@ export class LiveMessages {
     this.state.className = wrong ? "problem" : "";
     this.counted.textContent = this.connected ? `, ${number(this.count)} since you look` : "";
   }
-}
-
-/** A topic that does not exist yet is waited for. */
-function unlessUnknown(problem) {
-  if (problem.code !== "unknown_topic") throw problem;
-  return { bounds: [] };
 }

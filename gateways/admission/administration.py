@@ -150,14 +150,14 @@ class Administration:
         def job() -> tuple[User, bool]:
             changes.check()
             prepared = prepared_name(name)
-            random, now_ms = self._outside.random, self._outside.loop.now_ms()
+            random, wall_ms = self._outside.random, self._outside.loop.wall_ms()
             exists = prepared in self.accounts.users
             if create is True or create is None and not exists:
                 if len(self.accounts.users) >= MAX_USERS:
                     raise InvalidUser(f"there are {MAX_USERS} users, and no more are kept")
                 if exists:
                     raise UserExists(f"there is a user {prepared!r} already")
-                return self._store.add_user(changes.apply(User(prepared, created_ms=now_ms), random)), True
+                return self._store.add_user(changes.apply(User(prepared, created_ms=wall_ms), random)), True
             return self._store.change_user(prepared, lambda user: self._left(changes.apply(user, random))), False
 
         self._run(job, lambda result: self._on_user_put(by, changes, *result), on_done)
@@ -210,7 +210,7 @@ class Administration:
                 raise InvalidUser(f"a user has at most {MAX_KEYS_OF_USER} keys")
             id, secret_hash, text = make_key(self._outside.random)
             key = ApiKey(id, user, name, secret_hash, expires_ms, _read_limits(restriction),
-                         self._outside.loop.now_ms())
+                         self._outside.loop.wall_ms())
             return self._store.add_key(key), text
 
         def applied(made: tuple[ApiKey, str]) -> tuple[ApiKey, str]:

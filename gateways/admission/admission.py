@@ -50,26 +50,29 @@ NO_ROUTES: Final = Routes((), OWN_ROUTES)
 class Admission:
     """`accounts` holds users, keys and rules (none by default), `outside` what logging in takes beyond this thread.
 
-    For tests: `decision` stands in for all rights, `quotas` maps principals' names to limits beside the accounts'.
+    `now_ms` is hub time, `wall_ms` wall time: the same where it is not given. For tests: `decision` stands in for all
+    rights, `quotas` maps principals' names to limits beside the accounts'.
     """
 
     def __init__(self, kernel: Kernel, now_ms: Callable[[], int], *, allow_anonymous: bool = True,
                  quotas: Mapping[str, Quota] | None = None, decision: Decide | None = None,
-                 accounts: Accounts | None = None, outside: Outside | None = None, routes: Routes = NO_ROUTES) -> None:
+                 accounts: Accounts | None = None, outside: Outside | None = None, routes: Routes = NO_ROUTES,
+                 wall_ms: Callable[[], int] | None = None) -> None:
         self.anonymous = Principal(ANONYMOUS, anonymous=True)
         self.accounts = accounts or Accounts()
         self.trace = Trace()
         self._flows = self.trace.flows
         self._kernel = kernel
         self._now_ms = now_ms
+        self._wall_ms = wall_ms = wall_ms or now_ms
         self._given_quotas = dict(quotas or {})
         self._decide = decision
         self._outside = outside
         self._topics = RoutedTopics(routes)
         self._seats = Seats(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
-        self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, outside)
+        self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside)
         self._login.allow_anonymous = allow_anonymous
-        self._audit = Audit(kernel, now_ms, log.error)
+        self._audit = Audit(kernel, wall_ms, log.error)
         self._meters: dict[str, Meter] = {}
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
         self._every_cache: WeakSet[PlacementCache] = WeakSet()        # also those that a session alone still holds
@@ -175,6 +178,13 @@ class Admission:
         if not self.may(principal, operation, address):
             raise Denied(f"{principal.name} may not {operation.value} at {address!r}")
 
+    def may_create(self, principal: Principal, address: str) -> bool:
+        """Whether publishing at an address has its topic made, should there be none."""
+        if self._decide is not None:
+            return self._decide(principal, Operation.CREATE, address)
+        rights = self._standing(principal).rights
+        return rights is None or rights.of_creating(address).allowed
+
     def may_topic(self, principal: Principal, operation: Operation, topic: str) -> bool:
         """Whether the principal may do this with a topic as a whole: consume or publish all of it, create, alter it."""
         if self._decide is not None:
@@ -232,7 +242,7 @@ class Admission:
         user = self.accounts.users.get(name)
         if user is not None and user.disabled:
             return Verdict(False, "denied: the user is disabled")
-        if user is not None and not user.may_log_in(self._now_ms()):
+        if user is not None and not user.may_log_in(self._wall_ms()):
             return Verdict(False, "denied: the user has expired")
         home = tenant or (user.tenant if user is not None else self.anonymous.tenant)
         every_group = self.accounts.groups_of(name) | frozenset(groups)
@@ -259,7 +269,7 @@ class Admission:
         """Where a message for `address` goes. Raises Denied and what `kernel.place` raises."""
         self.require(principal, Operation.PUBLISH, address)
         return self._kernel.place(address, tenant=principal.tenant, maker=principal.name,
-                                  may_create=self.may(principal, Operation.CREATE, address))
+                                  may_create=self.may_create(principal, address))
 
     def place_in(self, principal: Principal, topic: str, key: bytes | None, queue: int | None = None) -> Placement:
         """Where a message with topic and key given goes. Raises Denied and what `kernel.place_in` raises."""
@@ -267,7 +277,7 @@ class Admission:
         address = kernel.address_of(topic, key, ())
         self.require(principal, Operation.PUBLISH, address)
         return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant, maker=principal.name,
-                               may_create=self.may(principal, Operation.CREATE, address))
+                               may_create=self.may_create(principal, address))
 
     def maker(self, principal: Principal) -> str:
         """For whom a topic counts that the principal creates by its name: for nobody, where he administers the hub."""

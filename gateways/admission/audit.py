@@ -50,14 +50,14 @@ def compose(by: By, action: str, at_ms: int, details: Mapping[str, Any]) -> dict
 class Audit:
     """Writes the messages; the topic is made with the first."""
 
-    def __init__(self, kernel: Kernel, now_ms: Callable[[], int], on_failure: Callable[[str], None]) -> None:
+    def __init__(self, kernel: Kernel, wall_ms: Callable[[], int], on_failure: Callable[[str], None]) -> None:
         self._kernel = kernel
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._on_failure = on_failure
 
     def write(self, by: By, action: str, details: Mapping[str, Any]) -> None:
         """Never raises: what was changed is changed, and the log of the hub says what could not be audited."""
-        self.write_message(compose(by, action, self._now_ms(), details))
+        self.write_message(compose(by, action, self._wall_ms(), details))
 
     def write_message(self, message: dict[str, Any], owner: Owner | None = None, key: str | None = None) -> None:
         """One that was composed before. `owner` is told when it is durable; the same `key` again writes it once."""

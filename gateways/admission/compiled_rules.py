@@ -13,6 +13,7 @@ from typing import Final
 
 from gateways.admission.decision import Operation
 from gateways.admission.patterns import (
+    ANY_NAME,
     CLIENT_ID,
     FRESH,
     USER,
@@ -144,6 +145,17 @@ class Section:
         is_address = ONE not in wanted and MANY not in wanted
         for placed in self.addresses.overlapping(wanted if is_address else sample(wanted), asker.also):
             if is_address or covers(fill_levels(placed.levels, asker.name, asker.client_id), wanted):
+                return placed.rule
+        return None
+
+    def naming(self, first: str, asker: Asker) -> Rule | None:
+        """A rule that speaks of all of this first level and names it, or names the topic that is called so."""
+        rule = self.names[TOPIC].find(first)
+        if rule is not None and not rule.pattern.endswith(ANY_NAME):
+            return rule
+        for placed in self.addresses.overlapping(sample((first, MANY)), asker.also):
+            levels = fill_levels(placed.levels, asker.name, asker.client_id)
+            if levels[0] not in (ONE, MANY) and covers(levels, (first, MANY)):
                 return placed.rule
         return None
 

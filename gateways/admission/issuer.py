@@ -67,7 +67,7 @@ class Issuer:
         if self._keys is None:
             return None
         try:
-            return read_claims(token, self._keys, self.settings, self._outside.loop.now_ms() / 1000)
+            return read_claims(token, self._keys, self.settings, self._outside.loop.wall_ms() / 1000)
         except UnknownKid:
             return None
         except NotAuthenticated as refusal:

@@ -48,14 +48,15 @@ class Login:
     """All logins of one hub. `outside` None (in tests): there are no users, and refusals are not slowed."""
 
     def __init__(self, accounts: Accounts, anonymous: Principal, trace: Trace, now_ms: Callable[[], int],
-                 outside: Outside | None) -> None:
+                 wall_ms: Callable[[], int], outside: Outside | None) -> None:
         self.allow_anonymous = True
         self.issuer: Issuer | None = None
-        self.tokens = Tokens(now_ms)
+        self.tokens = Tokens(wall_ms)
         self._accounts = accounts
         self._anonymous = anonymous
         self._trace = trace
-        self._now_ms = now_ms
+        self._now_ms = now_ms                # delays and throttles,
+        self._wall_ms = wall_ms              # what expires at a time
         self._outside = outside
         self._secret = outside.random(32) if outside is not None else bytes(32)
         self._lasting_secret = outside.lasting_secret if outside is not None else bytes(32)
@@ -152,7 +153,7 @@ class Login:
         user = self._let_in(name)
         if user is None or user_name not in (None, "", name):
             self._refuse(attempt, "the certificate's name is no user's, or another than the one that was given")
-        elif 0 < ends_ms <= self._now_ms():
+        elif 0 < ends_ms <= self._wall_ms():
             self._refuse(attempt, "the certificate has expired")         # since the handshake
         else:
             attempt.on_done(self._principal(user, BY_CERTIFICATE, ends_ms))
@@ -193,7 +194,7 @@ class Login:
         key = self._accounts.keys.get(id)
         user = self._let_in(key.user) if key is not None else None
         if key is None or user is None or not same(key.secret_hash, secret_hash) \
-                or user_name not in (None, "", user.name) or 0 < key.expires_ms <= self._now_ms():
+                or user_name not in (None, "", user.name) or 0 < key.expires_ms <= self._wall_ms():
             self._refuse(attempt, "an unknown, revoked or expired API key")
         else:
             attempt.on_done(self._principal(user, BY_KEY + id, key.expires_ms, key.restriction))
@@ -339,7 +340,7 @@ class Login:
     def _let_in(self, name: str) -> User | None:
         """The user, if there is one that may log in."""
         user = self._accounts.users.get(name)
-        return user if user is not None and user.may_log_in(self._now_ms()) else None
+        return user if user is not None and user.may_log_in(self._wall_ms()) else None
 
     def _keeps_out(self, name: str) -> bool:
         """Whether there is such a user that may not log in, by nobody's token either."""
@@ -359,8 +360,8 @@ class Login:
 
     def _forget_expired(self, known: dict[Way, Principal]) -> None:
         """Certificates of hours are many over the years."""
-        now_ms = self._now_ms()
-        for way in [way for way, one in known.items() if 0 < one.expires_ms <= now_ms]:
+        wall_ms = self._wall_ms()
+        for way in [way for way, one in known.items() if 0 < one.expires_ms <= wall_ms]:
             del known[way]
 
     def _succeeded(self, network: str, name: str) -> None:

@@ -34,7 +34,7 @@ class TokenBucket:
 
     def take(self, amount: int, now_ms: int) -> int:
         """Take `amount`, overdrawing if need be; returns the ms until the bucket is no longer overdrawn."""
-        elapsed_ms = max(0, now_ms - self._at_ms)             # a clock that was set back fills nothing
+        elapsed_ms = max(0, now_ms - self._at_ms)
         self._at_ms = now_ms
         self._tokens = min(self._tokens_max, self._tokens + elapsed_ms * self._rate_per_ms) - amount
         if self._tokens >= 0:

@@ -7,12 +7,15 @@ What holds: a deny that overlaps what is wanted forbids it; else one allow must 
 denied. A rule on a topic speaks of every address that is stored there, as the routes say; the right to a whole topic
 is a rule on it, or rights to every filter that leads into it; but to alter at an address is to alter the queue or the
 exchange there, and a topic is altered by a rule on it alone.
+
+Who publishes has a missing topic made by the right to create there, or by a rule that lets him publish at all of a
+first level and names it (`plant/#`), for the topic of that name; a wildcard in place of the name (`#`) makes none.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from gateways.admission.accounts import ADMINS
 from gateways.admission.compiled_rules import Asker, Names, Section, Table, plain
@@ -22,7 +25,7 @@ from gateways.admission.patterns import Levels
 from gateways.admission.principal import DEFAULT_TENANT
 from gateways.admission.routed import RoutedTopics
 from gateways.admission.rules import ADDRESS, CLIENT, EVERY_TENANT, EVERYONE, GROUP, HUB, KINDS, TOPIC, Rule
-from kernel.addresses.filters import MANY
+from kernel.addresses.filters import MANY, ONE
 
 DEAD_LETTERS: Final = "$queue/$dead-letters"
 """First levels of the light queues of groups' dead letters."""
@@ -38,6 +41,7 @@ and whoever redrives it has it stored there."""
 
 
 Find = Callable[[Section], Rule | None]
+Allowing = Callable[[list[Table], Operation, Levels], Rule | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,14 @@ class Verdict:
     allowed: bool
     why: str
     rule: Rule | None = None
+    creates: Verdict | None = None
+    """Of publishing at an address: whether its topic is made where it is missing."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For people and programs; the rule is in the words."""
+        creates = self.creates
+        return {"allowed": self.allowed, "why": self.why,
+                "creates": None if creates is None else {"allowed": creates.allowed, "why": creates.why}}
 
 
 _ADMIN: Final = Verdict(True, f"allowed: the group {ADMINS} may do everything, whatever the rules say")
@@ -68,16 +80,11 @@ class Rights:
 
     def of_address(self, operation: Operation, wanted: str) -> Verdict:
         """At an address, or with a filter."""
-        levels = tuple(map(plain, wanted.split("/")))
-        if self._limits is not None and self._allowing_address([self._limits], operation, levels) is None:
-            return _RESTRICTED
-        if self._admin:
-            return _ADMIN
-        rule = self._denying_address(operation, levels)
-        if rule is not None:
-            return _denied(rule)
-        rule = self._allowing_address(self._tables, operation, levels)
-        return _NOTHING if rule is None else _allowed(rule)
+        return self._at_address(operation, wanted, self._allowing_address)
+
+    def of_creating(self, address: str) -> Verdict:
+        """The topic of an address, by publishing there."""
+        return self._at_address(Operation.CREATE, address, self._allowing_creation)
 
     def of_some(self, operation: Operation, filter_text: str) -> bool:
         """Whether there is an address within this filter at which it may be allowed. For what may be shown, not done:
@@ -136,6 +143,18 @@ class Rights:
 
     # ---- inside
 
+    def _at_address(self, operation: Operation, wanted: str, allowing: Allowing) -> Verdict:
+        levels = tuple(map(plain, wanted.split("/")))
+        if self._limits is not None and allowing([self._limits], operation, levels) is None:
+            return _RESTRICTED
+        if self._admin:
+            return _ADMIN
+        rule = self._denying_address(operation, levels)
+        if rule is not None:
+            return _denied(rule)
+        rule = allowing(self._tables, operation, levels)
+        return _NOTHING if rule is None else _allowed(rule)
+
     def _by_rule(self, operation: Operation, find: Find) -> Verdict:
         if self._limits is not None and find(self._limits.section(operation, True, self._asker)) is None:
             return _RESTRICTED
@@ -175,6 +194,13 @@ class Rights:
         named = [section.names[TOPIC] for section in allows if section.names[TOPIC]]
         return self._allowing_topics_of(named, levels) if named else None
 
+    def _allowing_creation(self, tables: list[Table], operation: Operation, levels: Levels) -> Rule | None:
+        rule = self._allowing_address(tables, operation, levels)
+        if rule is not None or self._topics.topics_of(levels) != frozenset((levels[0],)):
+            return rule
+        publishes = [table.section(Operation.PUBLISH, True, self._asker) for table in tables]
+        return next(filter(None, [section.naming(levels[0], self._asker) for section in publishes]), None)
+
     def _allowing_topics_of(self, named: list[Names], levels: Levels) -> Rule | None:
         """The right to every topic that these addresses are stored in."""
         topics = self._topics.topics_of(levels)
@@ -205,7 +231,10 @@ def ask_rights(rights: Rights, kind: str, operation: Operation, on: str) -> Verd
              }.get(kind)
     if asked is None:
         raise ValueError(f"{kind[:40]!r} is none of {', '.join(KINDS)}")
-    return asked(operation, on)
+    verdict = asked(operation, on)
+    if kind == ADDRESS and operation is Operation.PUBLISH and verdict.allowed and not {ONE, MANY} & set(on.split("/")):
+        return replace(verdict, creates=rights.of_creating(on))
+    return verdict
 
 
 def _allowed(rule: Rule) -> Verdict:

@@ -12,7 +12,7 @@ from kernel.addresses.address import UNROUTED, is_address, is_topic_name
 from kernel.addresses.filters import MANY, ONE
 from kernel.addresses.routes import CAPTURE, RouteEntry, Routes
 from kernel.addresses.templates import Template
-from kernel.errors import InvalidAddress
+from kernel.errors import InvalidAddress, Unroutable
 
 
 class RoutedTopics:
@@ -20,7 +20,7 @@ class RoutedTopics:
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
-        self._configured = [_KnownRoute(entry) for entry in routes.entries]
+        self._configured = [_KnownRoute(entry) for entry in routes.entries if entry.topic != UNROUTED]
         self._known = [*self._configured, *map(_KnownRoute, routes.own)]
 
     def topics_of(self, wanted: Levels) -> frozenset[str] | None:
@@ -44,6 +44,8 @@ class RoutedTopics:
             return frozenset()
         try:
             return frozenset((self._routes.route(address).topic,))
+        except Unroutable:                  # nothing new is stored there; what was is
+            return frozenset((UNROUTED,))
         except InvalidAddress:              # `$...` that no route takes: a light queue, or nothing
             return frozenset()
 

@@ -96,7 +96,7 @@ class Seats:
         ends_ms = self._ends_ms(seat.principal)
         if ends_ms and self._loop is not None:
             what = "what it logged in with" if ends_ms == seat.principal.expires_ms else "the user"
-            seat.timer = self._loop.call_at(ends_ms, partial(self._on_expired, seat, f"{what} has expired"))
+            seat.timer = self._loop.call_at_wall(ends_ms, partial(self._on_expired, seat, f"{what} has expired"))
 
     def _stop_timer(self, seat: Seat) -> None:
         if seat.timer is not None:

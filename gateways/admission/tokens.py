@@ -214,14 +214,14 @@ def _read_groups(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
 class Tokens:
     """Verified tokens and their principals, by hash, until they expire."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
         self._known: dict[bytes, Principal] = {}
 
     def find(self, token: str) -> Principal | None:
         digest = _digest(token)
         found = self._known.get(digest)
-        if found is not None and found.expires_ms <= self._now_ms():
+        if found is not None and found.expires_ms <= self._wall_ms():
             del self._known[digest]
             return None
         return found

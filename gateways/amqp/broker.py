@@ -34,7 +34,7 @@ class Broker:
         self.queues = queues
         self.vhosts: dict[str, VirtualHost] = {}
         self._kernel = services.kernel
-        self._now_ms = services.now_ms
+        self._wall_ms = services.wall_ms
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
         self._names = 0
         self._load()
@@ -183,7 +183,7 @@ class Broker:
         queue = vhost.queues.get(name)
         if queue is None:
             return []
-        letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, self._now_ms())
+        letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, self._wall_ms())
         headers = codec.stored_headers(letter.names, letter.raw)
         attributes = leased[8] & ~DOOR_MASK | codec.DOOR
         return [(self.queues.place("", vhost, [to], letter.priority, in_topic=False, may_create=False), leased[6],
@@ -203,7 +203,7 @@ class Broker:
         address = self.queues.address_of(queue, leased)
         is_on_topic = queue.vhost.hears(queue, TOPIC_EXCHANGE) and not address.startswith(QUEUE_LEVEL)
         name = None if is_on_topic else amqp_by_exchange(address)
-        return mapping.foreign_side(name or amqp_whole(address), leased[7], leased[8], leased[4], self._now_ms())
+        return mapping.foreign_side(name or amqp_whole(address), leased[7], leased[8], leased[4], self._wall_ms())
 
     # ---- consumers
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kernel.errors import CreateDenied, KernelError
+
 NO_METHOD: Final = (0, 0)
 
 SOFT: Final = {
@@ -64,6 +66,11 @@ def precondition(text: str) -> ChannelFault:
 
 def refused(text: str) -> ChannelFault:
     return ChannelFault(403, text)
+
+
+def not_placed(error: KernelError) -> ChannelFault:
+    """Of a publish that no topic takes, or none that its sender may have made."""
+    return refused(str(error)) if isinstance(error, CreateDenied) else precondition(str(error))
 
 
 def in_use(what: str, name: str, vhost: str, how: str) -> ChannelFault:

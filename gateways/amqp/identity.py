@@ -54,6 +54,11 @@ class Identity:
         self._login_name = credentials.user or ""
         self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done, gone)
 
+    @property
+    def attempt(self) -> str:
+        """Of the login, for the log."""
+        return f"{self._login_name[:80]!r} by {self._mechanism}"
+
     def refusal(self, why: NotAuthenticated) -> ConnectionFault:
         """What the client is told of a login that came to nothing."""
         return login.refusal(why, self._mechanism)

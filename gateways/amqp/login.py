@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import logging
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from gateways.amqp.tables import Field, Table, decode_table, plain, text
 if TYPE_CHECKING:
     from gateways.contract import Link
 
+log = logging.getLogger("gatehouse.gateways")
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 PASSWORDS: Final = "PLAIN AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"           # the client's certificate, offered where it showed one
@@ -104,3 +106,8 @@ def refusal(why: NotAuthenticated, mechanism: str) -> ConnectionFault:
                                                 "For details see the broker logfile.")
     fault.method = IDS["connection.start-ok"]
     return fault
+
+
+def log_end(peer: str, reason: str) -> None:
+    """The line that a connection's end leaves, where the peer was faster than the hub."""
+    log.info("amqp %s closed: %s", peer, reason)

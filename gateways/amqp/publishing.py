@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from gateways.amqp import codec
-from gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, precondition
+from gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
 from gateways.amqp.methods import IDS, Arguments, encode_method
 from gateways.amqp.transacting import DECIDE, Held, decide, hold
-from kernel.errors import KernelError, MessageTooLarge, QueueFull
+from kernel.errors import CreateDenied, KernelError, MessageTooLarge, QueueFull, TooManyTopics, UnknownTopic
 from kernel.message import Message, Stored
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ class Publishing:
             raise
         except MessageTooLarge as error:
             raise _of_publish(precondition(str(error))) from None
+        except (CreateDenied, TooManyTopics, UnknownTopic) as error:           # deleted since it was placed
+            raise _of_publish(not_placed(error)) from None
         except KernelError as error:
             raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
         if self.confirms:

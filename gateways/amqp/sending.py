@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateways.addresses import address_of_amqp
-from gateways.admission.decision import Operation
 from gateways.amqp import mapping, properties
-from gateways.amqp.errors import precondition, refused
+from gateways.amqp.errors import not_placed, precondition, refused
 from gateways.amqp.methods import Arguments
 from gateways.amqp.properties import Traits
-from kernel.errors import KernelError
+from kernel.errors import KernelError, Unroutable
 from kernel.message import Message, Placement
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Sender:
 
         self._broker = broker
         self._admission = services.admission
-        self._now_ms = services.now_ms
+        self._wall_ms = services.wall_ms
         self._vhost = vhost
         self._rights = rights
         self._note_not_honoured = note_not_honoured
@@ -103,13 +102,13 @@ class Sender:
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
             self.routes[payload] = placement
-        now_ms = self._now_ms()
+        wall_ms = self._wall_ms()
         raw = mapping.without_own_headers(raw, traits.headers)
         names, timestamp_ms = payload[6:-1], 0
         if placement.light is not None:
-            headers = mapping.headers_for_queues(names, raw, now_ms + ttl_ms if ttl_ms is not None else 0)
+            headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
         else:
-            headers, timestamp_ms = mapping.headers_for_topic(names, raw, now_ms)
+            headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
             if target.timed:
                 timestamp_ms = 0
         return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
@@ -162,12 +161,14 @@ class Sender:
         self._rights.require_publish(name, [routing_key])
         if not name and not queues:
             return Target(None, False, False)
-        may_create = self._admission.may(self._rights.principal, Operation.CREATE, address)
+        principal = self._rights.principal
         try:
-            placement = self._broker.queues.place(address, self._vhost, queues, priority,
-                                                  in_topic=bool(name), may_create=may_create,
-                                                  maker=self._rights.principal.name)
+            placement = self._broker.queues.place(
+                address, self._vhost, queues, priority, in_topic=bool(name),
+                may_create=self._admission.may_create(principal, address), maker=principal.name)
+        except Unroutable:                         # an exchange whose name is no topic's, and no queue is bound to it
+            return Target(None, False, False)
         except KernelError as error:
-            raise precondition(str(error)) from None
+            raise not_placed(error) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
         return Target(placement, bool(queues), timed)

@@ -237,12 +237,18 @@ class AmqpSession:
         if not isinstance(found, NotAuthenticated):
             self.identity.take_seat(found)
             self._write_method(0, login.encode_tune(self._config))
-        elif login.CLOSES_ON_REFUSAL not in self._capabilities:
-            self._end(f"connect_refused: {found}")
         else:
-            self.fail(self.identity.refusal(found))
+            self._refuse_login(found)
         if self._parts:
             self.handle_data(b"")
+
+    def _refuse_login(self, why: NotAuthenticated) -> None:
+        reason = f"connect_refused: {self.identity.attempt}: {why}"
+        if login.CLOSES_ON_REFUSAL in self._capabilities:
+            self.count("connection_403")
+            self._close(self.identity.refusal(why), reason)
+        else:
+            self._end(reason)
 
     def _open(self, virtual_host: str) -> None:
         self.identity.enter(virtual_host)
@@ -475,6 +481,8 @@ class AmqpSession:
                     "stopping", STOPPING_MS)
 
     def handle_closed(self) -> None:
+        if self._state is State.CLOSING:                   # it hung up in place of an answer
+            login.log_end(self._link.peer, self._reason)
         self._release()
         self._state = State.ENDED
 

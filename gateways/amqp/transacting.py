@@ -21,7 +21,7 @@ import orjson
 
 from gateways.amqp import codec
 from gateways.amqp.consuming import Origin
-from gateways.amqp.errors import ChannelFault, ConnectionFault, precondition, refused
+from gateways.amqp.errors import ChannelFault, ConnectionFault, not_placed, precondition, refused
 from gateways.amqp.methods import encode_method
 from gateways.checks import (
     InvalidDecision,
@@ -102,7 +102,7 @@ def hold(channel: Channel, half: HalfHeaders, message: Message, tag: int) -> boo
     except (Stopping, StorageFull, KeptFull) as error:               # as for any other message
         raise ConnectionFault(RESOURCE_ERROR, str(error)) from None
     except KernelError as error:
-        raise precondition(str(error)) from None
+        raise not_placed(error) from None
     connection.charge([message])
     return True
 

@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
         settings = listener.settings
         self._transport = stream
         self.peer = peer_name(stream.get_extra_info("peername"))
-        self.since_ms = listener.now_ms()
+        self.since_ms = listener.wall_ms()
         if self.listen.tls is not None:
             certificate = stream.get_extra_info("peercert")
             self.certificate = name_in(certificate, listener.certificate_user)

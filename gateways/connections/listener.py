@@ -35,6 +35,7 @@ class Listener:
         self.kernel = services.kernel
         self.now_ms: Callable[[], int] = services.now_ms
         self.unsent = services.unsent
+        self.wall_ms: Callable[[], int] = services.wall_ms
         self.settings = settings or ConnectionSettings()
         self.connections: set[Connection] = set()
         self.counts: Counter[str] = Counter()

@@ -3,7 +3,8 @@
 It is charged with what a slow peer has not taken (the shared connection and the HTTP door do that) and with messages
 that wait in memory for one (MQTT's backlog). One connection may hold a part of what is left, so the largest are the
 first that get nothing more and go on from the log, and the rest is there for those who come later. Whoever keeps up
-holds nothing, and is not slowed by those who do not: `FLOOR_BYTES` are everybody's, whatever is left.
+holds nothing, and is not slowed by those who do not: a last piece (`FLOOR_BYTES`, and as much for what is owed from the
+log) is everybody's, whatever is left.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 UNSENT_BYTES: Final = 64 << 20
-"""The default: some thousand subscribers that stall at once are a tenth of a small machine's memory."""
+"""The default: with a thousand subscribers that stall at once about a tenth of a small machine's memory."""
 
 PART: Final = 4
 """One connection may hold this part of what is left: n of them together n / (n + 4) of the budget."""
@@ -24,8 +25,8 @@ MUCH_BYTES: Final = 16 << 20
 
 
 class UnsentBudget:
-    """One per hub, in `Services`. `used_bytes` is at most `limit_bytes`, and `FLOOR_BYTES` and one message more for
-    each peer that is slow."""
+    """One per hub, in `Services`. `used_bytes` is at most `limit_bytes`, and twice `FLOOR_BYTES` and a message more
+    for each peer that is slow."""
 
     def __init__(self, limit_bytes: int = UNSENT_BYTES) -> None:
         self.limit_bytes = limit_bytes

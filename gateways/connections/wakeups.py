@@ -20,7 +20,7 @@ class Sleeper(Protocol):
 
 
 class Wakeups:
-    """Buckets of sleepers by due time. `now_ms` is the hub's clock; `loop` only serves the nearest bucket."""
+    """Buckets of sleepers by due time. `now_ms` is hub time; `loop` only serves the nearest bucket."""
 
     __slots__ = ("_loop", "_now_ms", "_buckets", "_ticks", "_timer", "_timer_tick")
 

@@ -6,6 +6,7 @@ machine, since a simple POST needs no permission beforehand.
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
@@ -48,6 +49,11 @@ class Cors:
                 and headers.get("Sec-Fetch-Dest", "document") == "document":
             return
         raise Refusal("origin_not_allowed", "pages of other sites may not use this hub; see cors_origins")
+
+    def check_act(self, headers: Mapping[str, str]) -> None:
+        """Refuses a link of another site to a call that does something."""
+        if headers.get("Sec-Fetch-Site") in OTHER_SITES and not self._any:
+            raise Refusal("origin_not_allowed", "this call does something: no link of another site may begin it")
 
     def add_headers(self, response: web.StreamResponse, origin: str) -> None:
         """Let the page read the answer."""

@@ -85,11 +85,12 @@ class Declared:
     """A handler, `run`, and what it says about itself."""
 
     __slots__ = ("run", "direct", "tag", "query", "headers", "path", "bodies", "answers", "problems", "needs", "public",
-                 "audited", "known", "required", "media")
+                 "audited", "acts", "known", "required", "media")
 
     def __init__(self, run: Action, tag: str, *, query: tuple[Parameter, ...], headers: tuple[Parameter, ...],
                  path: tuple[Parameter, ...], bodies: tuple[Body, ...], answers: tuple[Answer, ...],
-                 problems: tuple[str, ...], needs: tuple[Need, ...], writes: bool, public: bool, audited: str) -> None:
+                 problems: tuple[str, ...], needs: tuple[Need, ...], writes: bool, public: bool, audited: str,
+                 acts: bool) -> None:
         self.run = run
         self.direct: Direct | None = None
         """The short form of the same call (`direct.py`), where there is one."""
@@ -103,6 +104,7 @@ class Declared:
         self.needs = needs
         self.public = public
         self.audited = audited
+        self.acts = acts
         self.known = frozenset(parameter.name for parameter in query)
         self.media = frozenset(answer.media for answer in answers if answer.schema is not None)
         self.required = tuple(parameter.name for parameter in query if parameter.required)
@@ -145,14 +147,15 @@ class Declared:
 def declare(tag: str, *, answers: tuple[Answer, ...], query: tuple[Parameter, ...] = (),
             headers: tuple[Parameter, ...] = (), path: tuple[Parameter, ...] = (), bodies: tuple[Body, ...] = (),
             problems: tuple[str, ...] = (), needs: tuple[Need, ...] = (), writes: bool = False, public: bool = False,
-            audited: str = "") -> Callable[[Action], Declared]:
+            audited: str = "", acts: bool = False) -> Callable[[Action], Declared]:
     """Say what the handler below is.
 
     `path` explains captures that are not in `openapi.CAPTURES`, `headers` are request headers, `writes` tells that
     the answer waits until something is durable, `public` that nobody is asked who he is, `audited` is the action that
-    the audit topic is told of when it succeeds. With no `needs` any user may.
+    the audit topic is told of when it succeeds, `acts` that it is a GET with effects, which no link of another site may
+    begin. With no `needs` any user may.
     """
     def declared(run: Action) -> Declared:
         return Declared(run, tag, query=query, headers=headers, path=path, bodies=bodies, answers=answers,
-                        problems=problems, needs=needs, writes=writes, public=public, audited=audited)
+                        problems=problems, needs=needs, writes=writes, public=public, audited=audited, acts=acts)
     return declared

@@ -74,9 +74,9 @@ class Login:
         self.ends_ms = ends_ms
         """`Admission.ends_ms` at that time; 0: never."""
 
-    def holds(self, authorization: str | None, version: object, now_ms: int) -> bool:
+    def holds(self, authorization: str | None, version: object, wall_ms: int) -> bool:
         """Whether a request that shows this is from the same."""
-        return self.version is version and self.authorization == authorization and not 0 < self.ends_ms <= now_ms
+        return self.version is version and self.authorization == authorization and not 0 < self.ends_ms <= wall_ms
 
 
 class DirectCalls:
@@ -89,7 +89,7 @@ class DirectCalls:
         self.receipts = door.receipts
         self.refuse = refuse
         self._table = table
-        self._now_ms = door.services.now_ms
+        self._wall_ms = door.services.wall_ms
         self._max_body_bytes = door.config.max_body_bytes
         self._found: dict[bytes, Found] = {}
 
@@ -116,13 +116,13 @@ class DirectCalls:
     def takes(self, login: Login, fields: Fields) -> bool:
         """Whether a request is from whom the connection is known to be, and need not wait before it begins."""
         admission, door = self.admission, self.door
-        return login.holds(fields.authorization, admission.version, self._now_ms()) \
+        return login.holds(fields.authorization, admission.version, self._wall_ms()) \
             and door.hosts.allows(fields.host, admission.allow_anonymous) \
             and fields.length <= self._max_body_bytes and not door.must_wait
 
     def date(self) -> bytes:
         """For the header of an answer."""
-        return self.door.date.at(self._now_ms())
+        return self.door.date.at(self._wall_ms())
 
 
 class Exchange:

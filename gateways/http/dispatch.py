@@ -152,6 +152,8 @@ class Dispatcher:
                     and endpoint.pattern not in MATCHED:
                 raise Refusal("not_built", "If-Match is for users, rules, topics, groups and webhooks; nothing changed")
             _check_accept(request, handler)
+            if handler.acts and "Sec-Fetch-Site" in request.headers:
+                self._cors.check_act(request.headers)
             response = await handler.run(self._door, Call(request, captures, raw_query, handler))
             if handler.audited and response.status < 400:
                 who = author(request, getattr(request.protocol, "user", ""))

@@ -5,6 +5,7 @@ One `Door` per running service. Routes are plain functions `(door, call) -> resp
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -46,6 +47,8 @@ DOOR: Final = 2
 """This door's number in the attributes of each record that came in here."""
 
 NAME: Final = "http"
+
+_PAGE: Final = re.compile("[0-9a-f]{12}")
 
 
 class Call:
@@ -116,7 +119,7 @@ class Door:
         protocol = cast("DoorProtocol", request.protocol)
         authorization = request.headers.get("Authorization")
         known = protocol.line.login
-        if known is not None and known.holds(authorization, self.admission.version, self.services.now_ms()):
+        if known is not None and known.holds(authorization, self.admission.version, self.services.wall_ms()):
             protocol.user = known.principal.name
             return known.principal
         version = self.admission.version
@@ -132,7 +135,7 @@ class Door:
         who = answer.result() if answer.done() else await answer
         if isinstance(who, NotAuthenticated):
             raise who
-        protocol.user = who.name
+        protocol.user, protocol.page = who.name, page_of(request)
         protocol.line.login = Login(authorization, who, version, self.admission.ends_ms(who))
         return who
 
@@ -345,6 +348,12 @@ class Door:
             future.cancel()
         for end in list(self.on_stopping):
             end()
+
+
+def page_of(request: web.Request) -> str:
+    """What a page of the console calls itself: its connections are told from others by it, and nothing else."""
+    said = request.headers.get("X-Console", "")
+    return said if _PAGE.fullmatch(said) else ""
 
 
 def own_names() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ A transaction, here one that was committed by its sender after one check that no
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from gateways.checks import NOT_YET, read_check_settings
@@ -51,15 +52,16 @@ CHECK: Final = Named("Check", object_of({
                                      MESSAGE_OPTIONS)}))
 
 
-def describe(one: Transaction) -> dict[str, Any]:
-    """A transaction with its checks and its decision."""
+def describe(one: Transaction, wall_of: Callable[[int], int]) -> dict[str, Any]:
+    """A transaction with its checks and its decision; `wall_of` a hub time."""
     first_ms, every_ms, times = one.settings
     is_open = one.state is State.OPEN
     return {"id": str(one.id), "state": one.state.name.lower(), "group": one.group, "by": one.by,
-            "address": one.address, "messages": one.messages, "begun": one.begun_ms,
+            "address": one.address, "messages": one.messages, "begun": wall_of(one.begun_ms),
             "check": {"after": first_ms / 1000, "every": every_ms / 1000, "times": times},
-            "checks": [{"at": at_ms, "to": to} for at_ms, to in one.checks],
-            "next": one.next_ms if is_open else None, "decided": None if is_open else one.decided_ms,
+            "checks": [{"at": wall_of(at_ms), "to": to} for at_ms, to in one.checks],
+            "next": one.next_ms and wall_of(one.next_ms) if is_open else None,
+            "decided": None if is_open else wall_of(one.decided_ms),
             "decided_by": None if is_open else one.decided_by}
 
 

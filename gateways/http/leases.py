@@ -20,6 +20,7 @@ from kernel.leasing.settings import (
     GroupSettings,
     Retry,
 )
+from kernel.selectors.tokens import MAX_TEXT_CHARS
 from kernel.state.topics import Topic
 
 SETTINGS: Final = {field.name: field.type for field in fields(GroupSettings) if field.name != "retry"}
@@ -38,7 +39,7 @@ _SETTINGS: Final = properties_of(
     GroupSettings, kind=one_of(LEASED, ASSIGNED), start=one_of(*STARTS), retry=object_of(_RETRY),
     invisible_ms={"type": "integer", "minimum": 1, "maximum": MAX_INVISIBLE_MS},
     max_attempts={"type": "integer", "minimum": 0, "maximum": 65_535},
-    selector={"type": "string", "format": "selector"})
+    selector={"type": "string", "format": "selector", "maxLength": MAX_TEXT_CHARS})
 GROUP_SETTINGS: Final = Named("GroupSettings", object_of({}, {
     **_SETTINGS, "retry": {"anyOf": [object_of({}, _RETRY, closed=True), _DELAYS, {"type": "null"}]}}, closed=True),
     {"invisible_ms": 60_000, "max_attempts": 5, "retry": [1_000, 10_000]})

@@ -15,11 +15,13 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from gateways.http.problems import Refusal
 from gateways.json_messages import OF_THE_RECORD, json_name
 from gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
 from gateways.properties.values import CHARSET, normalize, read
-from kernel.message import RETAIN, Placement
+from kernel.message import NOW, RETAIN, Placement, When
 
 DOOR: Final = "http"
 """This door's column in the property table."""
@@ -28,6 +30,7 @@ MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
 DELIVER_AT: Final = "deliver-at"
 """Carried out by the hub, and then no property of the message any more."""
 
+JSON_TYPE: Final = b"application/json"
 PLAIN_KINDS: Final = (Kind.TEXT, Kind.BYTES)
 
 
@@ -65,7 +68,7 @@ class Publication:
     """What the headers of a publishing request say, or one message of a JSON body: everything but where it goes."""
 
     __slots__ = ("headers", "timestamp_ms", "key", "value", "idempotency_key", "respond_async", "attributes", "due_ms",
-                 "repeat", "event", "wait_s")
+                 "delay_ms", "repeat", "event", "wait_s")
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes | None]] = []
@@ -76,14 +79,19 @@ class Publication:
         self.respond_async = False
         self.wait_s: int | None = None             # answered within so many seconds, one way or the other
         self.attributes = 0                        # bits that its properties set in the record's attribute byte
-        self.due_ms = 0                            # 0: at once
+        self.due_ms = 0                            # by the wall clock; 0: at once, or
+        self.delay_ms = 0                          # so long from now
         self.repeat = ""                           # see `kernel.scheduling.schedule`; "": once
         self.event: list[tuple[bytes, bytes]] = NO_EVENT      # attributes of a CloudEvent in binary mode
 
     @property
     def later(self) -> bool:
         """Whether it is for another time, or for several."""
-        return self.due_ms > 0 or self.repeat != ""
+        return self.due_ms > 0 or self.delay_ms > 0 or self.repeat != ""
+
+    @property
+    def when(self) -> When:
+        return When(self.due_ms, self.repeat, self.delay_ms) if self.later else NOW
 
 
 # --- in, by request headers (hot: once per published message) -----------------------------------------------
@@ -122,7 +130,8 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
 def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int) -> None:
     """Put one field of the envelope where it belongs."""
     field = carried.field
-    given = read(carried.cell.shape, value, now_ms)
+    delays = field.name == DELIVER_AT and carried.cell.shape is Shape.SECONDS_FROM_NOW
+    given = read(carried.cell.shape, value, 0 if delays else now_ms)
     normal = None if given is None else normalize(field.kind, given)
     if normal is None:
         if field.kind is Kind.TRACEPARENT:      # W3C Trace Context, 4.3: what cannot be parsed begins a new trace
@@ -132,9 +141,12 @@ def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int
     if field.name == "key":
         publication.key = normal
     elif field.name == DELIVER_AT:
-        if publication.due_ms:
+        if publication.due_ms or publication.delay_ms:
             raise Refusal("invalid_header", "a message has X-Delay or X-Deliver-At, not both")
-        publication.due_ms = int(normal)
+        if delays:
+            publication.delay_ms = int(normal)
+        else:
+            publication.due_ms = int(normal)
     elif field.name == "timestamp":
         publication.timestamp_ms = int(normal)
     elif field.name == "retain":
@@ -218,11 +230,11 @@ def read_message(item: object, now_ms: int) -> Publication:
             known = ", ".join(sorted(_OTHER_NAMES | set(_BY_JSON_NAME)))
             raise Refusal("invalid_body", f"a message has no field {name!r}; there are: {known}")
     publication.key = _read_bytes(item, "key")
-    publication.value = _read_bytes(item, "value")
+    publication.value = _read_value(publication, item)
     if item.get("correlation_id_base64") is not None:
         publication.headers.append((b"correlation-id", _read_bytes(item, "correlation_id") or b""))
     _read_times(publication, item, now_ms)
-    _read_schedule(publication, item, now_ms)
+    _read_schedule(publication, item)
     _read_user_headers(publication, item.get("headers"))
     return publication
 
@@ -281,7 +293,7 @@ def _read_times(publication: Publication, item: Mapping[str, Any], now_ms: int) 
     publication.headers.append((b"expires-at", at))
 
 
-def _read_schedule(publication: Publication, item: Mapping[str, Any], now_ms: int) -> None:
+def _read_schedule(publication: Publication, item: Mapping[str, Any]) -> None:
     given, seconds, repeat = item.get("deliver_at"), item.get("delay"), item.get("repeat")
     if given is not None and seconds is not None:
         raise Refusal("invalid_body", "a message has 'deliver_at' or 'delay', not both")
@@ -291,14 +303,30 @@ def _read_schedule(publication: Publication, item: Mapping[str, Any], now_ms: in
             raise Refusal("invalid_body", "'deliver_at' is an RFC 3339 time or milliseconds since 1970")
         publication.due_ms = int(time)
     if seconds is not None:
-        at = _seconds_from_now(seconds, now_ms)
-        if at is None:
+        delay = _seconds_from_now(seconds, 0)
+        if delay is None:
             raise Refusal("invalid_body", "'delay' is a number of seconds")
-        publication.due_ms = int(at)
+        publication.delay_ms = int(delay)
     if repeat is not None:
         if not isinstance(repeat, str) or not repeat.strip():
             raise Refusal("invalid_body", "'repeat' is an interval or a cron expression, as text")
         publication.repeat = repeat.strip()
+
+
+def _read_value(publication: Publication, item: Mapping[str, Any]) -> bytes | None:
+    """As `_read_bytes`, or any other JSON, whose type is then said unless the message says one."""
+    value = item.get("value")
+    if value is None or isinstance(value, str):
+        return _read_bytes(item, "value")
+    if item.get("value_base64") is not None:
+        raise Refusal("invalid_body", "a message has 'value' or 'value_base64', not both")
+    try:
+        written = orjson.dumps(value)
+    except TypeError:
+        raise Refusal("invalid_body", "'value' is nested too deep: send it as text") from None
+    if item.get("content_type") is None:
+        publication.headers.append((b"content-type", JSON_TYPE))
+    return written
 
 
 def _read_bytes(item: Mapping[str, Any], name: str) -> bytes | None:
@@ -309,7 +337,7 @@ def _read_bytes(item: Mapping[str, Any], name: str) -> bytes | None:
             return None
         if isinstance(text, str):
             return text.encode()
-        raise Refusal("invalid_body", f"{name!r} is a text or null; put JSON into it as text")
+        raise Refusal("invalid_body", f"{name!r} is a text or null")
     if text is not None:
         raise Refusal("invalid_body", f"a message has {name!r} or '{name}_base64', not both")
     return decode_base64(name + "_base64", encoded)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from gateways.http.mapping import DELIVER_AT, DOOR, MAX_IDEMPOTENCY_KEY_BYTES
 from gateways.http.parameters import Parameter
 from gateways.http.schemas import (
+    ADDRESS,
     FLAG,
     MESSAGE_ID,
     MOMENT,
@@ -20,6 +21,7 @@ from gateways.http.schemas import (
     nullable,
     object_of,
 )
+from gateways.http.schemas import REPEAT as REPEAT_TEXT
 from gateways.json_messages import OF_THE_RECORD, json_name
 from gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Field, Kind, Shape, Where
 from gateways.properties.values import MAX_PRIORITY, MAX_TIME_MS
@@ -63,6 +65,7 @@ _OUT: Final[dict[str, Any]] = {
 VALUE_OUT: Final[dict[str, Any]] = {
     "key": nullable(TEXT), "key_base64": {**BASE64, "description": "In place of `key` where that is not UTF-8."},
     "value": nullable(TEXT), "value_base64": {**BASE64, "description": "In place of `value` where that is not UTF-8."},
+    "value_json": {"description": "In place of `value`, where `values=json` was asked for and it is JSON."},
 }
 
 PLACE: Final[dict[str, Any]] = {"topic": TEXT, "queue": WHOLE}
@@ -83,19 +86,22 @@ MESSAGE: Final = Named("Message", object_of(MESSAGE_FIELDS, MESSAGE_OPTIONS), ME
 
 # --- what is taken ------------------------------------------------------------------------------------------------
 
+VALUE_IN: Final[Schema] = {
+    "description": "A text is the value as it is, null is none; any other JSON is stored as `application/json`, unless "
+                   "`content_type` says another type."}
 _IN: Final[dict[str, Any]] = {
-    "key": nullable(TEXT), "key_base64": nullable(BASE64_IN), "value": nullable(TEXT),
+    "key": nullable(TEXT), "key_base64": nullable(BASE64_IN), "value": VALUE_IN,
     "value_base64": nullable(BASE64_IN), "headers": nullable(_headers(BASE64_IN)),
     **{json_name(field.name): nullable(_explained(field, IN)) for field in _PROPERTIES},
     "correlation_id_base64": nullable(BASE64_IN), "timestamp": nullable(IN[Kind.TIME]),
     "expires_in": nullable(SECONDS_AHEAD), "delay": nullable(SECONDS_AHEAD), "deliver_at": nullable(IN[Kind.TIME]),
-    "repeat": {"type": ["string", "null"], "format": "repeat", "description": "An interval or a cron expression."},
+    "repeat": nullable({**REPEAT_TEXT, "description": "An interval or a cron expression."}),
 }
 
 _IN_EXAMPLE: Final = {"key": "line1/temp", "value": "21.5", "headers": [["unit", "C"]]}
 NEW_MESSAGE: Final = Named("MessageInput", object_of({}, _IN, closed=True), _IN_EXAMPLE)
 TO_ADDRESS: Final = Named("MessageToAddress", object_of(
-    {"address": {"type": "string", "format": "address"}},
+    {"address": ADDRESS},
     {name: schema for name, schema in _IN.items() if name not in ("key", "key_base64")}, closed=True))
 TO_TOPIC: Final = Named("MessageToTopic", object_of({"topic": TOPIC_NAME}, _IN, closed=True))
 ADDRESSED_MESSAGE: Final = Named(
@@ -114,7 +120,7 @@ PREFER: Final = Parameter("Prefer", "`respond-async`: 202 as soon as the message
                           "`wait=SECONDS`: 504 after so long, where the hub's own deadline is later.",
                           text={"type": "string", "examples": ["respond-async"]})
 REPEAT: Final = Parameter("X-Repeat", "An interval (`every 10s`, `R5/PT10S`) or a cron expression, with `; until=TIME` "
-                          "and `; count=NUMBER`.", text={"type": "string", "format": "repeat"})
+                          "and `; count=NUMBER`.", text=REPEAT_TEXT)
 USER_HEADERS: Final = Parameter(HTTP_USER_PREFIX + "NAME", "A header of the message's own, under any NAME; its case is "
                                 "lost.")
 

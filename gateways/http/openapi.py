@@ -46,10 +46,6 @@ TAGS: Final[dict[str, str]] = {
 """What calls are grouped by, in the document's order."""
 
 CAPTURES: Final[dict[str, Parameter]] = {parameter.name: parameter for parameter in (
-    Parameter("address", "Level by level, each percent-encoded for itself: `%2F` is a slash inside a level. What "
-                         "encodes the slashes between levels, too, as clients made from this document do, takes "
-                         "`POST /v1/publish`.", example="plant/line1/temp",
-              text={"type": "string", "minLength": 1}),
     Parameter("topic", "The topic's name.", example="plant", text=TOPIC_NAME),
     Parameter("group", "The group's name.", example="workers", text=GROUP_NAME),
     Parameter("queue", "The light queue's name.", example="work", text=GROUP_NAME),

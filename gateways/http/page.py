@@ -72,8 +72,11 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
         missing = page.positions[source.queue] - source.position
         if missing:
             page.lost.append({"queue": source.queue, "offset": source.position, "count": missing})
-        if source.compacted and not source.fetched.pieces:
-            page.positions[source.queue] = max(page.positions[source.queue], source.fetched.next_offset)
+        position, behind = page.positions[source.queue], source.fetched.next_offset
+        if not source.fetched.pieces and behind > position:
+            if not source.compacted:
+                page.unreadable.append(_unreadable(source.queue, position, behind, DAMAGED))
+            page.positions[source.queue] = behind
     size_bytes = skipped = 0
     for entry in merge(*(_entries(source, page.positions[source.queue], open_piece) for source in sources)):
         if max(len(page.records), len(page.unreadable)) >= max_messages or size_bytes >= max_bytes:
@@ -111,9 +114,12 @@ def _entries(source: Source, position: int, open_piece: OpenPiece) -> Iterator[_
 
 
 def _gap(queue: int, order: int, start: int, stop: int, why: tuple[str, str]) -> _Entry:
+    return _Entry(order, queue, stop, None, _unreadable(queue, start, stop, why))
+
+
+def _unreadable(queue: int, start: int, stop: int, why: tuple[str, str]) -> dict[str, Any]:
     code, detail = why
-    return _Entry(order, queue, stop, None, {"queue": queue, "offset": start, "count": stop - start, "code": code,
-                                             "detail": detail})
+    return {"queue": queue, "offset": start, "count": stop - start, "code": code, "detail": detail}
 
 
 def note_unreadable(kernel: Kernel, page: Page, queue_id_of: Callable[[int], int]) -> None:

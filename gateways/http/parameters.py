@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from gateways.http.config import HttpConfig
 from gateways.http.problems import Refusal
-from gateways.http.schemas import TEXT, Bound, Schema, Setting, value_of
+from gateways.http.schemas import CURSOR_IN, TEXT, Bound, Schema, Setting, value_of
 from gateways.http.target import decode_number, decode_seconds
 
 
@@ -88,10 +88,22 @@ def wants_counts(query: dict[str, str]) -> bool:
     return query.get(WITH_COUNTS.name) == "true"
 
 
+VALUES: Final = Parameter("values", "`json`: a value that is JSON is shown as such, in `value_json`, not `value`.",
+                          text={"type": "string", "enum": ["text", "json"]})
+
+
+def wants_json(query: dict[str, str]) -> bool:
+    """What `VALUES` says. Refuses `invalid_parameter`."""
+    wanted = query.get(VALUES.name, "text")
+    if wanted not in ("text", "json"):
+        raise Refusal("invalid_parameter", "'values' is text or json", parameter=VALUES.name)
+    return wanted == "json"
+
+
 MAX_MESSAGES: Final = Whole("max", "Messages in the page.", default=100, lowest=1, highest=Setting("max_page_messages"))
 WAIT: Final = Seconds("wait", "Seconds to wait while there is nothing; the answer comes with the first message.",
                       highest=Setting("max_wait_s"))
-AFTER: Final = Parameter("cursor", "Go on behind the page that gave it.", text={"type": "string", "format": "cursor"})
+AFTER: Final = Parameter("cursor", "Go on behind the page that gave it.", text=CURSOR_IN)
 
 TICKET: Final = Parameter("ticket", "From `POST /v1/tickets`, where no `Authorization` header can be sent.")
 """Of streams."""

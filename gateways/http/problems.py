@@ -39,6 +39,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "invalid_cloud_event": Problem(400, "Invalid CloudEvent", "No CloudEvent of version 1.0."),
     "invalid_cursor": Problem(400, "Invalid cursor", "The cursor was not made by this hub for this topic."),
     "invalid_address": Problem(400, "Invalid address", "The address cannot be decoded, or is none to publish to."),
+    "unroutable": Problem(400, "Unroutable", "The address has no topic: its first level is no topic name, and no route "
+                                             "gives it one."),
     "invalid_filter": Problem(400, "Invalid filter", "A filter that is empty, too long, or of too many levels."),
     "invalid_delay": Problem(400, "Invalid delay", "More than ten years ahead, or a repetition that never falls due."),
     "invalid_schedule": Problem(400, "Invalid schedule", "No interval and no cron expression, or one that never is."),
@@ -92,6 +94,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "range_not_satisfiable": Problem(416, "Range not satisfiable", "The file ends before the range begins."),
     "expectation_failed": Problem(417, "Expectation failed", "Only `Expect: 100-continue` is known."),
     "upgrade_required": Problem(426, "Upgrade required", "The call is a WebSocket."),
+    "nothing_stored": Problem(422, "Nothing stored", "Every message was refused, and not for one reason; `messages` "
+                                                    "says why each was."),
     "idempotency_conflict": Problem(422, "Idempotency conflict",
                                     "The `Idempotency-Key` came before, with another message."),
     "target_too_long": Problem(414, "Target too long", "The path and the query are longer than the hub reads."),
@@ -109,6 +113,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     # --- who asked
     "not_authenticated": Problem(401, "Not authenticated", "A user and password are needed, or these are wrong."),
     "not_authorized": Problem(403, "Not authorized", "The user has no right to do this."),
+    "create_denied": Problem(403, "Create denied", "The topic does not exist, and the user may not create it."),
     "host_not_allowed": Problem(421, "Host not allowed", "The request asks for a name that is not in `allowed_hosts`."),
     "origin_not_allowed": Problem(403, "Origin not allowed", "A web page of an origin not in `cors_origins` asked."),
     # --- how fast

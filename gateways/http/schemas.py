@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from gateways.http.config import HttpConfig
+from kernel.selectors.tokens import MAX_TEXT_CHARS
 
 Schema = dict[str, Any]
 
@@ -47,9 +48,14 @@ NUMBER: Final[Schema] = {"type": "number"}
 SECONDS: Final[Schema] = {"type": "number", "minimum": 0, "description": "Seconds."}
 TIME_MS: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Milliseconds since 1970."}
 TOPIC_NAME: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}
-PRINTABLE: Final[Schema] = {"type": "string", "format": "printable", "minLength": 1, "maxLength": 255}
+ADDRESS: Final[Schema] = {
+    "type": "string", "format": "address", "pattern": r"^[A-Za-z0-9._-]{1,249}(/[^+#\u0000]*)?$",
+    "description": "Levels with `/` between them, no wildcard. The first is a topic's name, unless a route of this hub "
+                   "says otherwise."}
+PRINTABLE: Final[Schema] = {"type": "string", "format": "printable", "minLength": 1, "maxLength": 255,
+                            "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$"}
 """The name of a user, a key or a user's group; in characters."""
-GROUP_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255}
+GROUP_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\u0000]+$"}
 """Of a group, or of a light queue; in bytes of UTF-8."""
 RFC_3339: Final[Schema] = {"type": "string", "format": "date-time", "pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"}
 """A time that can be told in milliseconds since 1970."""
@@ -63,7 +69,32 @@ UUID: Final[Schema] = {"type": "string", "format": "uuid", "pattern": "^[0-9a-f]
 ANYTHING: Final[Schema] = {}
 BINARY: Final[Schema] = {"type": "string", "format": "binary"}
 MESSAGE_ID: Final[Schema] = {"type": "string", "pattern": "^[0-9]{1,20}$", "description": "A 64-bit number as text."}
-CURSOR: Final[Schema] = {"type": ["string", "null"], "description": "Where the next page begins; null at the end."}
+CURSOR_PATTERN: Final = "^[A-Za-z0-9_.:-]*$"
+CURSOR: Final[Schema] = {"type": ["string", "null"], "pattern": CURSOR_PATTERN,
+                         "description": "Where the next page begins; null at the end."}
+CURSOR_IN: Final[Schema] = {"type": "string", "format": "cursor", "pattern": CURSOR_PATTERN}
+SELECTOR: Final[Schema] = {"type": "string", "format": "selector", "minLength": 1, "maxLength": MAX_TEXT_CHARS,
+                           "pattern": r"[^ \t\r\n\f]"}
+"""What stands in it is a language of its own: `kernel.selectors`."""
+
+_UNITS: Final = (("d", 3), ("h", 4), ("m", 6), ("s", 8))
+"""And digits behind the first: none is more than a century."""
+_EVERY: Final = "|".join(
+    f"[1-9][0-9]{{0,{digits}}}{unit}" + "".join(f"([0-9]{{1,{more + 1}}}{later})?" for later, more in _UNITS[at + 1:])
+    for at, (unit, digits) in enumerate(_UNITS))
+_ISO: Final = ("R([1-9][0-9]{0,8})?/P([1-9][0-9]{0,2}W|[1-9][0-9]{0,3}D(T[0-9]{1,5}H)?"
+               "|T([1-9][0-9]{0,4}H([0-9]{1,7}M)?([0-9]{1,9}S)?|[1-9][0-9]{0,6}M([0-9]{1,9}S)?|[1-9][0-9]{0,8}S))")
+_CRON_VALUES: Final = (
+    "[0-5]?[0-9]", "[01]?[0-9]|2[0-3]", "0?[1-9]|[12][0-9]|3[01]",
+    "0?[1-9]|1[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC", "[0-7]|SUN|MON|TUE|WED|THU|FRI|SAT")
+_PARTS: Final = [rf"(\*|({values})(-({values}))?)(/[1-9][0-9]?)?" for values in _CRON_VALUES]
+_CRON: Final = " +".join(f"{part}(,{part})*" for part in _PARTS) + "|@(hourly|daily|weekly|monthly|yearly)"
+_UNTIL: Final = f" *; *until=({MOMENT}|[0-9]{{1,14}})"
+_COUNT: Final = " *; *count=[1-9][0-9]{0,8}"
+REPEAT_PATTERN: Final = f"^(every +({_EVERY})|{_ISO}|{_CRON})(({_UNTIL})?({_COUNT})?|{_COUNT}{_UNTIL})$"
+REPEAT: Final[Schema] = {"type": "string", "format": "repeat", "pattern": REPEAT_PATTERN}
+"""See `kernel.scheduling.schedule`: every schedule that it writes about is one of these."""
+
 
 MAX_32_BITS: Final = (1 << 31) - 1
 

@@ -118,7 +118,7 @@ class DoorProtocol(web.RequestHandler):
     """One client's connection."""
 
     __slots__ = ("certificate", "certificate_ends_ms", "id", "line", "listen", "peer", "since_ms", "stream", "tls",
-                 "user", "_charged", "_ending", "_shared", "_stall_timer", "_stalled_bytes")
+                 "user", "page", "_charged", "_ending", "_shared", "_stall_timer", "_stalled_bytes")
 
     def __init__(self, manager: web.Server, shared: Connections, calls: DirectCalls, listen: Listen, **kwargs: Any
                  ) -> None:
@@ -133,6 +133,7 @@ class DoorProtocol(web.RequestHandler):
         self.tls: str | None = None
         """The version of TLS that is spoken, None where none is."""
         self.user = ""
+        self.page = ""                      # of the console that it belongs to
         """Who asked last."""
         self.since_ms = 0
         self.stream: Stream | None = None
@@ -155,7 +156,7 @@ class DoorProtocol(web.RequestHandler):
             stream.close()
             return
         services = shared.services
-        self.since_ms = services.now_ms()
+        self.since_ms = services.wall_ms()
         if self.listen.tls is not None:
             self.tls = stream.get_extra_info("tls_version")
             certificate = stream.get_extra_info("peercert")
@@ -239,7 +240,8 @@ class DoorProtocol(web.RequestHandler):
         return {"id": self.id, "door": NAME, "peer": self.peer, "listener": str(self.listen), "since": self.since_ms,
                 "tls": self.tls, "certificate": self.certificate,
                 "unsent_bytes": 0 if transport is None else transport.get_write_buffer_size(),
-                "user": self.user, "busy": self._current_request is not None or self.line.busy,
+                "user": self.user, "client_id": self.page and f"console {self.page}",
+                "busy": self._current_request is not None or self.line.busy,
                 **({} if self.stream is None else self.stream.describe())}
 
     def end(self, reason: str) -> None:

@@ -392,7 +392,9 @@ class KafkaSession:
         if not self.login.under_way:
             return 0                                   # by certificate, or anonymous
         most_ms = self.config.max_session_ms
-        wishes = [self.admission.ends_ms(principal), self.services.now_ms() + most_ms if most_ms else 0]
+        ends_ms, now_ms = self.admission.ends_ms(principal), self.services.now_ms()
+        left_ms = max(1, ends_ms - self.services.wall_ms()) if ends_ms else 0
+        wishes = [now_ms + left_ms if left_ms else 0, now_ms + most_ms if most_ms else 0]
         return min([wish for wish in wishes if wish], default=0)
 
     def _release(self) -> None:

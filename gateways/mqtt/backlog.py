@@ -28,7 +28,7 @@ FETCH_BYTES: Final = 256 * 1024        # and bytes
 LEAST_FETCH_BYTES: Final = 32 * 1024   # the same where nothing is left of the budget
 MESSAGE_BYTES: Final = 128             # of memory for each message that waits, beside its value
 RANGE_BYTES: Final = 128               # and for each range
-LEAST_RANGES: Final = 1_000            # that a client may be owed where nothing is left of the budget
+LEAST_RANGES: Final = 250              # that a client may be owed where nothing is left of the budget
 
 Waiting = tuple[Placement, "list[Message]", int, bool]
 """(placement, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
@@ -249,10 +249,13 @@ class Found:
         self._at = 0
 
     def lost_of(self, owed: Range) -> int:
-        """How many of the range retention, or the deletion of its topic, has taken."""
+        """How many of the range retention, the deletion of its topic, or damage of the disk has taken."""
         if isinstance(self._answer.error, UnknownQueue):
             return owed.count
-        return max(0, min(owed.count, self._answer.log_start_offset - owed.first_offset))
+        begins = self._answer.log_start_offset
+        if not self._records:                    # what was there cannot be read, else there were some
+            begins = max(begins, self._answer.next_offset)
+        return max(0, min(owed.count, begins - owed.first_offset))
 
     def take(self, owed: Range) -> list[Record]:
         """The records of the range from its first offset on, as far as they were read."""

@@ -33,8 +33,9 @@ class MqttConfig:
                 "and counted, and for QoS 1 it is disconnected", "min": 1})
     on_denied: str = field(default="acknowledge", metadata={
         "choices": ("acknowledge", "disconnect"),
-        "help": "what a publish is answered with that the client has no right to: acknowledge drops and counts it, as "
-                "mosquitto does, since MQTT 3.1.1 has no word for no; disconnect lets the client notice"})
+        "help": "what a publish is answered with that the client has no right to, or that no topic takes: acknowledge "
+                "drops and counts it, as mosquitto does, since MQTT 3.1.1 has no word for no; disconnect lets the "
+                "client notice"})
     ack_timeout_ms: int = field(default=1_800_000, metadata={
         "help": "a member of a shared group that has not acknowledged a message after this time is disconnected, and "
                 "the message goes to another; 0: never", "min": 0, "max": 7 * 24 * 3_600_000})

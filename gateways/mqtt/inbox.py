@@ -15,6 +15,7 @@ from gateways.checks import InvalidHalfName
 from gateways.mqtt import mapping
 from gateways.mqtt.codec import decode_publishes, encode_pubacks, packet_id_of, publish_topic, value_of
 from kernel.errors import (
+    CreateDenied,
     IdempotencyConflict,
     InvalidAddress,
     InvalidCheckBack,
@@ -24,6 +25,7 @@ from kernel.errors import (
     MessageTooLarge,
     TooManyTopics,
     UnknownTopic,
+    Unroutable,
 )
 from kernel.message import Message, Placement, Stored, When
 
@@ -38,8 +40,14 @@ if TYPE_CHECKING:
 
 DOOR_NAME: Final = "mqtt"
 MakesAcks = Callable[[Stored], bytes]
-NOT_TAKEN: Final = (Denied, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, TooManyTopics, UnknownTopic,
-                    IdempotencyConflict, InvalidCheckBack)
+NO_TOPIC: Final = (CreateDenied, TooManyTopics, UnknownTopic)
+"""Its topic is missing, and not made for this publish."""
+
+DENIED: Final = (Denied, Unroutable, *NO_TOPIC)
+"""What `on_denied` is about."""
+
+NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, IdempotencyConflict,
+                    InvalidCheckBack)
 """Of what is to be carried out: sent again it would be refused again."""
 
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
@@ -85,11 +93,8 @@ class Inbox:
             return False
         try:
             self._cache.remember(raw, self._admission.place(self.principal, address))
-        except (Denied, TooManyTopics) as refusal:
+        except (Denied, KernelError) as refusal:
             self._deny(refusal)
-            return False
-        except KernelError as error:
-            self._count("publish_" + error.code)
             return False
         return True
 
@@ -98,7 +103,7 @@ class Inbox:
         """Whether the topic of the whole PUBLISH at `pos` says what is to be done with it."""
         return publish_topic(data, pos).startswith(mapping.CARRIED_OUT)
 
-    def carry_out(self, packet: bytes, now_ms: int, transacting: Callable[[], Transacting]) -> None:
+    def carry_out(self, packet: bytes, transacting: Callable[[], Transacting]) -> None:
         """Take a PUBLISH to be delivered later, a half message, or a decision about some; like any other it is
         acknowledged when it is durable. Raises ProtocolError.
         """
@@ -108,22 +113,19 @@ class Inbox:
                 transacting().hold(packet, raw)
                 self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))
             elif raw.startswith(mapping.DELAYED.encode()):
-                self._schedule(packet, raw, now_ms)
+                self._schedule(packet, raw)
             elif raw == mapping.DECIDE.encode():
                 transacting().decide(packet, value_of(packet))
             else:
                 raise InvalidAddress(f"topics that begin with {mapping.RESERVED!r} are the hub's")
         except NOT_TAKEN as error:
-            if isinstance(error, (Denied, TooManyTopics)):
-                self._deny(error)
-            else:
-                self._count("publish_" + error.code)
+            self._deny(error)
             packet_id = packet_id_of(packet, 0)
             self.acknowledge_in_turn(encode_pubacks([packet_id]) if packet_id else b"")
         except KernelError as error:
             self.refuse(error)
 
-    def _schedule(self, packet: bytes, raw: bytes, now_ms: int) -> None:
+    def _schedule(self, packet: bytes, raw: bytes) -> None:
         messages: list[Message] = []
         packet_ids: list[bytes] = []
         found = mapping.split_delayed(mapping.decode_topic(raw))
@@ -134,7 +136,7 @@ class Inbox:
         decode_publishes(packet, 0, len(packet), places, messages, packet_ids)
         self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))
         acks = encode_pubacks(packet_ids) if packet_ids else b""
-        self._kernel.schedule(messages, [When(now_ms + delay_ms)], self if acks else None, acks)
+        self._kernel.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks)
         if acks:
             self.expect_answer()
 
@@ -156,6 +158,10 @@ class Inbox:
             self.acknowledge_in_turn(acks)
             return 0
         wait_ms = self._admission.charge(DOOR_NAME, self.principal, len(messages), size_bytes)
+        self._append(messages, acks)
+        return wait_ms
+
+    def _append(self, messages: list[Message], acks: bytes) -> None:
         try:
             self._kernel.append(messages, self if acks else None, acks)
             if acks:
@@ -163,10 +169,29 @@ class Inbox:
         except MessageTooLarge as error:
             self._append_before_large(messages)
             self.refuse(error)
+        except NO_TOPIC as refusal:
+            self._cache.clear()
+            self._append_others(messages, acks, refusal)
         except KernelError as error:
             self._cache.clear()          # what was placed once may be gone: looked up again by who comes back
             self.refuse(error)
-        return wait_ms
+
+    def _append_others(self, messages: list[Message], acks: bytes, refusal: KernelError) -> None:
+        """Topics were deleted since these messages were placed: those that nobody makes anew are denied."""
+        kept = [message for message in messages if message[0].may_create or self._has_topic(message[0])]
+        if len(kept) == len(messages):
+            self.refuse(refusal)
+            return
+        self._deny(refusal)
+        if self._ends_on_denied:
+            return
+        if kept:
+            self._append(kept, acks)
+        else:
+            self.acknowledge_in_turn(acks)
+
+    def _has_topic(self, placement: Placement) -> bool:
+        return placement.light is not None or self._kernel.topic(placement.topic, placement.tenant) is not None
 
     def on_stored(self, stored: list[Stored]) -> None:
         try:
@@ -227,10 +252,12 @@ class Inbox:
         self._count("publish_" + code)
         self._end(f"{code}: {error}")
 
-    def _deny(self, refusal: Denied | TooManyTopics) -> None:
-        self._count("publish_denied" if isinstance(refusal, Denied) else "publish_" + refusal.code)
-        if self._ends_on_denied:
-            self._end(f"{refusal.code}: {refusal}")
+    def _deny(self, refusal: Exception) -> None:
+        """It is acknowledged and dropped, or ends the connection. `refusal` has a code."""
+        code = getattr(refusal, "code", "")
+        self._count("publish_denied" if isinstance(refusal, (Denied, CreateDenied)) else "publish_" + code)
+        if self._ends_on_denied and isinstance(refusal, DENIED):
+            self._end(f"{code}: {refusal}")
 
     def _count(self, event: str) -> None:
         self._admission.trace.on_event(DOOR_NAME, event)

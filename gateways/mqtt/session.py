@@ -116,7 +116,7 @@ class MqttSession:
                     if inbox.is_carried_out(data, pos):
                         if messages or packet_ids:
                             self._submit(inbox, messages, packet_ids, pos - begin)
-                        inbox.carry_out(data[pos:pos + size], self._heard_ms, self._transact)
+                        inbox.carry_out(data[pos:pos + size], self._transact)
                         pos += size
                         messages, packet_ids, begin = [], [], pos
                         if self._ended:
@@ -305,7 +305,7 @@ class MqttSession:
         """MQTT 3.1.1 has no words for it: the connection is closed. The will of a client whose token has run out is
         published, if it may be; that of a user who is gone is nobody's."""
         principal = self._principal
-        if principal is None or not 0 < principal.expires_ms <= self._now_ms():
+        if principal is None or not 0 < principal.expires_ms <= self._services.wall_ms():
             self._will = None
         self._end(f"principal_ended: {reason}")
 

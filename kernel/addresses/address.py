@@ -5,7 +5,7 @@ An address is text: levels joined by `/`, as in `plant/line1/temp`. An empty lev
     address            topic      key           rule
     plant/line1/temp   plant      line1/temp    the first level is the topic, the rest is the key
     plant              plant      none
-    machine 3/temp     unrouted   the address   the first level is no legal topic name
+    machine 3/temp     refused                  the first level is no legal topic name; a route may give it a topic
     $anything          refused                  belongs to the hub; only a route may give it a topic
 
 Rules kept here:
@@ -20,14 +20,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kernel.errors import InvalidAddress, KernelError
+from kernel.errors import InvalidAddress, KernelError, Unroutable
 
 MAX_ADDRESS_BYTES: Final = 65535      # UTF-8; an MQTT string has a 16-bit length
 MAX_LEVELS: Final = 512               # holds every 255-byte AMQP routing key; bounds the work of one match
 MAX_TOPIC_CHARACTERS: Final = 249     # Kafka: the name plus "-" and a partition number must fit a file name
 
 UNROUTED: Final = "unrouted"
-"""The topic of every address whose first level cannot be a topic; there the key is the whole address."""
+"""The topic of what has no other: where a route says so, or a topic has gone. There the key is the whole address."""
 
 ADDRESS_HEADER: Final = b"address"
 """Name of the header that carries an address which topic and key cannot express."""
@@ -37,6 +37,8 @@ KEY_ESCAPES: Final = "+#\0"
 
 LEVEL_ESCAPES: Final = "/+#\0"
 """What a door can hold inside one level and an address cannot."""
+
+SHOWN_CHARACTERS: Final = 60           # of a name in the text of a refusal
 
 TOPIC_NAME: Final = re.compile(rf"(?!\.{{1,2}}\Z)(?!__)[A-Za-z0-9._-]{{1,{MAX_TOPIC_CHARACTERS}}}")
 
@@ -89,13 +91,16 @@ def levels_of(address: str) -> tuple[str, ...]:
 def split_address(address: str) -> tuple[str, bytes | None]:
     """(topic, key) by the default rule, for an address that `check_address` has passed.
 
-    Raises InvalidAddress for `$...`, which nobody's use creates.
+    Raises InvalidAddress for `$...`, which nobody's use creates; Unroutable where the first level can be no topic.
     """
     if is_reserved(address):
         raise InvalidAddress("addresses that begin with '$' belong to the hub")
     topic, slash, rest = address.partition("/")
-    if topic == UNROUTED or not is_topic_name(topic):
-        return UNROUTED, key_of_text(address)
+    if topic == UNROUTED:
+        raise Unroutable(f"the topic {UNROUTED!r} is for what a route sends there")
+    if not is_topic_name(topic):
+        raise Unroutable(f"the first level, {topic[:SHOWN_CHARACTERS]!r}, is no topic name (letters, digits, '.', '_', "
+                         "'-'), and no route gives the address a topic")
     return topic, key_of_text(rest) if slash else None
 
 

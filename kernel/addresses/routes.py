@@ -13,6 +13,7 @@ Rules kept here:
   write the same key), `Routed.needs_header` says so and the address travels in the `address` header.
 - The last `address` header is believed, if routing it gives the record's topic.
 - `$...` is stored only where a route gives it a topic.
+- A route whose topic is `unrouted` is asked last: it takes what has no topic otherwise, under the whole address as key.
 """
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kernel.addresses.address import (
+    SHOWN_CHARACTERS,
     UNROUTED,
     check_address,
     is_address,
@@ -36,10 +38,11 @@ from kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
 from kernel.addresses.murmur2 import queue_for
 from kernel.addresses.stated import stated_in
 from kernel.addresses.templates import ADDRESS, REST, InvalidTemplate, Template
-from kernel.errors import InvalidAddress
+from kernel.errors import InvalidAddress, Unroutable
 from kernel.message import Headers
 
 CAPTURE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+WHOLE_ADDRESS: Final = "{address}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class RouteEntry:
 
     filter: str
     topic: str
-    key: str = "{address}"
+    key: str = WHOLE_ADDRESS
     shard: str = ""
 
 
@@ -145,6 +148,10 @@ class Route:
         return "/".join(level or "" for level in levels)
 
 
+Place = tuple[str, "bytes | None", bytes, "Route | None"]
+"""Topic, key, what chooses the queue, and the route that decided."""
+
+
 class Routes:
     """All routes and the default rule."""
 
@@ -157,18 +164,17 @@ class Routes:
             raise InvalidRoutes(problems)
         routes = [route for route in compiled if route is not None]
         self.own = tuple(own)
-        self._routes = routes[:len(entries)]
-        self._with_own = routes
+        self._routes = [route for route in routes[:len(entries)] if route.entry.topic != UNROUTED]
+        self._last = [route for route in routes if route.entry.topic == UNROUTED]
+        self._with_own = [*self._routes, *routes[len(entries):]]
+        self.entries = tuple(entries)
+        """As they were given, without the hub's own."""
+
         self._own_topics = [route.topic for route in routes[len(entries):]]
 
     @property
-    def entries(self) -> tuple[RouteEntry, ...]:
-        """As they were given, without the hub's own."""
-        return tuple(route.entry for route in self._routes)
-
-    @property
     def any(self) -> bool:
-        """Whether there is more than the default rule and the hub's own."""
+        """Whether there is more than the default rule, what it leaves, and the hub's own."""
         return bool(self._routes)
 
     def is_own(self, topic: str) -> bool:
@@ -176,14 +182,15 @@ class Routes:
         return any(own.undo(topic) is not None for own in self._own_topics)
 
     def route(self, address: str) -> Routed:
-        """Raises InvalidAddress for a text that is no address and for `$...` to which no route gives a topic."""
+        """Raises InvalidAddress for a text that is no address and for `$...` to which no route gives a topic,
+        Unroutable for another address without a topic."""
         check_address(address)
         topic, key, shard_key, route = self._place(address)
         needs_header = self.address_of(topic, key) != address
         return Routed(topic, key, shard_key, needs_header, route)
 
     def unrouted(self, address: str) -> Routed:
-        """Where this address goes when its topic may not be created: too many topics, or no right to."""
+        """Where a message for this address goes that was taken, and whose topic has gone."""
         key = key_of_text(address)
         return Routed(UNROUTED, key, key, False, None)
 
@@ -206,20 +213,28 @@ class Routes:
                     return address
         return join_address(topic, key)
 
-    def _place(self, address: str) -> tuple[str, bytes | None, bytes, Route | None]:
-        for route in self._with_own if is_reserved(address) else self._routes:
+    def _place(self, address: str) -> Place:
+        try:
+            return self._place_by(self._with_own if is_reserved(address) else self._routes, address) \
+                or _place_by_default(address)
+        except Unroutable:
+            place = self._place_by(self._last, address)
+            if place is None:
+                raise
+            return place
+
+    @staticmethod
+    def _place_by(routes: Sequence[Route], address: str) -> Place | None:
+        """Where the first of these that matches stores it."""
+        for route in routes:
             captures = route.captures(address)
             if captures is not None:
                 topic = route.topic.render(captures)
-                if not is_topic_name(topic) or topic == UNROUTED:
-                    if is_reserved(address):
-                        raise InvalidAddress(f"'{topic[:40]}' is no topic that a hub's own address could be stored in")
-                    key = key_of_text(address)
-                    return UNROUTED, key, key, route
+                if route.topic.names:
+                    _check_rendered(topic, route, address)
                 key = key_of_text(route.key.render(captures))
                 return topic, key, key if route.shard is None else key_of_text(route.shard.render(captures)), route
-        default_topic, default_key = split_address(address)
-        return default_topic, default_key, address.encode() if default_key is None else default_key, None
+        return None
 
     def _leads_to(self, address: str, topic: str, key: bytes | None) -> bool:
         if not is_address(address):
@@ -237,6 +252,19 @@ class Routes:
             return address if self._place(address)[0] == topic else None
         except (UnicodeDecodeError, InvalidAddress):
             return None
+
+
+def _place_by_default(address: str) -> Place:
+    topic, key = split_address(address)
+    return topic, key, address.encode() if key is None else key, None
+
+
+def _check_rendered(topic: str, route: Route, address: str) -> None:
+    """Raises InvalidAddress for what captures made of a topic, and is none; Unroutable where a last route may help."""
+    if not is_topic_name(topic) or topic == UNROUTED:
+        refusal = InvalidAddress if is_reserved(address) else Unroutable
+        raise refusal(f"the route {route.entry.filter!r} would store it in {topic[:SHOWN_CHARACTERS]!r}, which is no "
+                      "topic that it may name")
 
 
 def _compile(index: int, entry: RouteEntry, problems: list[RouteProblem]) -> Route | None:
@@ -263,8 +291,10 @@ def _compile(index: int, entry: RouteEntry, problems: list[RouteProblem]) -> Rou
     if len(problems) > before:
         return None
     topic, key = templates["topic"], templates["key"]
-    if not topic.names and (not is_topic_name(entry.topic) or entry.topic == UNROUTED):
+    if not topic.names and not is_topic_name(entry.topic):
         complain("topic", f"is no topic that a route may name: '{entry.topic}'")
+    if entry.topic == UNROUTED and entry.key != WHOLE_ADDRESS:
+        complain("key", f"is not '{entry.key}' in the topic {UNROUTED}, but {WHOLE_ADDRESS}")
     undetermined = _undetermined(levels, names, entry.filter.endswith(MANY), topic, key)
     if undetermined:
         complain("key", f"'{entry.key}' cannot be turned back into an address: it does not determine {undetermined}; "

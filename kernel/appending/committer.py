@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kernel.appending.burst import Sealed
 from kernel.appending.gathering import Gathering
+from kernel.clock import Clock
 from kernel.errors import KernelError, Stopping, StorageFull
 from kernel.log.frame import encode_head
 from kernel.log.log import Log, LogFull
@@ -54,8 +55,10 @@ class Committer:
     """Owns the gathering and the flight; see above."""
 
     def __init__(self, loop: Loop, worker: Worker, log: Log, flushed: Flushed, *, policy: str, epoch: int, next_id: int,
-                 pending_bytes: int, room: Room, fatal: Callable[[str], None]) -> None:
+                 pending_bytes: int, room: Room, clock: Clock, fatal: Callable[[str], None]) -> None:
         self._loop = loop
+        self._clock = clock
+        clock.start(self.gather)
         self._worker = worker
         self._log = log
         self._flushed = flushed
@@ -67,7 +70,6 @@ class Committer:
         self._gathering: Gathering | None = None
         self._scheduled = False
         self._relief: list[Callable[[], None]] = []
-        self._last_ms = 0
         self._unsynced = False
         self._failed = False
         self._on_idle: Callable[[], None] | None = None
@@ -88,8 +90,8 @@ class Committer:
             raise Stopping("the hub is shutting down")
         gathering = self._gathering
         if gathering is None:
-            now_ms = self._last_ms = max(self._last_ms, self._loop.now_ms())
-            gathering = self._gathering = Gathering(now_ms)
+            now_ms = self._loop.now_ms()
+            gathering = self._gathering = Gathering(self._clock.append_time(now_ms), now_ms)
             if self.is_behind():             # once a frame: it changes with frames
                 self._become_congested(True)
             if self.flight is None and not self._scheduled:
@@ -126,6 +128,7 @@ class Committer:
             self._flushed.answer(gathering)
             self._next()
             return
+        gathering.state += self._clock.records()
         first_id = self.next_id
         sealed = self._flushed.seal(gathering, first_id)
         self.next_id += sealed.id_count
@@ -175,6 +178,7 @@ class Committer:
             self._fail(error)
             return
         self._room.note_full()
+        self._clock.refused()
         failed = [gathering]
         if self._gathering is not None:
             failed.append(self._gathering)

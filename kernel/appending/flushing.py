@@ -47,7 +47,7 @@ class Flushing:
         if gathering.produced:
             self._place_sequences(gathering)
         # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
-        gathering.expired = self._parts.window.expired(burst.now_ms)
+        gathering.expired = self._parts.window.expired(gathering.now_ms)
         for key in gathering.expired:
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         if gathering.repeatable:
@@ -78,7 +78,7 @@ class Flushing:
     def _remember(self, gathering: Gathering) -> None:
         for key, (fingerprint, places) in gathering.repeatable.items():
             positions = [(run.queue_id, run.first_offset + i, run.first_id + i) for run, i in places]
-            answer = encode_answer(Answer(fingerprint, gathering.burst.now_ms, positions))
+            answer = encode_answer(Answer(fingerprint, gathering.burst.now_ms, gathering.now_ms, positions))
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), answer))
             gathering.answered[key] = answer
 

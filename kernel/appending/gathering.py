@@ -56,8 +56,9 @@ class Reserved(Protocol):
 class Gathering:
     """Everything between two flushes. One is being filled; one may be on its way to the disk."""
 
-    def __init__(self, now_ms: int) -> None:
-        self.burst = Burst(now_ms)
+    def __init__(self, append_ms: int, now_ms: int) -> None:
+        self.burst = Burst(append_ms)
+        self.now_ms = now_ms                                 # hub time, as what is to end is counted in
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
         self.reserved: list[Reserved] = []

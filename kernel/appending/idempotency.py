@@ -5,9 +5,10 @@ bytes, oldest first; the deletion is recorded with the next frame, so that a sta
 
 An answer, big-endian. Messages of one queue mostly follow each other, so positions are runs and each message's run:
 
-    version      u8      2
+    version      u8      3
     fingerprint  16 B
     append_ms    u64
+    stored_ms    u64     by hub time; not in version 2
     runs         u32
     messages     u32
     each run     queue id u64, offset of its first message i64, id of its first message i64
@@ -26,8 +27,9 @@ from typing import Final, NamedTuple
 from kernel.message import Message
 from kernel.records.batch import HEADER_BYTES
 
-_VERSION: Final = 2
-_HEAD = struct.Struct(">B16sQII")
+_VERSION: Final = 3
+_HEAD = struct.Struct(">B16sQQII")
+_HEAD_2 = struct.Struct(">B16sQII")
 _RUN = struct.Struct(">Qqq")
 _MAX_SHORT: Final = 1 << 16
 
@@ -35,6 +37,7 @@ _MAX_SHORT: Final = 1 << 16
 class Answer(NamedTuple):
     fingerprint: bytes
     append_ms: int
+    stored_ms: int              # by hub time, which the window counts in
     positions: list[tuple[int, int, int]]
 
 
@@ -67,12 +70,12 @@ def encode_answer(answer: Answer) -> bytes:
             runs.append((queue_id, offset, message_id))
         open_runs[queue_id] = (number, offset + 1, message_id + 1)
         numbers.append(number)
-    head = _HEAD.pack(_VERSION, answer.fingerprint, answer.append_ms, len(runs), len(numbers))
+    head = _HEAD.pack(_VERSION, answer.fingerprint, answer.append_ms, answer.stored_ms, len(runs), len(numbers))
     return head + b"".join([_RUN.pack(*run) for run in runs]) + _pack_numbers(numbers, len(runs))
 
 
 def decode_answer(value: bytes) -> Answer:
-    _, fingerprint_, append_ms, run_count, count = _HEAD.unpack_from(value)
+    _, fingerprint_, append_ms, stored_ms, run_count, count = _HEAD.unpack_from(value)
     at = _HEAD.size + run_count * _RUN.size
     runs = list(_RUN.iter_unpack(value[_HEAD.size:at]))
     seen = [0] * run_count
@@ -81,7 +84,7 @@ def decode_answer(value: bytes) -> Answer:
         queue_id, offset, message_id = runs[number]
         positions.append((queue_id, offset + seen[number], message_id + seen[number]))
         seen[number] += 1
-    return Answer(fingerprint_, append_ms, positions)
+    return Answer(fingerprint_, append_ms, stored_ms, positions)
 
 
 def _pack_numbers(numbers: array[int], runs: int) -> bytes:
@@ -103,11 +106,15 @@ def _unpack_numbers(packed: bytes, runs: int, count: int) -> Iterable[int]:
 
 
 def _renewed(value: bytes) -> bytes:
-    """An answer as version 1 recorded it, in JSON, as this version does."""
+    """An answer as version 1 recorded it, in JSON, or version 2, as this version does."""
     if value[0] == _VERSION:
         return value
+    if value[0] == 2:
+        _, print_, append_ms, run_count, count = _HEAD_2.unpack_from(value)
+        return _HEAD.pack(_VERSION, print_, append_ms, append_ms, run_count, count) + value[_HEAD_2.size:]
     print_hex, append_ms, positions = json.loads(value)
-    return encode_answer(Answer(bytes.fromhex(print_hex), append_ms, [(one[0], one[1], one[2]) for one in positions]))
+    found = [(one[0], one[1], one[2]) for one in positions]
+    return encode_answer(Answer(bytes.fromhex(print_hex), append_ms, append_ms, found))
 
 
 class Window:
@@ -122,12 +129,14 @@ class Window:
 
     def load(self, found: Iterable[tuple[str, bytes]]) -> None:
         renewed = [(key, _renewed(value)) for key, value in found]
-        for key, value in sorted(renewed, key=lambda pair: _append_ms(pair[1])):
+        for key, value in sorted(renewed, key=lambda pair: _stored_ms(pair[1])):
             self.put(key, value)
 
     def get(self, key: str, now_ms: int) -> Answer | None:
         value = self._answers.get(key)
-        return decode_answer(value) if value is not None and _append_ms(value) > now_ms - self._age_ms else None
+        if value is None or _stored_ms(value) <= now_ms - self._age_ms:
+            return None
+        return decode_answer(value)
 
     def put(self, key: str, value: bytes) -> None:
         self.forget([key])
@@ -139,7 +148,7 @@ class Window:
         gone: list[str] = []
         excess, excess_bytes = len(self._answers) - self._max_keys, self._bytes - self._max_bytes
         for key, value in self._answers.items():
-            if len(gone) >= excess and excess_bytes <= 0 and _append_ms(value) > now_ms - self._age_ms:
+            if len(gone) >= excess and excess_bytes <= 0 and _stored_ms(value) > now_ms - self._age_ms:
                 break
             gone.append(key)
             excess_bytes -= len(value)
@@ -150,6 +159,6 @@ class Window:
             self._bytes -= len(self._answers.pop(key, b""))
 
 
-def _append_ms(value: bytes) -> int:
-    append_ms: int = _HEAD.unpack_from(value)[2]
-    return append_ms
+def _stored_ms(value: bytes) -> int:
+    stored_ms: int = _HEAD.unpack_from(value)[3]
+    return stored_ms

@@ -34,7 +34,7 @@ class ProducerExpiry:
 
     def _look(self) -> None:
         if not self._stopped:
-            before_ms = self._parts.loop.now_ms() - SILENT_MS
+            before_ms = self._parts.clock.ages().appended_by(SILENT_MS)
             self._parts.checkpoint_worker.submit(lambda: self._silent(before_ms), self._looked)
             self.start()
 

@@ -93,7 +93,7 @@ class RetainedValues:
         self._state = parts.state
         self._worker = parts.reader_worker
         self._topics = parts.topics
-        self._now_ms = parts.loop.now_ms
+        self._wall_ms = parts.loop.wall_ms
         self._store = store
         self._forget = forget
 
@@ -157,7 +157,7 @@ class RetainedValues:
             self._read(lookup._replace(start=page.reached))
 
     def _living(self, page: Page, changed: Changed) -> list[Retained]:
-        now_ms = self._now_ms()
+        wall_ms = self._wall_ms()
         living: list[Retained] = []
         expired: list[StateRecord] = []
         for key, stored in page.found:
@@ -169,7 +169,7 @@ class RetainedValues:
             retained = decode_retained(key, stored)
             topic = self._topics.of_queue(retained.queue_id)
             record = retained.record
-            if expires_at(record[4], record[1], topic[0].settings if topic else None) > now_ms:
+            if expires_at(record[4], record[1], topic[0].settings if topic else None) > wall_ms:
                 living.append(retained)
             else:
                 expired.append(StateRecord(Kind.RETAINED, key, None))

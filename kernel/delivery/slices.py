@@ -42,7 +42,7 @@ class Slices:
         """One slice: of the work, and of what `done` begins when it ends, together."""
         self._in_turn = True
         try:
-            until_ms = self._loop.monotonic_ms() + self.slice_ms
+            until_ms = self._loop.now_ms() + self.slice_ms
             while self._work is not None:
                 if not self._goes_on(self._work, until_ms):
                     self._loop.call_soon(self._turn)
@@ -52,16 +52,16 @@ class Slices:
 
     def _goes_on(self, work: Iterator[None], until_ms: int) -> bool:
         """Work until the slice is over; whether there is time left."""
-        monotonic_ms = self._loop.monotonic_ms
+        now_ms = self._loop.now_ms
         try:
             for _ in work:
-                if monotonic_ms() >= until_ms:
+                if now_ms() >= until_ms:
                     return False
         except Exception as error:           # our own fault, and the next work is not to suffer for it
             self._on_error(error)
         done, self._work, self._done = self._done, None, _nothing
         done()
-        return monotonic_ms() < until_ms or self._work is None
+        return now_ms() < until_ms or self._work is None
 
 
 def _nothing() -> None:

@@ -25,7 +25,7 @@ from kernel.leasing.settings import check_name
 from kernel.log.frame import StateRecord
 from kernel.message import Handle, Message, Owner, When
 from kernel.parts import Parts
-from kernel.scheduling.accepting import MAX_DELAY_MS, first_due_ms
+from kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
 from kernel.scheduling.records import Pending
 from kernel.scheduling.scheduling import Scheduling
 from kernel.state.state import Kind
@@ -54,10 +54,16 @@ class Halves:
         return self._committer.gather()
 
     def answer(self, owner: Owner | None, token: object, stamp_ms: int, places: Places | None = None) -> None:
-        """Once the frame being gathered is durable."""
+        """Once the frame being gathered is durable. `stamp_ms` is hub time, and told as wall time."""
         if owner is not None:
-            fixed: tuple[int, list[tuple[int, int, int]]] | None = None if places is not None else (stamp_ms, [])
+            fixed: tuple[int, list[tuple[int, int, int]]] | None = None
+            if places is None:
+                fixed = self.wall_of(stamp_ms), []
             self.gather().submissions.append(Submission(owner, token, places, fixed))
+
+    def wall_of(self, hub_ms: int) -> int:
+        """What the wall clock said then, for what is shown."""
+        return self._parts.clock.wall_of(hub_ms)
 
     # ---- coming in
 
@@ -73,7 +79,9 @@ class Halves:
             if not 0 <= delay_ms <= MAX_DELAY_MS:
                 raise InvalidDelay("a message can wait for ten years at most")
             if when is not None:
-                first_due_ms(when, self._parts.loop.now_ms())
+                if when.delay_ms:
+                    raise InvalidDelay("a delay of a half message counts from its commit")
+                first_due(when, self._parts.loop.now_ms(), self._parts.loop.wall_ms())
 
     def rows(self, halves: list[Half]) -> list[Row]:
         """These as they are kept."""
@@ -148,15 +156,14 @@ class Halves:
 
     def release(self, gathering: Gathering, halves: list[Held]) -> None:
         """Into their queues under their ids, or to their time."""
-        now_ms = self._parts.loop.now_ms()       # a frame bears the time at which it began to gather
         messages: list[Message] = []
         ids: list[int] = []
         for message_id, delay_ms, what in halves:
-            due_ms = self._due_ms(delay_ms, what, now_ms)
-            if due_ms:
-                start_ms = what.due_ms or now_ms
+            due = self._due(delay_ms, what)
+            if due is not AT_ONCE:
                 self._scheduling.book.plan_of(gathering).keep(
-                    message_id, what._replace(due_ms=due_ms, accepted_ms=now_ms, start_ms=start_ms))
+                    message_id, what._replace(due_ms=due.due_ms, by_wall=due.by_wall, start_ms=due.start_ms,
+                                              accepted_ms=self._parts.loop.wall_ms()))
                 continue
             messages.append((self._scheduling.destinations.of(what), what.value, what.headers, what.attributes,
                              what.timestamp_ms))
@@ -173,15 +180,18 @@ class Halves:
         self._committer.note_size()
         return True
 
-    @staticmethod
-    def _due_ms(delay_ms: int, what: Pending, now_ms: int) -> int:
+    def _due(self, delay_ms: int, what: Pending) -> Due:
         if not delay_ms and not what.due_ms and not what.repeat:
-            return 0
-        due_ms = max(what.due_ms, now_ms + delay_ms if delay_ms else 0)
+            return AT_ONCE
+        now_ms, wall_ms = self._parts.loop.now_ms(), self._parts.loop.wall_ms()
+        if what.due_ms and delay_ms:
+            when = When(max(what.due_ms, wall_ms + delay_ms), what.repeat)
+        else:
+            when = When(what.due_ms, what.repeat, delay_ms)
         try:
-            return first_due_ms(When(due_ms, what.repeat), now_ms)
+            return first_due(when, now_ms, wall_ms)
         except KernelError:                  # a repetition that is over by now: once, and at once
-            return 0
+            return AT_ONCE
 
     def bury(self, gathering: Gathering, pages: list[bytes], group: str, tenant: str, death: dict[str, Any]) -> None:
         """All of these pages into the group's dead-letter queue, with what `death` says beside where each message was

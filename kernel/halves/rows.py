@@ -7,11 +7,10 @@ from __future__ import annotations
 from typing import Final
 
 from kernel.halves.records import Half, Row, encode_place
-from kernel.message import Placement, When
-from kernel.scheduling.accepting import pending_of
+from kernel.message import NOW, Placement, When
+from kernel.scheduling.accepting import Due, pending_of
 
 PLACES: Final = 10_000              # encoded places that are remembered
-NOW: Final = When()
 
 
 class Rows:
@@ -38,4 +37,4 @@ class Rows:
 
 
 def _encode(to: Placement, when: When, delay_ms: int) -> bytes:
-    return encode_place(delay_ms, pending_of((to, None, b"", 0, 0), when.due_ms, 0, 0, when.repeat))
+    return encode_place(delay_ms, pending_of((to, None, b"", 0, 0), Due(when.due_ms, True, 0), 0, when.repeat))

@@ -38,6 +38,7 @@ class Checkpoints:
         self._settings = parts.settings
         self._next_id = next_id
         self._fatal = parts.fatal
+        self._clock = parts.clock
         self._projection = parts.projection
         self._hub = parts.hub
         self._epoch = parts.epoch
@@ -134,7 +135,8 @@ class Checkpoints:
         consumed, self._heads.consumed = self._heads.consumed, {}
         self._reader.frozen, self._reader.tail = tail, Tail(tail.end)
         self._state.frozen, self._state.changes = changes, StateChanges()
-        return Checkpoint(tail, changes, pages, Positions(tail.end, self.kept_end, self._next_id()), consumed)
+        positions = Positions(tail.end, self.kept_end, self._next_id(), self._clock.append_ms)
+        return Checkpoint(tail, changes, pages, positions, consumed)
 
     def thaw(self) -> None:
         """What was frozen is in the store."""

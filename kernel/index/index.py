@@ -4,8 +4,8 @@
     b"h" page                     a page of queue heads
     b"s" kind key                 the newest state record of a key, see `kernel.state.state`
     b"l" segment base             how many state records in the segment are the newest of their key
-    b"m" name                     positions up to which all of this is complete, and the next message id; a mark while
-                                  what only this store knows still is to be written to the log
+    b"m" name                     positions up to which all of this is complete, the next message id, the append time; a
+                                  mark while what only this store knows still is to be written to the log
 
 Everything here follows from the log. A checkpoint carries the log position it is complete to, written last; replay from
 there repeats the same writes, because blocks are cut from a fixed start in the order of the log. Of a light queue's
@@ -38,7 +38,7 @@ assert _ROW.size == ROW.itemsize
 
 _KEY = struct.Struct(">cQQ")
 _U64 = struct.Struct(">Q")
-_POSITIONS = struct.Struct(">QQQ")
+_POSITIONS = struct.Struct(">QQQQ")
 _META: Final = b"mpositions"
 _LOST: Final = b"mlost"
 
@@ -72,6 +72,7 @@ class Positions(NamedTuple):
     main: int
     kept: int
     next_id: int
+    append_ms: int = 0           # of the newest frame
 
 
 class Checkpoint(NamedTuple):
@@ -136,7 +137,9 @@ class Index:
 
     def positions(self) -> Positions:
         stored = self._store.get(_META)
-        return Positions(0, 0, 1) if stored is None else Positions(*_POSITIONS.unpack(stored))
+        if stored is None:
+            return Positions(0, 0, 1)
+        return Positions(*_POSITIONS.unpack(stored.ljust(_POSITIONS.size, b"\0")))
 
     def head_pages(self) -> list[tuple[int, bytes]]:
         return [(_U64.unpack(key[1:])[0], page) for key, page in self._store.scan(b"h", b"i")]

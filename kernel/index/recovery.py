@@ -45,7 +45,7 @@ class Recovery:
         self._settings = parts.settings
         self._apply = parts.views.apply
         self._loss: Loss | None = None
-        self._next_id = 0
+        self._next_id = self._append_ms = 0
         self._frames = 0
         self._complete = 0
         self._deleted: list[StateRecord] = []
@@ -55,6 +55,7 @@ class Recovery:
         self._load()
         self._replay(positions)
         self._go_on_behind(positions)
+        self._parts.clock.begin(self._state.get(Kind.CLOCK, b""), self._append_ms)
         return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
                          positions.main == 0, self._loss)
 
@@ -67,7 +68,7 @@ class Recovery:
                 self._parts.on_damage(Damage(end, known, f"the {name} ends before what the index knows of; offsets and "
                                                          "ids go on behind that"))
         if self._index.is_marked_lost():
-            self._loss = Loss(max(0, positions.main - self._log.end()), set())
+            self._lose(max(0, positions.main - self._log.end()))
             self._log.advance(positions.main, positions.kept)
 
     def _on_damage(self, damage: Damage) -> None:
@@ -77,8 +78,11 @@ class Recovery:
         if damage.end <= self._complete:
             self._index.mark_lost()
         elif not damage.is_known:
-            lost_bytes = damage.end - damage.start
-            self._loss = Loss(lost_bytes + (self._loss.lost_bytes if self._loss is not None else 0), set())
+            self._lose(damage.end - damage.start)
+
+    def _lose(self, lost_bytes: int) -> None:
+        before = self._loss.lost_bytes if self._loss is not None else 0
+        self._loss = Loss(before + lost_bytes, set())
 
     def _load(self) -> None:
         for number, page in self._index.head_pages():
@@ -89,7 +93,7 @@ class Recovery:
                 self._apply(StateRecord(kind, key, value))
 
     def _replay(self, positions: Positions) -> None:
-        self._next_id = positions.next_id
+        self._next_id, self._append_ms = positions.next_id, positions.append_ms
         self._complete = positions.main
         self._deleted = []
         self._superseded: list[bytes] = []
@@ -117,6 +121,7 @@ class Recovery:
         for record in head.state:
             self._apply(record)
         self._next_id = max(self._next_id, head.first_id + head.id_count)
+        self._append_ms = max(self._append_ms, head.append_ms)
 
     def _replay_kept(self, frame: Frame) -> None:
         """Records that were moved here count by the position they first had.
@@ -145,8 +150,8 @@ class Recovery:
         if self._loss is not None:
             self._index.mark_lost()          # the next start would begin behind what cannot be read
         self._superseded += self._index.write(
-            Checkpoint(tail, self._state.changes, pages, Positions(tail.end, self._log.kept_end(), self._next_id),
-                       self._heads.consumed),
+            Checkpoint(tail, self._state.changes, pages,
+                       Positions(tail.end, self._log.kept_end(), self._next_id, self._append_ms), self._heads.consumed),
             [*self._log.segments(), *self._log.kept_segments()])
         self._heads.consumed = {}
         self._reader.tail = Tail(tail.end)

@@ -72,11 +72,11 @@ class Ageing:
         due_ms = supply.due_ms(message, self._group.ttl_ms)
         if not due_ms:
             return
-        if due_ms <= self._leasing.now_ms():
+        if due_ms <= self._leasing.wall_ms():
             self._expire(supply)
         elif self._alarms.get(supply, due_ms + 1) > due_ms:
             self._alarms[supply] = due_ms
-            self._leasing.deadlines.at(due_ms, partial(self._ring, supply, due_ms))
+            self._leasing.deadlines.at_wall(due_ms, partial(self._ring, supply, due_ms))
 
     def _ring(self, supply: Supply, due_ms: int) -> None:
         if self._alarms.get(supply) == due_ms:
@@ -105,7 +105,7 @@ class Ageing:
     def _let_go(self, supply: Supply) -> None:
         rules = Rules(None, self._group.ttl_ms, False, 0)
         while supply.has_more and not supply.fetching:
-            taken = supply.take(EXPIRED_AT_ONCE, self._leasing.now_ms(), rules)
+            taken = supply.take(EXPIRED_AT_ONCE, self._leasing.wall_ms(), rules)
             supply.front[:0] = taken.leased                     # these have not
             if taken.expired:
                 self._group.expire(supply, taken.expired)

@@ -122,7 +122,7 @@ class Burial:
             else self._parts.places.routes.address_of(topic, message[5], headers)
         death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
                  "queue": found[1] if found else 0, "offset": message[1], "attempts": message[2],
-                 "at_ms": self._leasing.now_ms(), "address": address}
+                 "at_ms": self._leasing.wall_ms(), "address": address}
         return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
 
 

@@ -73,8 +73,18 @@ class Deadlines:
             self._loop.call_at(self._waits[0][0], self._on_wait)
 
     def at(self, when_ms: int, action: Callable[[], None]) -> None:
-        """Do this then."""
+        """Do this then, by hub time."""
         self._loop.call_at(max(when_ms, self._not_before_ms), partial(self.act, action))
+
+    def at_wall(self, when_ms: int, action: Callable[[], None]) -> None:
+        """Do this when wall time has got there, which it may at once by a step."""
+        self._loop.call_at_wall(when_ms, partial(self._on_wall, action))
+
+    def _on_wall(self, action: Callable[[], None]) -> None:
+        if self._loop.now_ms() < self._not_before_ms:
+            self.at(0, action)
+        else:
+            self.act(action)
 
     def pause(self, for_ms: int) -> None:
         """What is asked for from now on happens after this time, even if it is due."""

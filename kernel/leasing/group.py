@@ -309,7 +309,7 @@ class LeasedGroup:
     def _serve(self) -> None:
         ttl_ms = self._core.message_ttl_ms(self.topic_id) if self.topic_id else self.ttl_ms
         rules = Rules(self.wants, ttl_ms, self.settings.ordered, self.settings.max_attempts)
-        now_ms = self._core.now_ms()
+        now_ms, wall_ms = self._core.now_ms(), self._core.wall_ms()
         while self._turn:
             wanted = self._wanted()
             if not wanted:
@@ -318,7 +318,7 @@ class LeasedGroup:
             if self.by_priority and any(one.line.queue_id > supply.line.queue_id for one in self._reading):
                 self._turn.append(supply)            # what is being read goes first
                 break
-            taken = supply.take(min(wanted, SHARE), now_ms, rules)
+            taken = supply.take(min(wanted, SHARE), wall_ms, rules)
             self._take_out(supply, taken)
             if taken.leased:
                 self._hand_out(supply, taken.leased, now_ms)

@@ -292,6 +292,9 @@ class Leasing:
     def now_ms(self) -> int:
         return self._loop.now_ms()
 
+    def wall_ms(self) -> int:
+        return self._loop.wall_ms()
+
     def chance(self) -> float:
         """Evenly spread and the same in every run of a simulation: a clock and a counter, mixed."""
         self._numbers += 1

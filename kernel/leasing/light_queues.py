@@ -118,7 +118,7 @@ class LightQueues:
         settings.check()
         gathering = self._gather()
         first = self._parts.topics.new_queue_ids(settings.priorities)
-        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.burst.now_ms)
+        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.now_ms)
         gathering.state += [self.definitions.put(tenant, name, queue),
                             StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
         if settings.watched:

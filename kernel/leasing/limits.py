@@ -88,7 +88,7 @@ class Limit:
             if supply is None:
                 return
             count = min(-messages, DROPPED_AT_ONCE) if messages < 0 else 1
-            taken = supply.take(count, self._leasing.now_ms(), ANYTHING)
+            taken = supply.take(count, self._leasing.wall_ms(), ANYTHING)
             if taken.expired:
                 self._group.expire(supply, taken.expired)
             if taken.leased:

@@ -44,7 +44,11 @@ class Member(Protocol):
 class Core(Protocol):
     """What a group needs of the kernel around it; see `kernel.leasing.leasing.Leasing`."""
 
-    def now_ms(self) -> int: ...
+    def now_ms(self) -> int:
+        """Hub time: leases and waits end in it."""
+
+    def wall_ms(self) -> int:
+        """Wall time: messages expire by it."""
 
     def chance(self) -> float:
         """A number in [0, 1), for jitter."""

@@ -95,6 +95,7 @@ class Redriving:
         places = self._parts.places
         if death["address"].startswith(LIGHT):
             return places.place_again(tenant, death["address"].removeprefix(LIGHT), 0, key)
+        self._parts.topics.require(death["topic"], tenant)
         queue = death["queue"] if death["queue"] >= 0 else None         # it never was in one: its key's
         try:
             return places.place_in(death["topic"], key, queue, tenant, False)

@@ -32,12 +32,12 @@ class Selecting:
         reads_address = selector.reads_address
 
         def wanted(message: Leased) -> bool:
-            line, _, _, _, timestamp_ms, key, _, headers, _ = message
+            line, _, _, _, timestamp_ms, key, value, headers, _ = message
             found = self._topics.of_queue(line.queue_id)
             topic = found[0].name if found is not None else ""
             try:
                 address = self._routes.address_of(topic, key, read_headers(headers, 0)[0]) if reads_address else ""
-                return selector.matches_encoded(headers, key, address, topic, timestamp_ms)
+                return selector.matches_encoded(headers, key, address, topic, timestamp_ms, value)
             except CorruptBatch:          # a producer wrote headers that make no sense
                 return False
 

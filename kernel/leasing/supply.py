@@ -109,7 +109,7 @@ class Supply:
 
     # ---- taking
 
-    def take(self, count: int, now_ms: int, rules: Rules) -> Taken:
+    def take(self, count: int, wall_ms: int, rules: Rules) -> Taken:
         """Up to `count` messages that are in memory and may be leased now."""
         taken = Taken([], [], [], [])
         if self._keys_wanted or self._is_overtaken():
@@ -117,9 +117,9 @@ class Supply:
         while self.front and len(taken.leased) < count:
             messages = self.front[:count - len(taken.leased)]
             del self.front[:len(messages)]
-            self._screen(messages, now_ms, rules, taken)
+            self._screen(messages, wall_ms, rules, taken)
         if not self.line.again and not self.fetching:
-            self._take_ahead(count, now_ms, rules, taken)
+            self._take_ahead(count, wall_ms, rules, taken)
         return taken
 
     def _is_overtaken(self) -> bool:
@@ -129,7 +129,7 @@ class Supply:
         again, last = self.line.again, self.front[-1][1]
         return bool(again) and again[0] < last or 0 <= self._coming < last
 
-    def _take_ahead(self, count: int, now_ms: int, rules: Rules, taken: Taken) -> None:
+    def _take_ahead(self, count: int, wall_ms: int, rules: Rules, taken: Taken) -> None:
         line = self.line
         while self._at < len(self.ahead) and len(taken.leased) < count and self._parked_count < MAX_PARKED:
             messages = self.ahead[self._at:self._at + count - len(taken.leased)]
@@ -140,7 +140,7 @@ class Supply:
             if self._plain and not rules.ttl_ms and rules.wants is None and not rules.ordered:
                 taken.leased.extend(messages)
             else:
-                self._screen([one for one in messages if not line.is_settled(one[1])], now_ms, rules, taken)
+                self._screen([one for one in messages if not line.is_settled(one[1])], wall_ms, rules, taken)
         if self._at >= len(self.ahead):
             self.ahead, self._at = [], 0
             self._lose(self._read_to)
@@ -157,10 +157,10 @@ class Supply:
             self.lost += stop - self.line.next
             self.line.skip_to(stop)
 
-    def _screen(self, messages: list[Leased], now_ms: int, rules: Rules, taken: Taken) -> None:
+    def _screen(self, messages: list[Leased], wall_ms: int, rules: Rules, taken: Taken) -> None:
         for message in messages:
             expires_ms = self.due_ms(message, rules.ttl_ms)
-            if expires_ms and expires_ms <= now_ms:
+            if expires_ms and expires_ms <= wall_ms:
                 taken.expired.append(message)
             elif 0 < rules.max_attempts < message[2]:
                 taken.doomed.append(message)

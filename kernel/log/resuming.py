@@ -84,12 +84,13 @@ def resume(log: Log, found: Found, taken_ms: int, now_ms: int, secret: bytes) ->
     passed_ms = max(0, now_ms - taken_ms)
     counters = counters_behind(found.counters, ROOM_COUNTERS + passed_ms * COUNTERS_PER_MS)
     after = found._replace(
-        epoch=found.epoch + ROOM_EPOCHS + passed_ms // 1000, secret=secret, frames=found.frames + 1, last_ms=now_ms,
+        epoch=found.epoch + ROOM_EPOCHS + passed_ms // 1000, secret=secret, frames=found.frames + 1,
+        last_ms=max(found.last_ms, now_ms),
         next_id=found.next_id + ROOM_IDS + passed_ms * IDS_PER_MS,
         counters=counters)
     records = [StateRecord(Kind.EPOCH, b"", after.epoch.to_bytes(4, "big")), StateRecord(Kind.SECRET, b"", secret),
                counters_record(after.counters)]
-    log.append(encode_head(after.epoch, now_ms, after.next_id, 0, Entries(), records), b"")
+    log.append(encode_head(after.epoch, after.last_ms, after.next_id, 0, Entries(), records), b"")
     log.sync()
     return after
 

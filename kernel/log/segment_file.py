@@ -98,7 +98,7 @@ class SegmentReader:
         return self._data[start:start + size]
 
     def has_header(self) -> bool:
-        return self.take(0, SEGMENT_HEADER_BYTES) == encode_header(self.base)
+        return self.file.read(0, SEGMENT_HEADER_BYTES) == encode_header(self.base)
 
     def frame(self, at: int, *, check_body: bool) -> Frame:
         """The frame at an offset of the file. Raises Torn, TornBody."""

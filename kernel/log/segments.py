@@ -212,14 +212,16 @@ class SegmentChain:
 
     def _replay_file(self, reader: SegmentReader, base: int, at: int, last: bool,
                      on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
+        whole: int | None = 0                        # where the next whole frame begins, once that was looked for
         while at < reader.size:
             try:
                 frame = reader.frame(at, check_body=last)
             except Torn as torn:
                 # A head that is whole is believed, its length too. Its body may be what a crash has torn.
                 frame_end = torn.frame.end - base if isinstance(torn, TornBody) else at + 1
-                resume = reader.next_frame(frame_end)
-                if resume is None and last:
+                if whole is not None and whole < frame_end:
+                    whole = reader.next_frame(frame_end)
+                if whole is None and last:
                     self._aside.copy_tail(f"{self._folder}-tail", reader, at)
                     self._cut(base, at)
                     reader.size = at
@@ -229,7 +231,7 @@ class SegmentChain:
                     on_damage(Damage(torn.frame.position, torn.frame.end, str(torn), is_known=True))
                     at = frame_end
                     continue
-                stop = reader.size if resume is None else resume
+                stop = reader.size if whole is None else whole
                 on_damage(Damage(base + at, base + stop, str(torn)))
                 at = stop
                 continue

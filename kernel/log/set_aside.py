@@ -55,6 +55,7 @@ class SetAside:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+        self._known: dict[str, int] | None = None        # what is in the folder, and its sizes
         self._notes = 0
         self.mended = 0                    # headers that were written anew
         self.on_note: Callable[[Note], None] = lambda note: None
@@ -74,6 +75,7 @@ class SetAside:
             elif not _has_room(sizes, stop - start):
                 return Put(False, f"no copy was made, {DAMAGED}/ is full")
             self._copy(f"{DAMAGED}/{name}", reader, start, stop)
+            sizes[name] = stop - start
         except OSError as error:
             return Put(False, f"no copy could be made: {error}")
         return Put(True, f"a copy is in {DAMAGED}/{name}")
@@ -103,6 +105,7 @@ class SetAside:
             self._disk.move(name, f"{DAMAGED}/{new}")
             self._disk.sync_folder(DAMAGED)
             self._disk.sync_folder(folder)
+            sizes[new] = size
         except OSError as error:
             return Put(False, f"it could not be moved: {error}")
         return Put(True, f"it is {DAMAGED}/{new} now")
@@ -114,23 +117,29 @@ class SetAside:
             self.on_note(note)
 
     def _sizes(self) -> dict[str, int]:
-        sizes = {}
-        for name in self._disk.names(DAMAGED):
-            with closing(self._disk.open_read(f"{DAMAGED}/{name}")) as file:
-                sizes[name] = file.size()
-        return sizes
+        if self._known is None:
+            self._known = {}
+            for name in self._disk.names(DAMAGED):
+                with closing(self._disk.open_read(f"{DAMAGED}/{name}")) as file:
+                    self._known[name] = file.size()
+        return self._known
 
     def _make_room_for_tail(self, sizes: dict[str, int]) -> None:
         """The oldest goes: positions grow, and so do the names."""
         tails = sorted([name for name in sizes if TAIL in name], key=lambda name: name.split("-")[-2:])
         for name in tails[:max(0, len(tails) - MAX_TAILS + 1)]:
             self._disk.remove(f"{DAMAGED}/{name}")
+            del sizes[name]
 
     def _copy(self, name: str, reader: SegmentReader, start: int, stop: int) -> None:
         with closing(self._disk.open_append(name)) as file:
             file.truncate(0)                   # what a crash left of the same copy
-            for at in range(start, stop, PIECE_BYTES):
-                file.append([reader.file.read(at, min(PIECE_BYTES, stop - at))])
+            try:
+                for at in range(start, stop, PIECE_BYTES):
+                    file.append([reader.file.read(at, min(PIECE_BYTES, stop - at))])
+            except OSError:                    # a full disk needs what room there is for something better
+                file.truncate(0)
+                raise
             file.sync()
         self._disk.sync_folder(DAMAGED)
 

@@ -299,9 +299,28 @@ def split_records(line: object, data: bytes, at: int, count: int, first_offset: 
 def _check_end(data: bytes, at: int, end: int, time_ms: int) -> None:
     """Raises CorruptBatch where the headers from index `at` on do not end where their record does, or where its time
     is none that can be reckoned with."""
-    if end - at > 1 or data[at]:
-        _, at = read_headers(data, at)
+    count = data[at] >> 1
+    if data[at] & 0x81:                        # negative, or more than fit one byte
+        count, at = read_varint(data, at)
     else:
         at += 1
-    if at != end or not -MAX_TIME_MS < time_ms < MAX_TIME_MS:
-        raise CorruptBatch("a record's headers do not end with it, or it is of no time")
+    if not 0 <= count <= MAX_HEADERS:
+        raise CorruptBatch(f"a record claims {count} headers")
+    for i in range(2 * count):
+        if at >= end:
+            break
+        length = data[at]
+        if length & 0x81:
+            length, at = read_varint(data, at)
+            if length < 0 and i & 1:
+                length = 0                     # a value that is null
+        else:
+            length >>= 1
+            at += 1
+        if length < 0:
+            raise CorruptBatch("a header has no name")
+        at += length
+    else:
+        if at == end and -MAX_TIME_MS < time_ms < MAX_TIME_MS:
+            return
+    raise CorruptBatch("a record's headers do not end with it, or it is of no time")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kernel.appending.burst import Run
+from kernel.clock import Ages
 from kernel.log.frame import StateRecord
 from kernel.message import Message
 from kernel.parts import Parts
@@ -36,15 +37,15 @@ def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> lis
     return [StateRecord(Kind.LATEST, key, value) for key, value in newest.items()]
 
 
-def outlived(topics: Topics, key: bytes, latest: Latest, next_offset: int, now_ms: int) -> bool:
+def outlived(topics: Topics, key: bytes, latest: Latest, next_offset: int, ages: Ages) -> bool:
     """Whether the newest record of a key need not be kept any longer: its topic is gone or not compacted any more, or
     it deletes its key and has said so for long enough."""
     found = topics.of_queue(queue_of(key))
     if found is None or not found[0].settings.compact:
         return True
     keep_ms = found[0].settings.delete_retention_ms
-    until_ms = latest.append_ms + (DELETE_RETENTION_MS if keep_ms is None else keep_ms)
-    return bool(latest.flags & DELETES) and now_ms >= until_ms and latest.offset < next_offset - 1
+    too_old_ms = ages.appended_by(DELETE_RETENTION_MS if keep_ms is None else keep_ms)
+    return bool(latest.flags & DELETES) and latest.append_ms < too_old_ms and latest.offset < next_offset - 1
 
 
 class Compaction:
@@ -64,17 +65,17 @@ class Compaction:
 
     def _look(self) -> None:
         if not self._stopped:
-            now_ms = self._parts.loop.now_ms()
-            self._parts.checkpoint_worker.submit(lambda: self._outlived(now_ms), self._found)
+            ages = self._parts.clock.ages()
+            self._parts.checkpoint_worker.submit(lambda: self._outlived(ages), self._found)
             self.start()
 
-    def _outlived(self, now_ms: int) -> list[tuple[bytes, Latest]]:
+    def _outlived(self, ages: Ages) -> list[tuple[bytes, Latest]]:
         """On the checkpoint's thread: keys that could go as of the last checkpoint."""
         parts = self._parts
         found: list[tuple[bytes, Latest]] = []
         for key, value in parts.index.scan_state(Kind.LATEST):
             latest = decode_latest(value)
-            if outlived(parts.topics, key, latest, parts.heads.next_offset(queue_of(key)), now_ms):
+            if outlived(parts.topics, key, latest, parts.heads.next_offset(queue_of(key)), ages):
                 found.append((key, latest))
                 if len(found) == KEYS_PER_LOOK:
                     break

@@ -24,6 +24,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from kernel.clock import Ages
 from kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from kernel.log.log import KEPT_BASE, LogFull, Segment
 from kernel.parts import Parts
@@ -145,54 +146,54 @@ class Retention:
         """Look for something to drop, unless a pass is under way."""
         if not self.busy and not self._stopped:
             self.busy = True
-            now_ms = self._loop.now_ms()
-            self._worker.submit(partial(self._look, now_ms), self._looked)
+            self._worker.submit(partial(self._look, self._parts.clock.ages()), self._looked)
 
-    def _look(self, now_ms: int) -> tuple[Survey | None, Starts]:
+    def _look(self, ages: Ages) -> tuple[Survey | None, Starts]:
         """On the checkpoint's thread: the segment to drop next, if any, and starts moved by topics' own retention.
 
         Only of what the index is complete to: it is asked what is still needed of a segment.
         """
         complete = self._index.positions()
-        segment = self._due_main(now_ms, complete.main)
-        survey = self._due_kept(complete.kept, now_ms) if segment is None else self._surveyor.survey(segment, now_ms)
-        return survey, self._topic_starts(now_ms)
+        segment = self._due_main(ages, complete.main)
+        survey = self._due_kept(complete.kept, ages) if segment is None else self._surveyor.survey(segment, ages)
+        return survey, self._topic_starts(ages)
 
-    def _due_main(self, now_ms: int, complete: int) -> Segment | None:
+    def _due_main(self, ages: Ages, complete: int) -> Segment | None:
         segments = self._log.segments()
-        due = len(segments) > 1 and self._is_due(segments, now_ms)
+        due = len(segments) > 1 and self._is_due(segments, ages)
         self._waits_for_index = due and segments[0].end > complete
         return segments[0] if due and not self._waits_for_index else None
 
-    def _is_due(self, segments: list[Segment], now_ms: int) -> bool:
+    def _is_due(self, segments: list[Segment], ages: Ages) -> bool:
         if sum(segment.size_bytes for segment in segments) > self.settings.retention_bytes:
             return True
         newer = next(self._log.heads(segments[1]), None)
-        return newer is not None and decode_head(newer.head).append_ms < now_ms - self.settings.retention_ms
+        return newer is not None and decode_head(newer.head).append_ms < ages.appended_by(self.settings.retention_ms)
 
-    def _due_kept(self, complete: int, now_ms: int) -> Survey | None:
+    def _due_kept(self, complete: int, ages: Ages) -> Survey | None:
         segments = self._log.kept_segments()
         finished = [segment for segment in segments[:-1] if segment.end <= complete]
         for segment in finished:
             if self._index.live(segment.base) == 0:
-                return self._surveyor.survey(segment, now_ms)
+                return self._surveyor.survey(segment, ages)
         self.kept_over_limit = sum(segment.size_bytes for segment in segments) > self.settings.kept_bytes
         if self.kept_over_limit:
             for segment in finished:
-                survey = self._surveyor.survey(segment, now_ms)
+                survey = self._surveyor.survey(segment, ages)
                 if len(survey.newest) - len(survey.outlived) < len(survey.names):    # else nothing is gained, ever
                     return survey
         self._parts.kept_full = self.kept_over_limit
         return None
 
-    def _topic_starts(self, now_ms: int) -> Starts:
+    def _topic_starts(self, ages: Ages) -> Starts:
         starts: Starts = {}
         for topic in self._ledger.topics():
             if topic.settings.retention_ms is not None and not topic.settings.compact:
                 for queue_id in topic.queue_ids():
                     start, end = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
                     if start < end:
-                        first = self._index.first_appended_since(queue_id, now_ms - topic.settings.retention_ms)
+                        since_ms = ages.appended_by(topic.settings.retention_ms)
+                        first = self._index.first_appended_since(queue_id, since_ms)
                         if first is None or first > start:
                             starts[queue_id] = first
         return starts

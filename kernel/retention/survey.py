@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from kernel.clock import Ages
 from kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
 from kernel.log.log import KEPT_BASE, Damage, Segment
 from kernel.message import Piece, Record
@@ -64,7 +65,7 @@ class Surveyor:
 
     # ---- survey
 
-    def survey(self, segment: Segment, now_ms: int) -> Survey:
+    def survey(self, segment: Segment, ages: Ages) -> Survey:
         found = Survey(segment, {}, {}, [], [], {}, [])
         for frame in self._log.heads(segment):
             head = decode_head(frame.head)
@@ -76,18 +77,18 @@ class Surveyor:
                 if held is not None and held.home == frame.position:
                     found.newest[name] = held.order
                     if held.value is not None:
-                        self._note_owed(found, name, held.value, now_ms)
+                        self._note_owed(found, name, held.value, ages)
         for queue_id, stretches in found.latest.items():
             found.latest[queue_id] = joined(stretches)
         return found
 
-    def _note_owed(self, found: Survey, name: Name, value: bytes, now_ms: int) -> None:
+    def _note_owed(self, found: Survey, name: Name, value: bytes, ages: Ages) -> None:
         """Look at a newest record that says that a record of a queue is needed, or is one."""
         kind, key = name
         if kind == Kind.LATEST:
             latest = decode_latest(value)
             queue_id = queue_of(key)
-            if outlived(self._topics, key, latest, self._heads.next_offset(queue_id), now_ms):
+            if outlived(self._topics, key, latest, self._heads.next_offset(queue_id), ages):
                 found.outlived.append(name)
             elif found.segment.base < KEPT_BASE:
                 found.latest.setdefault(queue_id, []).append((latest.offset, latest.offset + 1))

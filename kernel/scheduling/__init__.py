@@ -7,6 +7,7 @@
     accepting    messages come in
     at_hand      the messages of the next timers, read before they fall due
     destinations where a message goes that was taken earlier
+    lane         what falls due by one of the two clocks, and its alarm
     delivering   what falls due is appended; what the disk refused is tried again
     queries      list, show, recall
     sweeping     what became of schedules is forgotten after a day

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from kernel.addresses.stated import STATED, stated
 from kernel.appending.appending import KEPT_FULL, Appending
@@ -21,7 +21,16 @@ MAX_DELAY_MS: Final = 3_653 * 24 * 3_600_000        # ten years
 STATE_BYTES: Final = 200                             # of its state beside value and headers, for the kernel's bound
 
 
-NOW: Final = When()
+class Due(NamedTuple):
+    """When something falls due, as its records say it."""
+
+    due_ms: int
+    by_wall: bool                # by the wall clock, else by hub time
+    start_ms: int                # of its repetitions, by the same clock
+
+
+AT_ONCE: Final = Due(0, False, 0)
+"""And once."""
 
 
 class Accepting:
@@ -34,9 +43,9 @@ class Accepting:
     def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object,
                  idempotency_key: str | None) -> None:
         """See `Kernel.schedule`."""
-        now_ms = self._parts.loop.now_ms()
-        firsts = [first_due_ms(when, now_ms) for when in whens]
-        waiting = sum([due_ms > 0 for due_ms in firsts])
+        now_ms, wall_ms = self._parts.loop.now_ms(), self._parts.loop.wall_ms()
+        firsts = [first_due(when, now_ms, wall_ms) for when in whens]
+        waiting = sum([due is not AT_ONCE for due in firsts])
         if waiting and self._parts.kept_full:
             raise KeptFull(KEPT_FULL)
         if waiting and self._book.counts.pending + waiting > self._parts.settings.max_scheduled:
@@ -54,37 +63,41 @@ class Accepting:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
 
-    def _add(self, whens: list[When], firsts: list[int], gathering: Gathering, messages: list[Message],
+    def _add(self, whens: list[When], firsts: list[Due], gathering: Gathering, messages: list[Message],
              places: Places) -> None:
         burst = gathering.burst
-        for message, when, due_ms in zip(messages, whens, firsts, strict=True):
-            if not due_ms:
+        for message, when, due in zip(messages, whens, firsts, strict=True):
+            if due is AT_ONCE:
                 burst.add([message], places)
                 continue
-            start_ms = when.due_ms or burst.now_ms
-            one = pending_of(message, due_ms, burst.now_ms, start_ms, when.repeat)
+            one = pending_of(message, due, burst.now_ms, when.repeat)
             places.append((self._book.plan_of(gathering).accept(one), 0))
             burst.size_bytes += len(one.headers) + len(one.value or b"") + STATE_BYTES
 
 
-def first_due_ms(when: When, now_ms: int) -> int:
-    """When it falls due first; 0: at once, and once. Raises InvalidDelay, InvalidSchedule."""
-    due_ms = when.due_ms if when.due_ms > now_ms else 0
-    if when.repeat:
-        found = parse_schedule(when.repeat, when.due_ms or now_ms).next_after(max(when.due_ms, now_ms) - 1)
+def first_due(when: When, now_ms: int, wall_ms: int) -> Due:
+    """When it falls due first. Raises InvalidDelay, InvalidSchedule."""
+    schedule = parse_schedule(when.repeat) if when.repeat else None
+    by_wall = when.due_ms > 0 or schedule is not None and schedule.names_times
+    begin_ms = wall_ms if by_wall else now_ms
+    start_ms = when.due_ms or begin_ms + when.delay_ms
+    due_ms = start_ms
+    if schedule is not None:
+        found = schedule._replace(start_ms=start_ms).next_after(max(start_ms, begin_ms) - 1, 0, wall_ms - begin_ms)
         if found is None:
             raise InvalidDelay(f"the repetition {when.repeat!r} never falls due")
         due_ms = found
-    if due_ms > now_ms + MAX_DELAY_MS:
+    if due_ms > begin_ms + MAX_DELAY_MS:
         raise InvalidDelay("a message can wait for ten years at most")
-    return due_ms
+    return Due(due_ms, by_wall, start_ms) if due_ms > begin_ms or schedule is not None else AT_ONCE
 
 
-def pending_of(message: Message, due_ms: int, now_ms: int, start_ms: int, repeat: str) -> Pending:
+def pending_of(message: Message, due: Due, accepted_ms: int, repeat: str) -> Pending:
     """A message that enters no queue yet."""
     to, value, headers, attributes, timestamp_ms = stated(message) if STATED in message[2] else message
     topic, queue = to.topic, to.queue if to.fixed_queue else -1
     if isinstance(to.light, LightQueue):
         topic, queue = to.light.name, to.queue_id - to.light.first_queue_id
-    return Pending(due_ms, now_ms, start_ms, timestamp_ms, 0, attributes, to.tenant, to.address, topic, to.fixed_topic,
-                   to.light is not None, queue, to.routed, to.key, repeat, headers, value)
+    return Pending(due.due_ms, due.by_wall, accepted_ms, due.start_ms, timestamp_ms, 0, attributes, to.tenant,
+                   to.address, topic, to.fixed_topic, to.may_create, to.light is not None, queue, to.routed, to.key,
+                   repeat, headers, value)

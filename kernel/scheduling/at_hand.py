@@ -64,7 +64,8 @@ class AtHand:
             self._checked = keys[0]
         ahead_ms = AHEAD_MS if self.size_bytes < WINDOW_BYTES else 0
         at = bisect_left(keys, self._checked)
-        end = min(bisect_left(keys, bound(now_ms + ahead_ms)), at + max(FEW, WINDOW - len(self.values)))
+        soon = bisect_left(keys, bound(now_ms + ahead_ms, self._timers.by_wall))
+        end = min(soon, at + max(FEW, WINDOW - len(self.values)))
         missing = []
         for key in keys[at:end]:
             recent = self._state.recent(Kind.SCHEDULED, id_of(key))

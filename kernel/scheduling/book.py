@@ -17,8 +17,10 @@ from kernel.scheduling.records import (
     Pending,
     decode,
     decode_counts,
-    due_of,
     id_of,
+    is_by_wall,
+    number_of,
+    timer_of,
 )
 from kernel.scheduling.timers import Timers
 from kernel.state.state import Kind, StateChanges
@@ -29,17 +31,17 @@ RETRY_MS: Final = 1_000           # after the disk refused what is due
 class Book:
     """Told of every plan's end; `listeners` are told after it, with the plan and whether it was stored."""
 
-    def __init__(self, parts: Parts, committer: Committer, timers: Timers) -> None:
+    def __init__(self, parts: Parts, committer: Committer) -> None:
         self._committer = committer
         self._state = parts.state
-        self.timers = timers
+        self.timers = Timers()                   # by hub time,
+        self.wall_timers = Timers(by_wall=True)  # by the wall clock
         self.counts = Counts(0, 0)
         self.settling: dict[bytes, Fate] = {}    # by id, what is in a frame that is not durable yet
-        self.retry_at_ms = 0
         self.delivered = 0
         self.swept_to = FIRST_FORGET
         self.listeners: list[Callable[[Plan, bool], None]] = []
-        self._now_ms = parts.loop.now_ms
+        self._wall_of = parts.clock.wall_of
         self._plan: tuple[Gathering, Plan] | None = None
 
     def load(self) -> None:
@@ -47,8 +49,16 @@ class Book:
         self.counts = decode_counts(self._state.get(Kind.SCHEDULED, COUNTS_KEY))
         frozen = self._state.frozen              # a checkpoint may be on its way already
         if frozen is not None:
-            self.timers.add(_timers_in(frozen), frozen, None)
-        self.timers.add(_timers_in(self._state.changes), self._state.changes, frozen)
+            self._add(_timers_in(frozen), frozen, None)
+        self._add(_timers_in(self._state.changes), self._state.changes, frozen)
+
+    def _add(self, keys: list[bytes], changes: object, frozen: object) -> None:
+        self.timers.add([key for key in keys if not is_by_wall(key)], changes, frozen)
+        self.wall_timers.add([key for key in keys if is_by_wall(key)], changes, frozen)
+
+    def timers_for(self, key: bytes) -> Timers:
+        """Those that have this one, if any have."""
+        return self.wall_timers if is_by_wall(key) else self.timers
 
     # ---- plans
 
@@ -58,7 +68,8 @@ class Book:
 
     def plan_of(self, gathering: Gathering) -> Plan:
         if self._plan is None or self._plan[0] is not gathering:
-            self._plan = gathering, Plan(gathering.burst.now_ms, lambda: self.counts, self._ended)
+            self._plan = gathering, Plan(gathering.burst.now_ms, gathering.now_ms, self._wall_of, lambda: self.counts,
+                                         self._ended)
             gathering.reserved.append(self._plan[1])
         return self._plan[1]
 
@@ -72,7 +83,7 @@ class Book:
         gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))
 
     def _ended(self, plan: Plan, stored: bool) -> None:
-        timers, changes, frozen = self.timers, self._state.changes, self._state.frozen
+        changes, frozen = self._state.changes, self._state.frozen
         for key in (*plan.taken, *plan.recalled):
             self.settling.pop(id_of(key), None)
         if stored:
@@ -80,11 +91,11 @@ class Book:
             self.delivered += plan.delivered
             self.swept_to = max(self.swept_to, plan.swept_to)
             for key in plan.recalled:
-                timers.discard(key)
-            timers.add(plan.begun, changes, frozen)
+                self.timers_for(key).discard(key)
+            self._add(plan.begun, changes, frozen)
         else:
-            self.retry_at_ms = self._now_ms() + RETRY_MS
-            timers.add([key for key in (*plan.taken, *plan.recalled) if key not in timers], changes, frozen)
+            lost = [key for key in (*plan.taken, *plan.recalled) if key not in self.timers_for(key)]
+            self._add(lost, changes, frozen)
         for listener in self.listeners:
             listener(plan, stored)
 
@@ -96,7 +107,7 @@ class Book:
         if recent is not None:
             value = recent[2]
         found = None if value is None else decode(value)
-        return found if isinstance(found, Pending) and found.due_ms == due_of(timer) else None
+        return found if isinstance(found, Pending) and timer_of(found, number_of(id_of(timer))) == timer else None
 
 
 def _timers_in(changes: StateChanges) -> list[bytes]:

@@ -1,6 +1,7 @@
 """Where a message goes that was taken earlier and enters a queue now: topics may have come and gone in between.
 
-What has nowhere to go, as its topic is gone and may not be made by use, goes to `unrouted`.
+What has nowhere to go, as its topic is gone and may not be made by use or by its sender, goes to `unrouted`: it was
+acknowledged and must not be lost.
 """
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from kernel.scheduling.records import Pending
 
 PLACES: Final = 10_000                    # placements remembered
 
-Name = tuple[str, str, bytes | None, int, bool]
+Name = tuple[str, str, bytes | None, int, bool, bool]
 
 
 def _name(one: Pending) -> Name:
     """Of a place that is always the same while the topics are."""
-    return one.tenant, one.topic if one.fixed_topic else one.address, one.key, one.queue, one.fixed_topic
+    to = one.topic if one.fixed_topic else one.address
+    return one.tenant, to, one.key, one.queue, one.fixed_topic, one.may_create
 
 
 class Destinations:
@@ -59,10 +61,11 @@ class Destinations:
         if one.light:
             return places.place_again(one.tenant, one.topic, one.queue, one.key)
         if one.routed is not None:
-            return places.place_routed(one.address, one.routed, one.tenant, True)
+            return places.place_routed(one.address, one.routed, one.tenant, one.may_create)
         if not one.fixed_topic:
-            return places.place(one.address, one.tenant, True)
+            return places.place(one.address, one.tenant, one.may_create)
+        queue = one.queue if one.queue >= 0 else None
         try:
-            return places.place_in(one.topic, one.key, one.queue if one.queue >= 0 else None, one.tenant, True)
+            return places.place_in(one.topic, one.key, queue, one.tenant, one.may_create)
         except UnknownQueue:                     # the topic was made anew, with fewer queues
-            return places.place_in(one.topic, one.key, None, one.tenant, True)
+            return places.place_in(one.topic, one.key, None, one.tenant, one.may_create)

@@ -17,7 +17,7 @@ from kernel.scheduling.records import (
     forget_record,
     id_key,
     id_of,
-    timer_key,
+    timer_of,
 )
 from kernel.state.state import Kind
 
@@ -27,11 +27,14 @@ REMEMBERED_MS: Final = 24 * 3_600_000      # what became of a schedule
 class Plan:
     """`kernel.appending.gathering.Reserved`. `counts` asks for what is durable; it does when this frame is sealed."""
 
-    def __init__(self, now_ms: int, counts: Callable[[], Counts], on_end: Callable[[Plan, bool], None]) -> None:
-        self.now_ms = now_ms
+    def __init__(self, append_ms: int, now_ms: int, wall_of: Callable[[int], int], counts: Callable[[], Counts],
+                 on_end: Callable[[Plan, bool], None]) -> None:
+        self._append_ms = append_ms
+        self._now_ms = now_ms                                    # hub time
+        self._wall_of = wall_of                                  # of a hub time
         self._counts = counts
         self._on_end = on_end
-        self._accepted: list[tuple[Run, int, bytes]] = []        # where its id goes, due_ms, what waits
+        self._accepted: list[tuple[Run, Pending]] = []           # where its id goes, what waits
         self._state: list[StateRecord] = []
         self.open = True                                         # until it is sealed, or given up before that
         self.begun: list[bytes] = []                             # timers this frame adds
@@ -51,15 +54,15 @@ class Plan:
 
     def accept(self, one: Pending) -> Run:
         """A message to deliver later; its id stands in what is returned once this is sealed."""
-        run = Run(0, self.now_ms)
-        self._accepted.append((run, one.due_ms, encode_pending(one)))
+        run = Run(0, self._append_ms)
+        self._accepted.append((run, one))
         return run
 
     def keep(self, message_id: int, one: Pending) -> None:
         """The same for a message that has its id already."""
         key = id_key(message_id)
         self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one)))
-        self._begin(one.due_ms, key)
+        self._begin(one, key)
         self._kept += 1
 
     def deliver(self, timer: bytes, one: Pending, next_ms: int | None) -> None:
@@ -69,17 +72,20 @@ class Plan:
         key, times = id_of(timer), one.times + 1
         self._state.append(StateRecord(Kind.TIMER, timer, None))
         if next_ms is None:
-            self._settle(key, Settled(Fate.DELIVERED, times, one.due_ms, self.now_ms, one.tenant))
+            self._settle(key, one, Fate.DELIVERED, times)
             return
-        self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one._replace(due_ms=next_ms, times=times))))
-        self._begin(next_ms, key)
+        after = one._replace(due_ms=next_ms, times=times)
+        self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(after)))
+        self._begin(after, key)
 
     def recall(self, timer: bytes, one: Pending) -> None:
         self.recalled.append(timer)
         self._state.append(StateRecord(Kind.TIMER, timer, None))
-        self._settle(id_of(timer), Settled(Fate.RECALLED, one.times, one.due_ms, self.now_ms, one.tenant))
+        self._settle(id_of(timer), one, Fate.RECALLED, one.times)
 
-    def _settle(self, key: bytes, what: Settled) -> None:
+    def _settle(self, key: bytes, one: Pending, fate: Fate, times: int) -> None:
+        due_ms = one.due_ms if one.by_wall else self._wall_of(one.due_ms)
+        what = Settled(fate, times, due_ms, self._append_ms, one.tenant)
         self._state.append(StateRecord(Kind.SCHEDULED, key, encode_settled(what)))
         self._settled.append(key)
 
@@ -90,8 +96,8 @@ class Plan:
         self._forgotten += len(ids)
         self.swept_to = record + b"\0"
 
-    def _begin(self, due_ms: int, key: bytes) -> None:
-        timer = timer_key(due_ms, int.from_bytes(key, "big"))
+    def _begin(self, one: Pending, key: bytes) -> None:
+        timer = timer_of(one, int.from_bytes(key, "big"))
         self._state.append(StateRecord(Kind.TIMER, timer, b""))
         self.begun.append(timer)
 
@@ -100,14 +106,14 @@ class Plan:
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""
         self.open = False
-        for run, due_ms, value in self._accepted:
+        for run, one in self._accepted:
             run.first_id = first_id
             key = id_key(first_id)
             first_id += 1
-            self._state.append(StateRecord(Kind.SCHEDULED, key, value))
-            self._begin(due_ms, key)
+            self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one)))
+            self._begin(one, key)
         if self._settled:
-            self._state.append(forget_record(self.now_ms + REMEMBERED_MS, self._settled))
+            self._state.append(forget_record(self._now_ms + REMEMBERED_MS, self._settled))
         self._state.append(counts_record(self.counts()))
         return self._state
 

@@ -13,14 +13,18 @@ from kernel.scheduling.book import Book
 from kernel.scheduling.plan import Plan
 from kernel.scheduling.records import (
     FIRST_FORGET,
+    FIRST_WALL,
     Fate,
     Pending,
     Settled,
     decode,
+    due_of,
     id_key,
     id_of,
+    is_by_wall,
     number_of,
     timer_key,
+    timer_of,
 )
 from kernel.state.state import Kind
 
@@ -35,6 +39,29 @@ class Scheduled(NamedTuple):
 
     id: int
     what: Pending | Settled
+
+
+class View(NamedTuple):
+    """Timers of both clocks in one order: keys of hub time as if of the wall clock, which is `apart_ms` ahead.
+
+    A page's start is such a key, with a zero byte behind it, or nothing.
+    """
+
+    apart_ms: int
+
+    def shown_key(self, key: bytes) -> bytes:
+        due_ms = due_of(key) if is_by_wall(key) else due_of(key) + self.apart_ms
+        return timer_key(max(0, due_ms), False, number_of(id_of(key)))
+
+    def hub_key(self, start: bytes) -> bytes:
+        return self._key(due_of(start) - self.apart_ms, False, start) if start else b""
+
+    def wall_key(self, start: bytes) -> bytes:
+        return self._key(due_of(start), True, start) if start else FIRST_WALL
+
+    @staticmethod
+    def _key(due_ms: int, by_wall: bool, start: bytes) -> bytes:
+        return timer_key(max(0, due_ms), by_wall, 0)[:8] + start[8:]
 
 
 Page = tuple[list[Scheduled], "bytes | None"]
@@ -58,7 +85,7 @@ class Queries:
     def show(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
         """See `Kernel.show_scheduled`."""
         self._find(message_id, lambda what: on_done(
-            Scheduled(message_id, what) if what is not None and what.tenant == tenant else None))
+            Scheduled(message_id, self._shown(what)) if what is not None and what.tenant == tenant else None))
 
     def _find(self, message_id: int, on_found: Callable[[Pending | Settled | None], None], reads: int = 1) -> None:
         key = id_key(message_id) if 0 <= message_id <= MAX_ID else b"?"
@@ -85,9 +112,15 @@ class Queries:
 
     def _is_late(self, message_id: int, one: Pending) -> bool:
         """Whether this was read before it was delivered or recalled: its timer is gone."""
-        timer = timer_key(one.due_ms, message_id)
-        timers = self._book.timers
+        timer = timer_of(one, message_id)
+        timers = self._book.timers_for(timer)
         return timer < timers.horizon and timer not in timers and id_of(timer) not in self._book.settling
+
+    def _shown(self, what: Pending | Settled) -> Pending | Settled:
+        """With what is due by hub time as the wall clock would say it now."""
+        if isinstance(what, Settled) or what.by_wall:
+            return what
+        return what._replace(due_ms=self._parts.clock.wall_of(what.due_ms))
 
     # ---- recall
 
@@ -109,7 +142,7 @@ class Queries:
             if fate is Fate.DELIVERED:
                 raise AlreadyDelivered(f"message {message_id} has been delivered")
             if isinstance(what, Pending) and fate is None:
-                self._book.plan().recall(timer_key(what.due_ms, message_id), what)
+                self._book.plan().recall(timer_of(what, message_id), what)
                 self._book.settling[key] = Fate.RECALLED
             self._book.answer(owner, token)      # with the frame that recalls it, or behind it
         except KernelError as error:
@@ -120,22 +153,27 @@ class Queries:
     def page(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
         """See `Kernel.scheduled`."""
         limit = min(limit, PAGE)
-        unseen = self._book.timers.unseen_from(start, limit)
-        known = {key: recent[2] for key in unseen
+        loop = self._parts.loop
+        view = View(loop.wall_ms() - loop.now_ms())
+        unseen = [self._book.timers.unseen_from(view.hub_key(start), limit),
+                  self._book.wall_timers.unseen_from(view.wall_key(start), limit)]
+        known = {key: recent[2] for part in unseen for key in part
                  if (recent := self._parts.state.recent(Kind.SCHEDULED, id_of(key))) is not None}
-        self._parts.reader_worker.submit(partial(self._scan, start, limit, unseen, known),
+        self._parts.reader_worker.submit(partial(self._scan, view, start, limit, unseen, known),
                                          partial(self._scanned, tenant, on_done))
 
-    def _scan(self, start: bytes, limit: int, unseen: list[bytes], known: dict[bytes, bytes | None]
+    def _scan(self, view: View, start: bytes, limit: int, unseen: list[list[bytes]], known: dict[bytes, bytes | None]
               ) -> tuple[list[tuple[bytes, bytes | None]], bytes | None]:
         """On the reading thread: timers and what the store says of them, and where to go on."""
         index = self._parts.index
-        stored = [key for key, _ in islice(index.scan_state(Kind.TIMER, start, FIRST_FORGET), limit)]
-        ends = [part[-1] for part in (stored, unseen) if len(part) >= limit]
-        keys = [key for key in sorted({*stored, *unseen}) if not ends or key <= min(ends)][:limit]
+        stored = [[key for key, _ in islice(index.scan_state(Kind.TIMER, first, beyond), limit)]
+                  for first, beyond in ((view.hub_key(start), FIRST_WALL), (view.wall_key(start), FIRST_FORGET))]
+        ends = [view.shown_key(part[-1]) for part in (*stored, *unseen) if len(part) >= limit]
+        keys = sorted({key for part in (*stored, *unseen) for key in part}, key=view.shown_key)
+        keys = [key for key in keys if not ends or view.shown_key(key) <= min(ends)]
         found: list[tuple[bytes, bytes | None]] = []
         total = 0
-        for key in keys:
+        for key in keys[:limit]:
             value = known.get(key)
             held = index.held(Kind.SCHEDULED, id_of(key)) if key not in known else None
             value = held.value if held is not None else value
@@ -144,7 +182,7 @@ class Queries:
             if total > PAGE_BYTES:
                 break
         more = bool(ends) or len(found) < len(keys)
-        return found, found[-1][0] + b"\0" if more and found else None
+        return found, view.shown_key(found[-1][0]) + b"\0" if more and found else None
 
     def _scanned(self, tenant: str, on_done: Callable[[Page | StorageFailed], None],
                  found: tuple[list[tuple[bytes, bytes | None]], bytes | None] | None,
@@ -153,5 +191,5 @@ class Queries:
             on_done(StorageFailed(f"the index cannot be read: {error}"))
             return
         waiting = [(key, self._book.waiting(key, value)) for key, value in found[0]]
-        on_done(([Scheduled(number_of(id_of(key)), one) for key, one in waiting
+        on_done(([Scheduled(number_of(id_of(key)), self._shown(one)) for key, one in waiting
                   if one is not None and one.tenant == tenant], found[1]))

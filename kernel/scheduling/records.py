@@ -3,21 +3,22 @@
     kind       key                          value
     SCHEDULED  id u64                       a message that waits, or what became of it
     SCHEDULED  nothing                      how many wait, how many are settled: u64, u64
-    TIMER      due_ms u64, id u64           nothing: the message falls due then
+    TIMER      due_ms u64, id u64           nothing: the message falls due then, by hub time
+    TIMER      WALL | ms u64, id u64        nothing: the same by the wall clock
     TIMER      FORGET | ms u64, id u64      ids, u64 each: what became of these is forgotten then
 
 A message that waits:
 
      0  fate          u8     PENDING
      1  attributes    u8     of the record
-     2  flags         u8     FIXED_TOPIC, FIXED_QUEUE, LIGHT, ROUTED, NULL_KEY, NULL_VALUE
+     2  flags         u8     FIXED_TOPIC, FIXED_QUEUE, LIGHT, ROUTED, NULL_KEY, NULL_VALUE, BY_WALL, NO_CREATE
      3  zero          u8
      4  queue         u32    with FIXED_QUEUE; with LIGHT, the priority
      8  times         u32    delivered so far
     12  lengths       u32 each: tenant, address, topic, key, repeat, routed, headers
     40  due_ms        i64
-    48  accepted_ms   i64
-    56  start_ms      i64    of the repetitions
+    48  accepted_ms   i64    by the wall clock
+    56  start_ms      i64    of the repetitions, by the clock that it is due by
     64  timestamp_ms  i64    0: the time of delivery
     72  tenant, address, topic, key, repeat, routed (queue ids, u64 each), headers, value
 
@@ -48,8 +49,12 @@ NULL_KEY: Final = 4
 NULL_VALUE: Final = 8
 LIGHT: Final = 16
 ROUTED: Final = 32
+BY_WALL: Final = 64
+NO_CREATE: Final = 128
 
+WALL: Final = 1 << 62
 FORGET: Final = 1 << 63
+FIRST_WALL: Final = struct.pack(">QQ", WALL, 0)
 FIRST_FORGET: Final = struct.pack(">QQ", FORGET, 0)
 BEYOND: Final = b"\xff" * 17                 # behind every TIMER key
 
@@ -71,7 +76,8 @@ class Fate(IntEnum):
 class Pending(NamedTuple):
     """A message that waits."""
 
-    due_ms: int
+    due_ms: int                  # by hub time, or
+    by_wall: bool                # by the wall clock: the sender named the time
     accepted_ms: int
     start_ms: int                # of the repetitions
     timestamp_ms: int            # 0: the time of delivery
@@ -81,6 +87,7 @@ class Pending(NamedTuple):
     address: str
     topic: str                   # of a light queue, its name
     fixed_topic: bool            # the topic and key were asked for; else the address decides
+    may_create: bool             # the sender may have its topic made, should it be gone by then
     light: bool                  # it goes to a light queue alone
     queue: int                   # the queue that was asked for; -1: the key's. Of a light queue, the priority
     routed: tuple[int, ...] | None       # the light queues that a door chose for it
@@ -109,13 +116,22 @@ def id_key(message_id: int) -> bytes:
     return _ID.pack(message_id)
 
 
-def timer_key(due_ms: int, message_id: int) -> bytes:
-    return _TIMER.pack(due_ms, message_id)
+def timer_key(due_ms: int, by_wall: bool, message_id: int) -> bytes:
+    return _TIMER.pack(due_ms | WALL if by_wall else due_ms, message_id)
+
+
+def timer_of(one: Pending, message_id: int) -> bytes:
+    return timer_key(one.due_ms, one.by_wall, message_id)
+
+
+def is_by_wall(key: bytes) -> bool:
+    """Whether a TIMER's message falls due by the wall clock."""
+    return key >= FIRST_WALL
 
 
 def due_of(key: bytes) -> int:
-    """When a TIMER's message falls due."""
-    return int.from_bytes(key[:8], "big")
+    """When a TIMER's message falls due, by its clock."""
+    return int.from_bytes(key[:8], "big") & (WALL - 1)
 
 
 def id_of(key: bytes) -> bytes:
@@ -128,9 +144,9 @@ def number_of(key: bytes) -> int:
     return int.from_bytes(key, "big")
 
 
-def bound(due_ms: int) -> bytes:
-    """Behind every TIMER key that is due by then."""
-    return _TIMER.pack(due_ms + 1, 0)
+def bound(due_ms: int, by_wall: bool = False) -> bytes:
+    """Behind every TIMER key of this clock that is due by then."""
+    return timer_key(due_ms + 1, by_wall, 0)
 
 
 def forget_bound(when_ms: int) -> bytes:
@@ -146,10 +162,10 @@ def _encode_names(*names: str) -> tuple[list[int], bytes]:
 
 
 def encode_pending(one: Pending) -> bytes:
-    (due_ms, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic, light, queue,
-     routed, key, repeat, headers, value) = one
-    flags = fixed_topic * FIXED_TOPIC | (queue >= 0) * FIXED_QUEUE | light * LIGHT \
-        | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE
+    (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic,
+     may_create, light, queue, routed, key, repeat, headers, value) = one
+    flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (queue >= 0) * FIXED_QUEUE | light * LIGHT \
+        | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE | by_wall * BY_WALL
     lengths, names = _encode_names(tenant, address, topic)
     parts = (key or b"", repeat.encode(), b"".join(map(id_key, routed)) if routed else b"", headers)
     head = _PENDING.pack(Fate.PENDING, attributes, flags, max(queue, 0), times, *lengths, *map(len, parts), due_ms,
@@ -173,8 +189,9 @@ def decode(value: bytes) -> Pending | Settled:
         parts.append(value[at:at + length])
         at += length
     tenant, address, topic, key, repeat, routed, headers = parts
-    return Pending(due_ms, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant.decode(), address.decode(),
-                   topic.decode(), bool(flags & FIXED_TOPIC), bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
+    return Pending(due_ms, bool(flags & BY_WALL), accepted_ms, start_ms, timestamp_ms, times, attributes,
+                   tenant.decode(), address.decode(), topic.decode(), bool(flags & FIXED_TOPIC),
+                   not flags & NO_CREATE, bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
                    tuple(map(number_of, split_ids(routed))) if flags & ROUTED else None,
                    None if flags & NULL_KEY else key, repeat.decode(), headers,
                    None if flags & NULL_VALUE else value[at:])

@@ -37,8 +37,14 @@ class Schedule(NamedTuple):
     until_ms: int
     max_times: int | None              # how often it falls due in all
 
-    def next_after(self, after_ms: int, times: int = 0) -> int | None:
-        """The first time later than `after_ms`, None at the end. `times` is how often it has fallen due already."""
+    @property
+    def names_times(self) -> bool:
+        """Whether it says points in time, as cron does, and not an interval."""
+        return not isinstance(self.rule, int)
+
+    def next_after(self, after_ms: int, times: int = 0, apart_ms: int = 0) -> int | None:
+        """The first time later than `after_ms`, None at the end. `times` is how often it has fallen due already. Where
+        times are hub time, the wall clock, which `until` means, is ahead of them by `apart_ms`."""
         if self.max_times is not None and times >= self.max_times:
             return None
         after_ms = max(after_ms, self.start_ms - 1)
@@ -46,7 +52,7 @@ class Schedule(NamedTuple):
             found: int | None = self.start_ms + ((after_ms - self.start_ms) // self.rule + 1) * self.rule
         else:
             found = self.rule.next_after(after_ms)
-        return found if found is not None and found <= self.until_ms else None
+        return found if found is not None and found + apart_ms <= self.until_ms else None
 
 
 def parse_schedule(text: str, start_ms: int = 0) -> Schedule:

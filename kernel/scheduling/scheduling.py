@@ -15,13 +15,12 @@ from kernel.scheduling.destinations import Destinations
 from kernel.scheduling.queries import Page, Queries, Scheduled
 from kernel.scheduling.records import due_of
 from kernel.scheduling.sweeping import Sweeping
-from kernel.scheduling.timers import Timers
 
 
 class Scheduling:
     def __init__(self, parts: Parts, committer: Committer, appending: Appending) -> None:
-        self._now_ms = parts.loop.now_ms
-        self.book = Book(parts, committer, Timers())
+        self._loop = parts.loop
+        self.book = Book(parts, committer)
         self._queries = Queries(parts, self.book)     # hears of a frame first: recalls go before what is due again
         self.destinations = Destinations(parts, appending)
         self.delivering = Delivering(parts, committer, self.destinations, self.book)
@@ -63,5 +62,5 @@ class Scheduling:
 
     def late_ms(self) -> int:
         """How long the next message has been due."""
-        keys = self.book.timers.keys
-        return max(0, self._now_ms() - due_of(keys[0])) if keys else 0
+        clocks = (self.book.timers, self._loop.now_ms()), (self.book.wall_timers, self._loop.wall_ms())
+        return max([0, *[now_ms - due_of(timers.keys[0]) for timers, now_ms in clocks if timers.keys]])

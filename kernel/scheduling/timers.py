@@ -12,20 +12,22 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import Final
 
-from kernel.scheduling.records import FIRST_FORGET, bound
+from kernel.scheduling.records import FIRST_FORGET, FIRST_WALL, bound
 
 MAX_KEYS: Final = 32_768
 FEW: Final = 16                   # fewer than this are put in their places one by one
 
 
 class Timers:
-    """`max_keys` is smaller in tests only."""
+    """Those of one clock. `max_keys` is smaller in tests only."""
 
-    def __init__(self, max_keys: int = MAX_KEYS) -> None:
+    def __init__(self, by_wall: bool = False, max_keys: int = MAX_KEYS) -> None:
+        self.by_wall = by_wall
+        self.beyond = FIRST_FORGET if by_wall else FIRST_WALL
         self._max_keys = max_keys
         self.quarter = max(1, max_keys // 4)  # fewer are left than this, and this many more are read
         self.keys: list[bytes] = []
-        self.horizon = b""
+        self.horizon = FIRST_WALL if by_wall else b""
         self._newer: list[bytes] = []         # beyond the horizon, since the last checkpoint was begun
         self._older: list[bytes] = []         # the same, in the checkpoint that is being written
         self._mark: object = None             # which state changes `_newer` are part of
@@ -75,13 +77,13 @@ class Timers:
 
     def due(self, by_ms: int, limit: int) -> list[bytes]:
         """The first of those that are due by a time."""
-        return self.keys[:min(limit, bisect_right(self.keys, bound(by_ms)))]
+        return self.keys[:min(limit, bisect_right(self.keys, bound(by_ms, self.by_wall)))]
 
     # ---- from the store
 
     @property
     def wants_more(self) -> bool:
-        return len(self.keys) < self.quarter and self.horizon < FIRST_FORGET and self._during is None
+        return len(self.keys) < self.quarter and self.horizon < self.beyond and self._during is None
 
     def begin_extension(self, changes: object, frozen: object) -> None:
         """A scan of the store for the first `quarter` keys from the horizon on is about to begin."""
@@ -97,7 +99,7 @@ class Timers:
         at = bisect_left(self._unseen, self.horizon)
         unseen = self._unseen[at:at + self.quarter]
         ends = [part[-1] + b"\0" for part in (found, unseen) if len(part) >= self.quarter]
-        horizon = min([FIRST_FORGET, *ends])
+        horizon = min([self.beyond, *ends])
         fresh = {key for part in (found, unseen, self._during or ()) for key in part if self.horizon <= key < horizon}
         self.keys += sorted(fresh)
         self.horizon = horizon

@@ -8,7 +8,8 @@
     unit = 'C' AND temp > 20 a condition in SQL-92's words
 
 A name without quotes is a header's, but for the parts that every message has: `key`, `address`, `topic`, `timestamp`
-(milliseconds since 1970). In double quotes it is always a header's. Of several headers of one name the first counts.
+(milliseconds since 1970), `value` (its bytes), and `value.temp`, `value.rooms.0.name`: what a value that is JSON holds
+there. In double quotes it is always a header's. Of several headers of one name the first counts.
 """
 from __future__ import annotations
 
@@ -22,11 +23,18 @@ from kernel.errors import InvalidFilter, InvalidSelector
 from kernel.message import Headers
 from kernel.records.record import named_headers
 from kernel.selectors.conditions import Condition, Slots, compile_condition
+from kernel.selectors.json_values import found_in, read_json
 from kernel.selectors.parser import MAX_TERMS, Source, parse_condition
 from kernel.selectors.tokens import check_text
 
-PARTS: Final = ("key", "address", "topic", "timestamp")
+PARTS: Final = ("key", "address", "topic", "timestamp", "value")
 """Of every message; what a name without quotes may mean beside headers."""
+
+VALUE_PREFIX: Final = "value."
+"""Begins the names of what stands in a value that is JSON."""
+
+MAX_JSON_BYTES: Final = 65_536
+"""Larger values are not looked into: half a millisecond each. What is named in them is NULL."""
 
 TAGS: Final = b"tags"
 """The header that holds a message's tag."""
@@ -39,20 +47,25 @@ _ADDRESS: Final = re.compile(r"""(?=[^/]*+/|[+#]\Z)[^\s'"()=<>]*+""")
 class Selector:
     """One parsed selector: immutable, so it may be shared by consumers and threads."""
 
-    __slots__ = ("text", "tags", "_headers", "_parts", "_size", "_test")
+    __slots__ = ("text", "tags", "names", "_headers", "_parts", "_paths", "_size", "_test")
 
     def __init__(self, text: str, sources: list[Source], test: Condition, names: Mapping[str, str],
                  tags: frozenset[bytes] | None = None) -> None:
         self.text = text
         self.tags = tags
         """The tags, where they are all that it asks for: many such selectors can stand in one dictionary."""
+        self.names = [name for name, _ in sources]
+        """Of its slots, as they are written."""
         self._size = len(sources)
         self._test = test
+        self._paths: list[tuple[int, list[str]]] = []
         self._headers: dict[bytes, list[int]] = {}
         self._parts: list[tuple[int, int]] = []
         for slot, (name, quoted) in enumerate(sources):
             if not quoted and name in PARTS:
                 self._parts.append((slot, PARTS.index(name)))
+            elif not quoted and name.startswith(VALUE_PREFIX):
+                self._paths.append((slot, name.removeprefix(VALUE_PREFIX).split(".")))
             else:
                 header = name if quoted else names.get(name, name)
                 self._headers.setdefault(header.encode(), []).append(slot)
@@ -63,30 +76,43 @@ class Selector:
         return any(PARTS[part] == "address" for _, part in self._parts)
 
     def matches(self, headers: Headers, key: bytes | None = None, address: str = "", topic: str = "",
-                timestamp_ms: int = 0) -> bool:
+                timestamp_ms: int = 0, value: bytes | None = None) -> bool:
         """Whether a message with these headers and parts is wanted: unknown is not."""
+        return self.wants(self.slots_of(headers, key, address, topic, timestamp_ms, value))
+
+    def wants(self, slots: Slots) -> bool:
+        """The same, of what `slots_of` has found."""
+        return self._test(slots) is True
+
+    def slots_of(self, headers: Headers, key: bytes | None = None, address: str = "", topic: str = "",
+                 timestamp_ms: int = 0, value: bytes | None = None) -> Slots:
+        """What a message has of the names; None where it is missing or null."""
         slots: Slots = [None] * self._size
         wanted = self._headers
         if wanted:
-            for name, value in reversed(headers):         # so that the first of a name is the last to be put in
+            for name, header in reversed(headers):        # so that the first of a name is the last to be put in
                 found = wanted.get(name)
                 if found is not None:
                     for slot in found:
-                        slots[slot] = value
+                        slots[slot] = header
         if self._parts:
-            parts = (key, address, topic, timestamp_ms)
+            parts = (key, address, topic, timestamp_ms, value)
             for slot, part in self._parts:
                 slots[slot] = _part(parts[part])
-        return self._test(slots) is True
+        if self._paths and value is not None and len(value) <= MAX_JSON_BYTES:
+            document = read_json(value)
+            for slot, path in self._paths:
+                slots[slot] = found_in(document, path)
+        return slots
 
     def matches_encoded(self, headers: bytes, key: bytes | None = None, address: str = "", topic: str = "",
-                        timestamp_ms: int = 0) -> bool:
+                        timestamp_ms: int = 0, value: bytes | None = None) -> bool:
         """The same for headers as they stand at the end of a record; only those that are named are decoded.
 
         Raises CorruptBatch where a length lies.
         """
         found = named_headers(headers, self._headers) if self._headers else ()
-        return self.matches(found, key, address, topic, timestamp_ms)
+        return self.matches(found, key, address, topic, timestamp_ms, value)
 
 
 def _part(value: bytes | str | int | None) -> bytes | None:

@@ -11,7 +11,7 @@ import uuid
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from typing import Final
 
@@ -28,20 +28,19 @@ _ID = struct.Struct(">Q")
 class TopicSettings:
     """What may differ per topic and be changed while it is in use; None means the hub's own setting."""
 
-    retention_ms: int | None = None
-    max_message_bytes: int | None = None
-
-    message_ttl_ms: int | None = None
-    """Messages older than this count as expired, for those who are given no expired ones."""
-
-    compact: bool = False
-    """The newest record of every key outlives retention."""
-
-    delete_retention_ms: int | None = None
-    """How long a compacted topic keeps a key's deletion (a null value); None: a day, as Kafka."""
-
-    interpret_headers: bool = False
-    """Producers' batches are opened for what their headers ask for (`retain`)."""
+    retention_ms: int | None = field(default=None, metadata={
+        "help": "how long messages are kept, in ms; left out: as the hub's `retention_hours` says"})
+    max_message_bytes: int | None = field(default=None, metadata={
+        "help": "the largest message that is taken; left out: the hub's `max_message_bytes`"})
+    message_ttl_ms: int | None = field(default=None, metadata={
+        "help": "messages older than so many ms count as expired, for those who are given no expired ones; left out: "
+                "none does by its age alone"})
+    compact: bool = field(default=False, metadata={
+        "help": "the newest message of every key outlives retention; not together with `retention_ms`"})
+    delete_retention_ms: int | None = field(default=None, metadata={
+        "help": "how long a compacted topic keeps a key's deletion (a null value), in ms; left out: a day, as Kafka"})
+    interpret_headers: bool = field(default=False, metadata={
+        "help": "Kafka producers' batches are opened for what their headers ask for (`retain`)"})
 
     def check(self) -> None:
         """Raises InvalidTopic for values that cannot be."""

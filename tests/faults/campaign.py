@@ -58,8 +58,8 @@ RETENTION_POINTS: Final = (
     ("kernel.index.index:Index.forget_segment", 2, "after"), ("kernel.log.segments:SegmentLog.drop", 2, "before"),
     ("kernel.log.segments:SegmentLog.drop", 2, "after"))
 START_POINTS: Final = (
-    ("kernel.index.recovery:Recovery._replay_main", 15, "before"), ("kernel.kernel:Kernel._begin_epoch", 1, "before"),
-    ("kernel.kernel:Kernel._begin_epoch", 1, "after"), ("kernel.index.index:Index.write", 1, "after"),
+    ("kernel.index.recovery:Recovery._replay_main", 15, "before"), ("kernel.kernel:begin_epoch", 1, "before"),
+    ("kernel.kernel:begin_epoch", 1, "after"), ("kernel.index.index:Index.write", 1, "after"),
     ("kernel.state.catalogue:Catalogue.open", 1, "after"))
 
 

@@ -49,10 +49,12 @@ def test_what_is_in_a_folder_that_was_open_is_shut(tmp_path):
     (tmp_path / "data" / "log").mkdir(parents=True, mode=0o755)
     (tmp_path / "elsewhere").mkdir(mode=0o755)
     (tmp_path / "data" / "index").symlink_to(tmp_path / "elsewhere")
-    for name in ("reserve", "log/1.log"):
+    for name in ("reserve", "log/1.log", "catalogue.sqlite-wal", "somebody's notes"):
         (tmp_path / "data" / name).write_text("")
         (tmp_path / "data" / name).chmod(0o664)
     open_data_dir(tmp_path / "data").close()
+    assert mode_of(tmp_path / "data" / "somebody's notes") == 0o664, "what is not ours stays as it is"
+    (tmp_path / "data" / "somebody's notes").unlink()
     assert mode_of(tmp_path / "data" / "log") == mode_of(tmp_path / "elsewhere") == 0o700
     assert {mode_of(file) for file in (tmp_path / "data").rglob("*") if file.is_file()} == {0o600}
 

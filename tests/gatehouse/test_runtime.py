@@ -1,4 +1,4 @@
-"""The real loop, worker threads and stall meter keep what `kernel.ports` promises."""
+"""Worker threads and stall meter keep what `kernel.ports` promises."""
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from gatehouse.runtime import WINDOW_S, Completions, HubLoop, Longest, Stall, ThreadWorker
+from gatehouse.clocks import HubLoop
+from gatehouse.runtime import WINDOW_S, Completions, Longest, Stall, ThreadWorker
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -34,41 +35,6 @@ def run_until(aio: asyncio.AbstractEventLoop, start: Callable[[Callable[[], None
     ended = aio.create_future()
     aio.call_soon(start, lambda: ended.set_result(None))
     aio.run_until_complete(asyncio.wait_for(ended, 60))
-
-
-def test_call_soon_runs_after_the_turn_and_never_at_once(aio):
-    seen: list[str] = []
-
-    def start(finish: Callable[[], None]) -> None:
-        HubLoop(aio).call_soon(lambda: (seen.append("later"), finish()))
-        seen.append("now")
-
-    run_until(aio, start)
-    assert seen == ["now", "later"]
-
-
-def test_call_at_waits_for_the_wall_clock(aio):
-    hub_loop = HubLoop(aio)
-    when_ms = hub_loop.now_ms() + 20
-    run_until(aio, lambda finish: hub_loop.call_at(when_ms, finish))
-    assert hub_loop.now_ms() >= when_ms
-
-
-def test_call_at_asks_the_clock_again_when_it_is_early(aio, monkeypatch):
-    hub_loop = HubLoop(aio)
-    times = iter([0, 999, 1000])
-    monkeypatch.setattr(hub_loop, "now_ms", lambda: next(times))
-    monkeypatch.setattr("gatehouse.runtime.MAX_TIMER_SLEEP_S", 0.001)
-    run_until(aio, lambda finish: hub_loop.call_at(1000, finish))
-    assert next(times, "all asked") == "all asked"
-
-
-def test_a_cancelled_timer_does_not_call(aio):
-    hub_loop = HubLoop(aio)
-    called: list[int] = []
-    hub_loop.call_at(0, lambda: called.append(1)).cancel()
-    run_until(aio, lambda finish: hub_loop.call_at(hub_loop.now_ms() + 5, finish))
-    assert called == []
 
 
 def test_jobs_run_in_order_on_another_thread_and_complete_on_the_loop(aio, worker):

@@ -36,6 +36,7 @@ address                   plant/line1/temp
 decided by                the default rule: the first level is the topic, the rest the key
 stored in                 topic plant, key 'line1/temp'
 queue                     0 of 0 to 3
+note                      a missing topic is made for who may create here, or publish at plant/#
 
 MQTT                      plant/line1/temp
 AMQP                      exchange amq.topic, routing key 'plant.line1.temp'
@@ -59,13 +60,20 @@ def test_a_route_is_named() -> None:
 
 
 @pytest.mark.parametrize(("address", "words"), [
-    ("machine 3/temp", "'machine 3' is no topic name"), ("unrouted/x", "is kept for such addresses"),
-    ("any/no topic/x", "whose topic would be no topic name"),
+    ("machine 3/temp", "'machine 3', is no topic name"), ("unrouted/x", "is for what a route sends there"),
+    ("any/no topic/x", "is no topic that it may name"),
 ])
-def test_why_something_is_unrouted(address: str, words: str) -> None:
+def test_why_something_has_no_topic_and_which_route_gives_it_one(address: str, words: str) -> None:
     told = explain("mqtt", address, ROUTES, 4)
-    assert (told.topic, told.key) == ("unrouted", address.encode())
-    assert words in told.decided_by
+    assert told.topic is None and words in told.decided_by and "refused" in told.notes[0]
+    told = explain("mqtt", address, Routes([RouteEntry("#", "unrouted"), *ROUTES.entries]), 4)
+    assert (told.topic, told.key, told.route) == ("unrouted", address.encode(), 0)
+    assert "no topic otherwise" in told.decided_by
+
+
+def test_who_makes_a_missing_topic() -> None:
+    assert "create here, or publish at plant/#" in explain("mqtt", "plant/x", ROUTES, 4).notes[0]
+    assert explain("mqtt", "fleet/7/gps/lat", ROUTES, 4).notes[0].endswith("may create here")
 
 
 def test_a_queue_is_stored_in_a_topic_only_by_a_route() -> None:

@@ -47,6 +47,16 @@ pattern = "inbox/{user}/#"
 operations = ["consume"]
 
 [[acl]]
+who = "user:bob"
+pattern = "part/line1/#"
+operations = ["publish"]
+
+[[acl]]
+who = "user:bob"
+pattern = "whole/#"
+operations = ["publish"]
+
+[[acl]]
 who = "user:tess"
 pattern = "#"
 tenant = "red"
@@ -60,8 +70,8 @@ tenant = "red"
 who = "user:fast"
 pattern = "load/#"
 """
-"""Ada may do everything at `open`, bob nothing but read his inbox, root (of `admins`) everything.
-Tess is of the tenant `red`, where she may do everything."""
+"""Ada may do everything at `open`, bob read his inbox and publish at `whole` and at a part of `part`, root (of
+`admins`) everything. Tess is of the tenant `red`, where she may do everything."""
 
 
 class GuardedHub:

@@ -41,7 +41,7 @@ class Rig:
     def __init__(self, folder: Path | None = None, settings: KernelSettings | None = None, routes: Routes | None = None,
                  log: Log | None = None, store: IndexStore | None = None, disk: Disk | None = None,
                  projection: Projection | None = None, reserve: Reserve | None = None,
-                 last_reserve: Reserve | None = None) -> None:
+                 last_reserve: Reserve | None = None, wall_ms: int = 1_700_000_000_000) -> None:
         self.disk = RealDisk(folder) if folder is not None else disk
         self.settings = settings or KernelSettings(segment_bytes=1 << 20)
         self.routes = routes or Routes()
@@ -50,7 +50,7 @@ class Rig:
         self.projection = projection
         self.reserve = reserve
         self.last_reserve = last_reserve
-        self.world = World()
+        self.world = World(wall_ms)
         self.fatal: list[str] = []
         self.damage: list[Damage] = []
         self.errors: list[Exception] = []
@@ -70,14 +70,14 @@ class Rig:
         kernel.open()
         return kernel
 
-    def restart(self, *, lose_index: bool = False) -> None:
-        """As after kill -9: what waits in memory is gone."""
+    def restart(self, *, lose_index: bool = False, step_ms: int = 0) -> None:
+        """As after kill -9: what waits in memory is gone. A second later, and the wall clock stepped meanwhile."""
         if self.disk is not None:
             self.log.close()
             self.log = self._new_log()
         if lose_index:
             self.store.write([], (), [(b"", b"\xff" * 32)], sync=True)
-        self.world = World(self.world.loop.now_ms() + 1_000)
+        self.world = World(self.world.loop.wall_ms() + 1_000 + step_ms)
         self.witness = Witness()
         self.kernel = self._open()
 

@@ -362,14 +362,6 @@ def test_a_deleted_topics_placement_finds_the_new_one(rig: Rig) -> None:
     assert rig.values("t") == [b"new"]
 
 
-def test_more_topics_than_use_may_make_go_to_unrouted() -> None:
-    rig = Rig(settings=KernelSettings(max_auto_topics=2))
-    for address in ("a/1", "b/1", "c/1", "white space/1"):
-        rig.publish(address, address.encode())
-    assert sorted(topic.name for topic in rig.kernel.topics()) == ["a", "b", "unrouted"]
-    assert sorted(record[2] or b"" for record in rig.read("unrouted")) == [b"c/1", b"white space/1"]
-
-
 def test_without_auto_creation_an_unknown_topic_is_refused() -> None:
     rig = Rig(settings=KernelSettings(auto_create_topics=False))
     with pytest.raises(UnknownTopic):

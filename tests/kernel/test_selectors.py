@@ -9,7 +9,7 @@ from kernel.errors import CorruptBatch, InvalidSelector
 from kernel.records.record import encode_headers
 from kernel.selectors.like import MAX_LIKE_BYTES
 from kernel.selectors.parser import MAX_DEPTH, MAX_TERMS
-from kernel.selectors.selector import parse_address, parse_headers, parse_selector, parse_tags
+from kernel.selectors.selector import MAX_JSON_BYTES, parse_address, parse_headers, parse_selector, parse_tags
 from kernel.selectors.tokens import MAX_TEXT_CHARS
 
 HEADERS = ((b"unit", b"C"), (b"temp", b"21.5"), (b"count", b"7"), (b"limit", b"7.0"), (b"urgent", b"true"),
@@ -229,3 +229,25 @@ def test_a_lying_length_among_encoded_headers_is_found() -> None:
     for cut in range(len(whole)):
         with pytest.raises(CorruptBatch):
             selector.matches_encoded(whole[:cut])
+
+
+DOCUMENT = b'{"temp": 21.5, ' \
+    b'"rooms": [{"name": "hall"}, 7], "on": true, "none": null, "gr\xc3\xb6\xc3\x9fe": 1, "n": "21"}'
+
+
+@pytest.mark.parametrize(("condition", "found"), [
+    ("value.temp > 20", True), ("value.temp = '21.5'", True), ("value.rooms.0.name = 'hall'", True),
+    ("value.rooms.1 = 7", True), ("value.rooms.2 IS NULL", True), ("value.rooms.x IS NULL", True), ("value.on", True),
+    ("value.none IS NULL", True), ("value.größe = 1", True), ("value.n > 20", True), ("value.temp.x IS NULL", True),
+    ("value.rooms = '[{\"name\":\"hall\"},7]'", True), ('"value.temp" IS NULL', True), ("value LIKE '{%}'", True),
+    ("value.rooms.00001 = 7", True), ("value.rooms.000001 IS NULL", True), ("value. IS NULL", True)])
+def test_what_stands_in_a_json_value(condition: str, found: bool) -> None:
+    selector = parse_selector(condition)
+    assert selector.matches((), value=DOCUMENT) is found
+    assert selector.matches_encoded(b"\0", value=DOCUMENT) is found
+
+
+@pytest.mark.parametrize("value", [None, b"", b"21", b"{", b"\xff", b'{"temp": ' + b"[" * 2000, b'"temp"',
+                                   b'{"temp": 5, "x": "' + b"x" * MAX_JSON_BYTES + b'"}'])
+def test_what_cannot_be_looked_into_has_nothing(value: bytes | None) -> None:
+    assert parse_selector("value.temp IS NULL").matches((), value=value)

@@ -11,7 +11,7 @@ Every value that is sent names its attempt and its place in it, so that whatever
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kernel.message import Headers, Record
@@ -84,8 +84,9 @@ def value_of(number: int, index: int, size: int) -> bytes:
 class Ledger:
     """Everything the hub was asked and said, over all its lives."""
 
-    def __init__(self, settings: KernelSettings) -> None:
+    def __init__(self, settings: KernelSettings, hub_ms: Callable[[int], int]) -> None:
         self._settings = settings
+        self._hub_ms = hub_ms                                         # of an append time
         self.attempts: list[Attempt] = []
         self.seen: dict[tuple[int, int], tuple[int, int]] = {}        # (queue, offset): (attempt, index in it)
         self.ids: dict[tuple[int, int], int] = {}                     # (queue, offset): message id
@@ -119,7 +120,7 @@ class Ledger:
             positions = [(queue_id, base + i, first_id + i if first_id >= 0 else -1)
                          for i in range(len(attempt.messages))]
         if attempt.positions is None:
-            attempt.positions, attempt.stored_ms = positions, append_ms
+            attempt.positions, attempt.stored_ms = positions, self._hub_ms(append_ms)
             for index, (queue_id, offset, message_id) in enumerate(positions):
                 self.note(queue_id, offset, attempt.number, index, message_id if message_id >= 0 else None)
         elif [position[:2] for position in attempt.positions] != [position[:2] for position in positions]:

@@ -6,8 +6,9 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from kernel.addresses.routes import Routes
+from kernel.addresses.routes import RouteEntry, Routes
 from kernel.kernel import Kernel
+from kernel.log.frame import decode_head
 from kernel.log.log import Damage
 from kernel.log.segments import SegmentLog
 from kernel.settings import KernelSettings
@@ -17,7 +18,25 @@ from tests.simulation.transacting import SETTINGS
 from tests.simulation.world import Restless, World
 from transactions.coordinator import Transactions
 
+ROUTES: Final = Routes([RouteEntry("#", "unrouted")])
 MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop
+
+
+class DatedLog(SegmentLog):
+    """Sees to it that append time never falls. `dated`: position and append time of the frames of the main chain."""
+
+    def __init__(self, disk: SimDisk, segment_bytes: int, dated: list[tuple[int, int]]) -> None:
+        super().__init__(disk, segment_bytes)
+        self._dated = dated
+
+    def append(self, head: bytes, body: bytes) -> int:
+        position = super().append(head, body)
+        append_ms = decode_head(head).append_ms
+        while self._dated and self._dated[-1][0] >= position:        # a crash took them
+            self._dated.pop()
+        assert not self._dated or self._dated[-1][1] <= append_ms, f"append time fell to {append_ms}: {self._dated[-1]}"
+        self._dated.append((position, append_ms))
+        return position
 
 
 class SimHub:
@@ -32,17 +51,20 @@ class SimHub:
         self.errors: list[Exception] = []
         self.fatal: list[str] = []
         self.starts = 0
+        self.set_by_ms = 0                       # of the wall clock, before the next start
+        self._dated: list[tuple[int, int]] = []
         self.network: Callable[[Random], bool] = lambda random: False
         self.after_step: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Recover. Raises Crash where one is due, LogFull where the disk is."""
-        self.world = World(self.world.loop.now_ms() + 1_000)
+        self.world = World(max(0, self.world.loop.wall_ms() + 1_000 + self.set_by_ms))
+        self.set_by_ms = 0
         self.starts += 1
-        self.log = SegmentLog(self.disk, self.settings.segment_bytes)
+        self.log = DatedLog(self.disk, self.settings.segment_bytes, self._dated)
         self.kernel = Kernel(
             loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
-            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=Routes(),
+            checkpoint_worker=self.world.checkpoint_worker, log=self.log, store=self.store, routes=ROUTES,
             settings=self.settings, fatal=self._end, on_damage=self.damage.append, on_error=self.errors.append)
         self.kernel.parts.deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
         self.kernel.open()

@@ -60,6 +60,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "run_some": 30,          # how many small steps of loop and workers, in random order
     "settle": 6,             # until nothing is left to do
     "advance": 8,            # by ms
+    "set_clock": 2,          # the wall clock, by how much; and whether before the next start
     "check": 2,              # read everything
     "stop": 1,               # a clean stop and a start
     "kill": 1,

@@ -16,11 +16,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kernel.errors import AlreadyDelivered, KeptFull, StorageFull
-from kernel.message import Fetched, Record, Stored
+from kernel.message import NOW, Fetched, Record, Stored, When
 from kernel.records.batch import records_of
 from kernel.records.record import NO_HEADERS
-from kernel.scheduling.accepting import NOW, When
-from kernel.scheduling.queries import Scheduled as Shown
 from kernel.scheduling.records import Fate, Pending, Settled
 from tests.simulation.checker import Broken
 from tests.simulation.clients import SCHEDULED
@@ -40,11 +38,12 @@ COMPARED: Final = 30                  # messages of a queue, each with those bef
 class Later:
     """One message for later."""
 
-    def __init__(self, number: int, due_ms: int, now_ms: int, repeats: bool) -> None:
+    def __init__(self, number: int, due_ms: int, by_wall: bool, now_ms: int, repeats: bool) -> None:
         self.number = number
-        self.due_ms = due_ms
+        self.due_ms = due_ms                     # by the wall clock, where its sender named the time;
+        self.by_wall = by_wall                   # else by hub time
         self.repeats = repeats
-        self.sent_ms = now_ms
+        self.sent_ms = now_ms                    # by the same clock
         self.id: int | None = None               # told; then it must be delivered, or recalled
         self.told_ms = 0
         self.refused = False
@@ -93,23 +92,31 @@ class Scheduled:
     def _now_ms(self) -> int:
         return self._simulation.hub.world.loop.now_ms()
 
+    def _told_ms(self) -> int:
+        """Not before, by either clock."""
+        loop = self._simulation.hub.world.loop
+        return max(loop.now_ms(), loop.wall_ms())
+
     # ---- steps
 
     def schedule(self, key: int, delay: int, count: int, repeat: int) -> None:
         kernel, now_ms = self._simulation.hub.kernel, self._now_ms
         placement = kernel.place(f"{SCHEDULED}{key % 3}", tenant=TENANT)
         repeats = repeat % 6 == 0
+        by_wall = repeat % 4 == 1
+        sent_ms = self._simulation.hub.world.loop.wall_ms() if by_wall else now_ms
         batch: list[Later] = []
         whens: list[When] = []
         for i in range(1 + count % 5):
             delay_ms = DELAYS_MS[(delay + i * i) % len(DELAYS_MS)]
-            batch.append(Later(len(self._messages), now_ms + delay_ms, now_ms, repeats))
+            batch.append(Later(len(self._messages), sent_ms + delay_ms, by_wall, sent_ms, repeats))
             self._messages.append(batch[-1])
-            whens.append(When(now_ms + delay_ms, REPEAT if repeats else "") if delay_ms or repeats else NOW)
+            due = (sent_ms + delay_ms, 0) if by_wall else (0, delay_ms)
+            whens.append(When(due[0], REPEAT if repeats else "", due[1]) if delay_ms or repeats else NOW)
         size = (10, 100, 3_000)[count % 3]
         messages = [(placement, b"%d:" % one.number + b"x" * size, NO_HEADERS, 1, 0) for one in batch]
         try:
-            kernel.schedule(messages, whens, Call(batch, self._ids, self._simulation.hub.world.loop.now_ms))
+            kernel.schedule(messages, whens, Call(batch, self._ids, self._told_ms))
         except KeptFull:
             for one in batch:
                 one.refused = True
@@ -149,7 +156,7 @@ class Scheduled:
             one.seen.add(offset)
             if one.refused:
                 raise Broken(f"{one.number} was refused and is delivered")
-            if timestamp_ms < one.due_ms and one.due_ms > one.sent_ms:
+            if one.by_wall and timestamp_ms < one.due_ms and one.due_ms > one.sent_ms:
                 raise Broken(f"early: {one.number} was due at {one.due_ms}, came at {timestamp_ms}")
             if len(one.seen) > (REPEATS if one.repeats else 1):
                 raise Broken(f"doubled: {one.number} is at {sorted(one.seen)}")
@@ -158,7 +165,8 @@ class Scheduled:
             if one.repeats or one.due_ms <= one.sent_ms:
                 continue
             for before in order[-COMPARED:]:
-                if one.due_ms < before.due_ms and one.id is not None and one.told_ms < one.due_ms:
+                if one.by_wall == before.by_wall and one.due_ms < before.due_ms and one.id is not None \
+                        and one.told_ms < one.due_ms:
                     raise Broken(f"disorder: {before.number}, due at {before.due_ms}, came before {one.number}, due at "
                                  f"{one.due_ms}")
             order.append(one)
@@ -174,8 +182,13 @@ class Scheduled:
         if isinstance(what, Pending):
             if one.recalled:
                 raise Broken(f"recalled: {one.number} waits still")
-            if rests and what.due_ms < self._now_ms - LATE_MS:
-                raise Broken(f"late: {one.number} has been due for {self._now_ms - what.due_ms} ms")
+            loop = self._simulation.hub.world.loop
+            late_ms = (loop.wall_ms() if what.by_wall else loop.now_ms()) - what.due_ms
+            if rests and late_ms > LATE_MS:
+                raise Broken(f"late: {one.number} has been due for {late_ms} ms")
+            moved = what.by_wall != one.by_wall or what.due_ms < one.due_ms
+            if moved or what.due_ms > one.due_ms and not one.repeats:
+                raise Broken(f"{one.number} is due at {one.due_ms}, and waits for {what.due_ms}")
         elif what.fate is Fate.RECALLED:
             one.recalled = True                                      # the answer may not have come
         elif one.recalled:
@@ -184,10 +197,11 @@ class Scheduled:
             raise Broken(f"{one.number} was delivered {what.times} times, and is there {count} times")
 
     def _show(self, message_id: int | None) -> Any:
-        found: list[Shown | None] = []
-        self._simulation.hub.kernel.scheduling.show(message_id or 0, TENANT, found.append)
+        """As it is stored: what is shown is wall time."""
+        found: list[Pending | Settled | None] = []
+        self._simulation.hub.kernel.scheduling._queries._find(message_id or 0, found.append)
         self._wait_for(found)
-        return None if found[0] is None else found[0].what
+        return found[0]
 
     def _read(self) -> list[list[Record]]:
         """Queue by queue."""

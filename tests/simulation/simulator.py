@@ -31,6 +31,10 @@ from tests.simulation.transacting import Transacting
 
 STALL_MS: Final = 3_000                     # the longest that work in progress waits
 STARTS: Final = 5                           # a start that crashes or finds the disk full is tried again this often
+BOOTED_MS: Final = 60_000                   # what a machine says that boots without a clock
+NOW_MS: Final = 1_700_000_000_000
+YEAR_2000_MS: Final = 946_684_800_000
+SET_MS: Final = (-3_600_000, 3_600_000, -1_000, -40_000, 40_000, 700)
 ADVANCES_MS: Final = (10, 600, 2_500, 11_000, 31_000)
 RESTARTED_MS: Final = 15_000                # the longest that two starts take, however often they are tried
 PLENTY_BYTES: Final = 1 << 60
@@ -48,7 +52,7 @@ class Simulation:
         self.plan = plan
         self.hub = SimHub(plan.settings, plan.seed)
         self.hub.disk.crash_at = crash_at
-        self.ledger = Ledger(plan.settings)
+        self.ledger = Ledger(plan.settings, self._hub_ms)
         self.producer_ids: set[int] = set()
         self.producers: list[Producer] = []
         self.traffic = Traffic(self)
@@ -96,6 +100,11 @@ class Simulation:
                 for queue_id in topic.queue_ids():
                     known = self.ledger.topic_retention_ms.get(queue_id, topic.settings.retention_ms)
                     self.ledger.topic_retention_ms[queue_id] = min(known, topic.settings.retention_ms)
+
+    def _hub_ms(self, append_ms: int) -> int:
+        """Of what was stored lately; 0 where append time stands still and does not say."""
+        loop = self.hub.world.loop
+        return append_ms - loop.wall_ms() + loop.now_ms() if append_ms <= loop.wall_ms() else 0
 
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
@@ -180,6 +189,17 @@ class Simulation:
         self.hub.advance(by_ms)
         self.hub.run(self._random, steps % 30)
 
+    def set_clock(self, which: int, later: int, steps: int, _: int) -> None:
+        """By an hour or less, to 1970 or from there to now; while the hub runs, or before its next start."""
+        wall_ms = self.hub.world.loop.wall_ms()
+        by_ms = SET_MS[which % (len(SET_MS) + 1)] if which % (len(SET_MS) + 1) < len(SET_MS) else \
+            BOOTED_MS - wall_ms if wall_ms > YEAR_2000_MS else NOW_MS - wall_ms
+        if later % 2:
+            self.hub.set_by_ms = by_ms
+        else:
+            self.hub.world.loop.step_wall(max(-wall_ms, by_ms))
+            self.hub.run(self._random, steps % 20)
+
     def stop(self, *_: int) -> None:
         self.settle()
         self.doors.end()
@@ -215,7 +235,8 @@ class Simulation:
             self.hub.run(self._random, steps)
 
     def lose_index(self, *_: int) -> None:
-        """With and without the index the hub holds the same."""
+        """With and without the index the hub holds the same, if it was not away for long by its clock."""
+        self.hub.set_by_ms = 0
         self.hub.settle(self._random)
         self.note()
         answered_ms = self.hub.world.loop.now_ms() - self.plan.settings.idempotency_ms + RESTARTED_MS
@@ -245,8 +266,8 @@ class Simulation:
         the window with any frame."""
         kernel = self.hub.kernel
         state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel.parts.state.scan(kind)
-                       if kind != Kind.IDEMPOTENCY or decode_answer(value).append_ms > answered_ms)
+                       if kind != Kind.IDEMPOTENCY or decode_answer(value).stored_ms > answered_ms)
         return {"topics": self.definitions.now(), "queues": self.reading.read_all(), "state": state,
                 "offsets": {group: kernel.committed(group) for group in GROUPS},
                 "idempotency": {key: value for key, value in kernel.parts.window._answers.items()
-                                if decode_answer(value).append_ms > answered_ms}}
+                                if decode_answer(value).stored_ms > answered_ms}}

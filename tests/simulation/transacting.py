@@ -359,7 +359,7 @@ class Transacting:
                 raise Broken(f"late: {one.number} has been due for {self._now_ms - due_ms} ms")
         else:
             one.learn("undone", what.state)
-            one.learn_time(what.decided_ms)
+            one.learn_time(self._simulation.hub.kernel.parts.clock.wall_of(what.decided_ms))
         if sum(bool(check.to) for check in what.checks) < one.heard:
             raise Broken(f"forgotten: {one.number} was asked {one.heard} times, written down are {what.checks}")
         if what.state is State.EXPIRED and (what.attempts < what.settings.max_checks or what.decided_ms <

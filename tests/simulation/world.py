@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 MAX_STEPS: Final = 20_000       # of loop and workers until nothing is left to do; more is an endless loop
@@ -23,28 +25,42 @@ class FakeTimer:
 
 
 class FakeLoop:
-    """`kernel.ports.Loop`; `run` does everything that is ready."""
+    """`kernel.ports.Loop`; `run` does everything that is ready. It begins at a wall time."""
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self.worked_ms = 0               # that callbacks took: added by those that pretend to be slow
-        self._now_ms = now_ms
+        self._wall_ms = self._now_ms = wall_ms
         self._ready: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[int, int, FakeTimer]] = []
+        self._wall_timers: list[tuple[int, int, FakeTimer]] = []
+        self._listeners: list[Callable[[int], None]] = []
         self._count = 0
 
     def now_ms(self) -> int:
-        return self._now_ms
-
-    def monotonic_ms(self) -> int:
         return self._now_ms + self.worked_ms
+
+    def wall_ms(self) -> int:
+        return self._wall_ms
+
+    def begin_at(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def on_step(self, callback: Callable[[int], None]) -> None:
+        self._listeners.append(callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._ready.append(callback)
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> FakeTimer:
+        return self._set(self._timers, when_ms, callback)
+
+    def call_at_wall(self, when_ms: int, callback: Callable[[], None]) -> FakeTimer:
+        return self._set(self._wall_timers, when_ms, callback)
+
+    def _set(self, timers: list[tuple[int, int, FakeTimer]], when_ms: int, callback: Callable[[], None]) -> FakeTimer:
         timer = FakeTimer(callback)
         self._count += 1
-        heapq.heappush(self._timers, (when_ms, self._count, timer))
+        heapq.heappush(timers, (when_ms, self._count, timer))
         return timer
 
     def step(self) -> bool:
@@ -55,12 +71,31 @@ class FakeLoop:
         return True
 
     def advance(self, by_ms: int) -> None:
-        """Move the clock; timers that fall due become ready, in order."""
+        """Time passes on both clocks; timers that fall due become ready, in order."""
         self._now_ms += by_ms
-        while self._timers and self._timers[0][0] <= self._now_ms:
-            timer = heapq.heappop(self._timers)[2]
+        self._wall_ms += by_ms
+        self._ring()
+
+    def step_wall(self, by_ms: int) -> None:
+        """Somebody sets the wall clock: no time passes."""
+        self._wall_ms += by_ms
+        for listener in self._listeners:
+            self._ready.append(partial(listener, by_ms))
+        self._ring()
+
+    def _ring(self) -> None:
+        apart_ms = self._wall_ms - self._now_ms
+        due = list(_due(self._timers, self._now_ms))
+        due += [(when_ms - apart_ms, count, timer) for when_ms, count, timer in _due(self._wall_timers, self._wall_ms)]
+        for _, _, timer in sorted(due, key=itemgetter(0, 1)):
             if timer.callback is not None:
                 self._ready.append(timer.callback)
+
+
+def _due(timers: list[tuple[int, int, FakeTimer]], by_ms: int) -> Iterator[tuple[int, int, FakeTimer]]:
+    """Those that have fallen due, taken out."""
+    while timers and timers[0][0] <= by_ms:
+        yield heapq.heappop(timers)
 
 
 class FakeWorker:
@@ -89,8 +124,8 @@ class FakeWorker:
 class World:
     """Loop and workers of one hub."""
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.loop = FakeLoop(now_ms)
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        self.loop = FakeLoop(wall_ms)
         self.log_worker = FakeWorker(self.loop)
         self.reader_worker = FakeWorker(self.loop)
         self.checkpoint_worker = FakeWorker(self.loop)
@@ -112,4 +147,8 @@ class World:
 
     def advance(self, by_ms: int) -> None:
         self.loop.advance(by_ms)
+        self.run()
+
+    def step_wall(self, by_ms: int) -> None:
+        self.loop.step_wall(by_ms)
         self.run()

@@ -190,13 +190,16 @@ class Feed:
         """May be interrupted after each reader. Who joins meanwhile has read the log as far as this block goes."""
         for reader in list(self.live):
             if reader in self._owed:
-                self._owed.discard(reader)
                 if not reader.on_block(block):
                     self.live.pop(reader, None)
+                self._owed.discard(reader)
                 yield
 
     def _on_given(self) -> None:
-        self._owed.clear()
+        owed, self._owed = self._owed, set()
+        for reader in owed:                  # one of them failed, our own fault: they go on from the log
+            self.live.pop(reader, None)
+            reader.on_dropped(self._under_way.before)
         self._fetching = False
         self._go_on()
 

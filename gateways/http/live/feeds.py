@@ -41,7 +41,7 @@ class Feeds:
         self._door = door
         self._feeds: dict[Wanted, Feed] = {}
         self._opened: dict[tuple[int, int, int], list[Record]] = {}
-        self._written: dict[tuple[int, int, bool], bytes] = {}
+        self._written: dict[tuple[int, int, bool, bool], bytes] = {}
         self._clearing = False
         self._timer: asyncio.TimerHandle | None = None
         self._version = -1
@@ -96,7 +96,7 @@ class Feeds:
         for queue_id, record in page.records:
             found = scope.queues.get(queue_id)
             if found is not None and scope.shows(found[0], record):
-                body = self._message(found[0], found[1], queue_id, record, scope.wanted.cloud_events)
+                body = self._message(found[0], found[1], queue_id, record, scope.wanted)
                 entries.append(Entry(queue_id, record[0] + 1, MESSAGE, body))
         return entries
 
@@ -106,21 +106,22 @@ class Feeds:
         body = orjson.dumps({"topic": topic.name, **told, "queue": number})
         return Entry(told["queue"], told["offset"] + told["count"], LOST, body)
 
-    def _message(self, topic: Topic, number: int, queue_id: int, record: Record, cloud_event: bool) -> bytes:
-        key = (queue_id, record[0], cloud_event)
+    def _message(self, topic: Topic, number: int, queue_id: int, record: Record, wanted: Wanted) -> bytes:
+        key = (queue_id, record[0], wanted.cloud_events, wanted.json_values)
         body = self._written.get(key)
         if body is None:
             address = self.kernel.address_of(topic.name, record[2], record[4])
-            body = orjson.dumps(to_structured(record, topic.name, address) if cloud_event
-                                else self._shown(topic, number, record, address))
+            body = orjson.dumps(to_structured(record, topic.name, address) if wanted.cloud_events
+                                else self._shown(topic, number, record, address, wanted.json_values))
             if len(self._feeds) > 1:
                 self._written[key] = body
                 self._clear_soon()
         return body
 
-    def _shown(self, topic: Topic, number: int, record: Record, address: str) -> dict[str, Any]:
+    def _shown(self, topic: Topic, number: int, record: Record, address: str, parsed: bool) -> dict[str, Any]:
         came_by = door_of(record[5])
-        return record_to_json(record, topic.name, number, address, self._door.door_names.get(came_by, str(came_by)))
+        return record_to_json(record, topic.name, number, address, self._door.door_names.get(came_by, str(came_by)),
+                              parsed=parsed)
 
     def _clear_soon(self) -> None:
         if not self._clearing:

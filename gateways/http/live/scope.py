@@ -25,6 +25,7 @@ class Wanted(NamedTuple):
     filter: str | None                   # or a filter of addresses
     selector: str                        # text of the condition, "" for none
     cloud_events: bool                   # messages are shown as CloudEvents
+    json_values: bool = False            # values that are JSON are shown as such
 
 
 class Scope:
@@ -62,8 +63,8 @@ class Scope:
         pattern, selector = self._pattern, self._selector
         if pattern is None and selector is None:
             return True
-        _, timestamp_ms, key, _, headers, _, _ = record
+        _, timestamp_ms, key, value, headers, _, _ = record
         address = self._kernel.address_of(topic.name, key, headers)
         if pattern is not None and not matches(pattern, levels_of(address)):
             return False
-        return selector is None or selector.matches(headers, key, address, topic.name, timestamp_ms)
+        return selector is None or selector.matches(headers, key, address, topic.name, timestamp_ms, value)

@@ -54,7 +54,9 @@ QUESTION: Final = Named("RightsQuestion", {"anyOf": [
               {"kind": one_of(*[kind for kind in KINDS if kind != HUB]), **_ABOUT}, closed=True),
     object_of({**_ASKED, "kind": one_of(HUB)}, {"on": TEXT, **_ABOUT}, closed=True)]},
     {"user": "ann", "operation": "publish", "on": "plant/line1/temp"})
-VERDICT: Final = object_of({"allowed": FLAG, "why": TEXT, "rule": nullable(RULE)})
+VERDICT: Final = object_of({"allowed": FLAG, "why": TEXT, "rule": nullable(RULE), "creates": {
+    **nullable(object_of({"allowed": FLAG, "why": TEXT})),
+    "description": "Of publishing at an address: whether its topic is made where it is missing."}})
 
 
 @declare("acl", query=(MAX_LISTED, AFTER), needs=ADMINISTERING, problems=("invalid_cursor", "accounts_unavailable"),
@@ -126,8 +128,7 @@ async def ask_rights(door: Door, call: Call) -> web.StreamResponse:
     call.query()
     question = await read_object(door, call.request, "a question about rights")
     verdict = _answered(door, question)
-    return json_answer({"allowed": verdict.allowed, "why": verdict.why,
-                        "rule": None if verdict.rule is None else verdict.rule.as_dict()})
+    return json_answer({**verdict.as_dict(), "rule": None if verdict.rule is None else verdict.rule.as_dict()})
 
 
 def _found(accounts: Administration, id: str) -> dict[str, Any] | None:

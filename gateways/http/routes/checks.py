@@ -104,7 +104,7 @@ class HttpMember:
             self.on_principal_ended("the right to transact was taken away")
 
 
-@declare("transactions", query=(GROUP, WAIT, MAX), needs=NEEDS, problems=("invalid_group",),
+@declare("transactions", query=(GROUP, WAIT, MAX), needs=NEEDS, problems=("invalid_group",), acts=True,
          answers=(Answer(200, "What was asked, if anything.", object_of({"checks": list_of(CHECK)})),))
 async def get_checks(door: Door, call: Call) -> web.StreamResponse:
     """Wait for checks: questions what became of transactions of the group.
@@ -130,7 +130,7 @@ async def _wait(member: HttpMember, limit: int, wait_s: float, call: Call) -> li
     return member.take()
 
 
-@declare("transactions", query=(GROUP, MAX, TICKET), needs=NEEDS, problems=("invalid_group",),
+@declare("transactions", query=(GROUP, MAX, TICKET), needs=NEEDS, problems=("invalid_group",), acts=True,
          answers=(Answer(200, "Events without end: `check`, whose data is a check.", TEXT, EVENT_STREAM),))
 async def check_events(door: Door, call: Call) -> web.StreamResponse:
     """Follow the checks of a group, as Server-Sent Events.

@@ -79,7 +79,7 @@ async def post_events(door: Door, call: Call, principal: Principal, publication:
     if kind == BATCH:
         items = _items(document, door.config.max_request_messages)
 
-        def read(item: Any, now_ms: int) -> tuple[Placement, Publication]:
+        def read(item: Any, wall_ms: int) -> tuple[Placement, Publication]:
             one = read_structured(item, of_topic)
             return place(one), one
 

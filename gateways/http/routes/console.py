@@ -5,7 +5,7 @@ in `fixed.py`: it may load, run and ask nothing but this hub's own, and may not 
 """
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
 
@@ -15,6 +15,12 @@ from gateways.http.fixed import PAGE_HEADERS
 from gateways.http.parameters import Parameter
 from gateways.http.problems import Refusal
 from gateways.http.schemas import TEXT
+
+if TYPE_CHECKING:
+    from gateways.http.server import DoorProtocol
+
+FILES: Final = "files"
+"""What a connection is called that has asked for nothing but these."""
 
 MEDIA: Final = ("text/html", "text/css", "text/javascript", "image/svg+xml")
 
@@ -29,6 +35,8 @@ async def get_file(door: Door, call: Call) -> web.StreamResponse:
     file = door.services.console.get(name)
     if file is None:
         raise Refusal("not_found", f"the console has no file {name[:200]!r}")
+    protocol = cast("DoorProtocol", call.request.protocol)
+    protocol.page = protocol.page or FILES
     return web.Response(body=file.body, headers={**PAGE_HEADERS, "Content-Type": file.content_type})
 
 

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from gateways.admission.decision import Operation
+from gateways.http import schemas
 from gateways.http.cloud_events import STRUCTURED, asks_for
 from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import NAME, Call, Door, Routes
 from gateways.http.live.event_reader import EVENT_STREAM, HEADERS, EventReader
 from gateways.http.live.positions import MAX_QUEUES, Positions, decode_word
 from gateways.http.live.scope import Wanted
-from gateways.http.parameters import TICKET, Parameter
+from gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
 from gateways.http.problems import Refusal
 from gateways.http.routes.reading import offset_at, read_selector, time_of
 from gateways.http.schemas import TEXT
@@ -37,16 +38,18 @@ if TYPE_CHECKING:
 
 FROM: Final = Parameter("from", "`latest` unless given, `earliest`, or an RFC 3339 time.", example="earliest")
 LAST_EVENT_ID: Final = Parameter("last_event_id", "As the header `Last-Event-ID`, which wins.")
-TOPIC_FILTER: Final = Parameter("filter", "Only messages that this selector wants.", example="priority > 3")
+TOPIC_FILTER: Final = Parameter("filter", "Only messages that this selector wants.", text=schemas.SELECTOR,
+                                example="priority > 3")
 FILTER: Final = Parameter("filter", "Addresses, level by level; `+` is any one level, `#` (`%23`) any number.",
                           required=True, example="plant/+/temp")
-SELECTOR: Final = Parameter("selector", "Only messages that this selector wants.", example="priority > 3")
+SELECTOR: Final = Parameter("selector", "Only messages that this selector wants.", text=schemas.SELECTOR,
+                            example="priority > 3")
 RESUME: Final = Parameter("Last-Event-ID", "The id of the last event that was received.")
 EVENTS: Final = Answer(200, "Events without end: `message`, whose data is a message, and `lost`.", TEXT, EVENT_STREAM)
 LEVEL_OF_PLUS: Final = "+"
 
 
-@declare("read", query=(FROM, TOPIC_FILTER, LAST_EVENT_ID, TICKET), headers=(RESUME,), answers=(EVENTS,),
+@declare("read", query=(FROM, TOPIC_FILTER, VALUES, LAST_EVENT_ID, TICKET), headers=(RESUME,), answers=(EVENTS,),
          problems=("invalid_cursor", "invalid_selector", "invalid_topic", "too_many_queues"),
          needs=(Need(Operation.CONSUME, "topic"),))
 async def topic_events(door: Door, call: Call) -> web.StreamResponse:
@@ -59,12 +62,12 @@ async def topic_events(door: Door, call: Call) -> web.StreamResponse:
     name = checked_topic(call.topic_name())
     text = query.get("filter", "")
     selector = selector_of(text, "filter")
-    wanted = Wanted(principal.tenant, name, None, text, _wants_cloud_events(call))
+    wanted = Wanted(principal.tenant, name, None, text, _wants_cloud_events(call), wants_json(query))
     require_follow(door, principal, wanted)
     return await _follow(door, call, query, principal, wanted, selector)
 
 
-@declare("read", query=(FILTER, SELECTOR, FROM, LAST_EVENT_ID, TICKET), headers=(RESUME,), answers=(EVENTS,),
+@declare("read", query=(FILTER, SELECTOR, FROM, VALUES, LAST_EVENT_ID, TICKET), headers=(RESUME,), answers=(EVENTS,),
          problems=("invalid_cursor", "invalid_selector", "invalid_filter", "too_many_queues"),
          needs=(Need(Operation.CONSUME, "address"),))
 async def filter_events(door: Door, call: Call) -> web.StreamResponse:
@@ -79,7 +82,7 @@ async def filter_events(door: Door, call: Call) -> web.StreamResponse:
     text = query.get("selector", "")
     selector = selector_of(text, "selector")
     wanted = Wanted(principal.tenant, None, filter_of(call.raw_query, query["filter"]), text,
-                    _wants_cloud_events(call))
+                    _wants_cloud_events(call), wants_json(query))
     require_follow(door, principal, wanted)
     return await _follow(door, call, query, principal, wanted, selector)
 

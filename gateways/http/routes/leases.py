@@ -40,7 +40,7 @@ from gateways.http.leases import (
     result_of,
 )
 from gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gateways.http.parameters import WAIT, Parameter, Seconds, Whole
+from gateways.http.parameters import VALUES, WAIT, Parameter, Seconds, Whole, wants_json
 from gateways.http.problems import Refusal
 from gateways.http.routes.queues import readable_queue
 from gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
@@ -69,7 +69,7 @@ TOPIC: Final = Parameter("topic", "What the group reads.", required=True, exampl
 MAX: Final = Whole("max", "Most messages.", default=32, lowest=1, highest=Setting("max_page_messages"))
 FOR: Final = Seconds("invisible", "Seconds for which the messages are their taker's; 0: as the group says.",
                      highest=MAX_INVISIBLE_MS / 1000)
-POP_PARAMETERS: Final = (MAX, FOR, WAIT)
+POP_PARAMETERS: Final = (MAX, FOR, WAIT, VALUES)
 POPPED: Final = Named("Popped", object_of({"messages": list_of(object_of(
     {**MESSAGE_FIELDS, "receipt_handle": TEXT, "attempt": WHOLE}, MESSAGE_OPTIONS))}))
 POP_ANSWERS: Final = (Answer(200, "Messages, each with its receipt handle; none where none came in time.", POPPED),)
@@ -103,7 +103,7 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
     found = await _pop(door, principal, query, group_of, require)
     topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got queues while this waited
     return _shown(door, principal, name, found,
-                  [(topic.name, queue_number(topic, leased[0].queue_id)) for leased in found])
+                  [(topic.name, queue_number(topic, leased[0].queue_id)) for leased in found], wants_json(query))
 
 
 @declare("queues", query=POP_PARAMETERS, needs=(Need(Operation.CONSUME, "address"),), writes=True, answers=POP_ANSWERS,
@@ -121,7 +121,7 @@ async def pop_light(door: Door, principal: Principal, name: str, query: dict[str
     queue = require()
     found = await _pop(door, principal, query, partial(door.kernel.queue_group, queue), require)
     return _shown(door, principal, name, found,
-                  [(LIGHT + name, leased[0].queue_id - queue.first_queue_id) for leased in found])
+                  [(LIGHT + name, leased[0].queue_id - queue.first_queue_id) for leased in found], wants_json(query))
 
 
 async def _pop(door: Door, principal: Principal, query: dict[str, str], group_of: Callable[[], LeasedGroup],
@@ -129,6 +129,7 @@ async def _pop(door: Door, principal: Principal, query: dict[str, str], group_of
     """What the query asks for. The group is made once the query is known to be good."""
     count = MAX.read(query, door.config)
     wait_s = WAIT.read(query, door.config)
+    wants_json(query)
     invisible_ms = round(FOR.read(query, door.config) * 1000)
     group = group_of()
     return await take(door, principal, group, count, invisible_ms or group.settings.invisible_ms, wait_s, require)
@@ -138,8 +139,8 @@ def _popped(door: Door, messages: list[dict[str, Any]]) -> web.StreamResponse:
     return door.counted(len(messages), json_answer({"messages": messages}))
 
 
-def _shown(door: Door, principal: Principal, name: str, found: list[Leased], places: list[tuple[str, int]]
-           ) -> list[dict[str, Any]]:
+def _shown(door: Door, principal: Principal, name: str, found: list[Leased], places: list[tuple[str, int]],
+           parsed: bool) -> list[dict[str, Any]]:
     """Leased messages as JSON's types; `places` are their topics and queues."""
     handles = door.kernel.leasing.handles(principal.tenant, name)
     messages = []
@@ -149,7 +150,7 @@ def _shown(door: Door, principal: Principal, name: str, found: list[Leased], pla
         came_by = door_of(attributes)
         messages.append({
             **record_to_json(record, topic, queue, door.kernel.address_of_leased(leased) or topic,
-                             door.door_names.get(came_by, str(came_by))),
+                             door.door_names.get(came_by, str(came_by)), parsed=parsed),
             "receipt_handle": handles.encode(leased[:3]), "attempt": attempt})
     return messages
 

@@ -4,15 +4,18 @@
         application/json     {"messages": [{"key", "value", "headers", ...}, ...]}, see `mapping.py`
         CloudEvents          see `routes/cloud_events.py`
         anything else        one message; the body is its value, `?key=` its key, the headers are those of a publish
+    POST /v1/publish?address=plant/line1/temp
+        any                  one message, as at /v1/publish/plant/line1/temp
     POST /v1/publish
         application/json     the same list, where each message says where it goes: by its `address`, or by `topic` and
                              `key`
 
 Many messages are stored together or not at all, except those that are refused one by one: then the answer is 207 and
-says for each what became of it. Their order is kept.
+says for each what became of it; where none is left it is a problem, with the same in `messages`. Their order is kept.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,26 +24,31 @@ from aiohttp import web
 
 from gateways.admission.admission import Denied
 from gateways.admission.decision import Operation
+from gateways.http import schemas
 from gateways.http.answers import json_answer
 from gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
 from gateways.http.door import DOOR, NAME, Call, Door, Routes
 from gateways.http.mapping import Publication, describe_place, read_headers, read_message
 from gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
-    IDEMPOTENCY_KEY,
     NEW_MESSAGE,
-    PREFER,
     PUBLISH_HEADERS,
 )
 from gateways.http.parameters import Parameter
 from gateways.http.problems import Refusal, document_of
 from gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
-from gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH, PUBLISHED_OR_RESULTS, RESULTS, store
+from gateways.http.routes.publish import (
+    PROBLEMS_OF_A_PUBLISH,
+    PUBLISHED_OR_RESULTS,
+    RESULTS,
+    publish_at,
+    store,
+)
 from gateways.http.schemas import Named, Setting, list_of, object_of
 from kernel.errors import KernelError, MessageTooLarge
-from kernel.message import TRANSIENT, When
+from kernel.message import NOW, TRANSIENT, When
 from kernel.records.record import encode_headers
-from kernel.scheduling.accepting import NOW, first_due_ms
+from kernel.scheduling.accepting import first_due
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -62,6 +70,14 @@ BATCH_ANSWERS: Final = (
     Answer(202, "It is taken (`Prefer: respond-async`).", RESULTS,
            headers={"Preference-Applied": "`respond-async`"}),
     Answer(207, "Some were refused; there is a result for each.", RESULTS))
+ONE_OR_MANY: Final = tuple(answer._replace(schema=PUBLISHED_OR_RESULTS if answer.status < 207 else RESULTS)
+                           for answer in BATCH_ANSWERS)
+ADDRESS: Final = Parameter("address", "Where the body goes, as one message; encoded slashes separate levels, too.",
+                           text=schemas.ADDRESS, example="plant/line1/temp")
+
+
+RAW_WILDCARD: Final = re.compile(r"(=|/|%2F)\+(/|%2F|&|$)", re.I)
+"""A `+` in a query is read as a blank; alone in a level it hardly is meant so."""
 
 
 def batch_of(message: Named) -> Body:
@@ -73,8 +89,7 @@ def batch_of(message: Named) -> Body:
 @declare("publish", query=(KEY,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "topic"),), writes=True,
          bodies=(batch_of(NEW_MESSAGE), *VALUE_BODIES,
                  *EVENT_BODIES),
-         answers=tuple(answer._replace(schema=PUBLISHED_OR_RESULTS if answer.status < 207 else RESULTS)
-                       for answer in BATCH_ANSWERS), problems=PROBLEMS_OF_A_PUBLISH)
+         answers=ONE_OR_MANY, problems=PROBLEMS_OF_A_PUBLISH)
 async def post_messages(door: Door, call: Call) -> web.StreamResponse:
     """Publish to a topic, one message or many.
 
@@ -85,7 +100,7 @@ async def post_messages(door: Door, call: Call) -> web.StreamResponse:
     principal = await door.principal(request)
     query = call.query()
     topic = call.topic_name()
-    publication = read_headers(request.raw_headers, door.services.now_ms())
+    publication = read_headers(request.raw_headers, door.services.wall_ms())
     kind = request.content_type if "Content-Type" in request.headers else ""
     if is_event(publication):
         given = query["key"].encode() if "key" in query else None
@@ -101,20 +116,28 @@ async def post_messages(door: Door, call: Call) -> web.StreamResponse:
     return await store(door, call, principal, placement, publication, await door.bodies.read(request))
 
 
-@declare("publish", headers=(IDEMPOTENCY_KEY, PREFER), needs=(Need(Operation.PUBLISH, "address"),), writes=True,
-         bodies=(batch_of(ADDRESSED_MESSAGE),), answers=BATCH_ANSWERS, problems=PROBLEMS_OF_A_PUBLISH)
+@declare("publish", query=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),),
+         writes=True, bodies=(batch_of(ADDRESSED_MESSAGE), *VALUE_BODIES, *EVENT_BODIES), answers=ONE_OR_MANY,
+         problems=PROBLEMS_OF_A_PUBLISH)
 async def post_publications(door: Door, call: Call) -> web.StreamResponse:
-    """Publish many messages to several addresses.
+    """Publish one message to an address in the query, or many messages to several.
 
-    Each says where it goes: by its `address`, or by `topic` and `key`.
+    With `address` the body is one message's value, whatever its type, and the request's headers are the message's.
+    Without, each message of a list in JSON says where it goes: by its `address`, or by `topic` and `key`.
     """
     request = call.request
-    call.query()
+    query = call.query()
     principal = await door.principal(request)
+    publication = read_headers(request.raw_headers, door.services.wall_ms())
+    if ADDRESS.name in query:
+        if RAW_WILDCARD.search(call.raw_query):
+            raise Refusal("invalid_address", "an address to publish to holds no wildcard; a blank in it is written %20")
+        placement = _place(door, principal, query[ADDRESS.name])
+        return await publish_at(door, call, principal, publication, placement)
     if request.content_type != JSON:
         raise Refusal("unsupported_media_type", "many messages are application/json; one with any other type goes to "
-                                                "/v1/publish/ADDRESS", headers={"Accept": JSON})
-    return await _post_json(door, call, principal, None, {}, read_headers(request.raw_headers, door.services.now_ms()))
+                                                "/v1/publish?address=ADDRESS", headers={"Accept": JSON})
+    return await _post_json(door, call, principal, None, {}, publication)
 
 
 async def _post_json(door: Door, call: Call, principal: Principal, topic: str | None, query: dict[str, str],
@@ -131,8 +154,19 @@ async def _post_json(door: Door, call: Call, principal: Principal, topic: str | 
 
 
 async def store_batch(door: Door, principal: Principal, batch: Batch, request: Publication) -> web.Response:
-    """Append what can be stored and answer for each."""
+    """Append what can be stored and answer for each. Refuses where that is nothing."""
+    if batch.results and not batch.messages:
+        raise _nothing_stored(batch)
     return _answer(batch, await _append(door, principal, batch, request), request.respond_async)
+
+
+def _nothing_stored(batch: Batch) -> Refusal:
+    """By the code that every message is refused with, where that is one."""
+    refused = [result for result in batch.results if isinstance(result, dict)]
+    codes = {result["code"] for result in refused}
+    first = refused[0]
+    code, why = (first["code"], first["detail"]) if len(codes) == 1 else ("nothing_stored", "'messages' says why")
+    return Refusal(code, f"none of {len(refused)} messages was stored: {why}", messages=refused)
 
 
 def read_items(body: bytes, max_messages: int) -> list[Any]:
@@ -173,18 +207,17 @@ class Batch(NamedTuple):
     messages: list[Message]
     whens: list[When]                        # of each
     results: list[dict[str, Any] | int]      # a problem document, or the number of the message in `messages`
-    now_ms: int                              # what delays were counted from
 
 
 Read = Callable[[Any, int], "tuple[Placement, Publication]"]
-"""(one of a list, now in ms) -> where it goes and what it says"""
+"""(one of a list, wall time in ms) -> where it goes and what it says"""
 
 
 def prepare(door: Door, principal: Principal, topic: str | None, items: list[Any], request: Publication) -> Batch:
     """Messages of a JSON body, ready to be stored, and what each that cannot be is told."""
-    def read(item: Any, now_ms: int) -> tuple[Placement, Publication]:
+    def read(item: Any, wall_ms: int) -> tuple[Placement, Publication]:
         address, named = ("", topic) if topic is not None else _take_destination(item)
-        one = read_message(item, now_ms)
+        one = read_message(item, wall_ms)
         return (_place(door, principal, address) if named is None else place_in(door, principal, named, one.key)), one
 
     return prepare_each(door, items, request, read)
@@ -192,18 +225,18 @@ def prepare(door: Door, principal: Principal, topic: str | None, items: list[Any
 
 def prepare_each(door: Door, items: list[Any], request: Publication, read: Read) -> Batch:
     """The same for a list of any kind."""
-    now_ms = door.services.now_ms()
-    batch = Batch([], [], [], now_ms)
+    wall_ms = door.services.wall_ms()
+    batch = Batch([], [], [])
     trace = [pair for pair in request.headers if pair[0] == b"traceparent"]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:
-            placement, one = read(item, now_ms)
+            placement, one = read(item, wall_ms)
             if trace and not any(name == b"traceparent" for name, _ in one.headers):
                 one.headers += trace
-            when = When(one.due_ms, one.repeat) if one.later else NOW
+            when = one.when
             if when is not NOW:
-                first_due_ms(when, now_ms)                   # raises what is wrong with it
+                first_due(when, door.services.now_ms(), wall_ms)         # raises what is wrong with it
             batch.messages.append(_message(placement, one, attributes))
             batch.whens.append(when)
             batch.results.append(len(batch.messages) - 1)
@@ -262,6 +295,7 @@ def _message(placement: Placement, one: Publication, attributes: int) -> Message
 
 
 async def _append(door: Door, principal: Principal, batch: Batch, request: Publication) -> Stored | None:
+    """None where nobody waits for it, or there is nothing."""
     if not batch.messages:
         return None
     whens = batch.whens if any(when is not NOW for when in batch.whens) else None

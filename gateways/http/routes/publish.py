@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from gateways.addresses import check_http_path
 from gateways.admission.decision import Operation
+from gateways.http import schemas
 from gateways.http.answers import created, json_answer
 from gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
 from gateways.http.door import DOOR, NAME, Call, Door, Routes
 from gateways.http.mapping import Publication, describe_place, read_headers
 from gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
 from gateways.http.openapi import PROBLEM
+from gateways.http.parameters import Parameter
 from gateways.http.problems import Refusal
 from gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
 from gateways.http.schemas import Named, list_of, object_of, one_of
 from gateways.http.target import decode_levels
 from kernel.addresses.address import LEVEL_ESCAPES, escape
-from kernel.message import TRANSIENT, When
+from kernel.message import TRANSIENT
 from kernel.records.record import NO_HEADERS, encode_headers
 
 if TYPE_CHECKING:
@@ -33,10 +36,11 @@ if TYPE_CHECKING:
 PUBLISH_PREFIX: Final = "/v1/publish/"
 
 
+PROBLEMS_OF_A_PLACE: Final = ("invalid_address", "unroutable", "unknown_topic", "create_denied", "too_many_topics")
 PROBLEMS_OF_A_PUBLISH: Final = (
-    "invalid_topic", "invalid_cloud_event", "invalid_delay", "invalid_schedule", "unknown_topic", "unknown_queue",
-    "message_too_large", "idempotency_conflict", "over_quota", "too_many_topics", "too_many_scheduled", "queue_full",
-    "kept_full", "not_built", "invalid_body", "unsupported_media_type")
+    *PROBLEMS_OF_A_PLACE, "unknown_queue", "invalid_topic", "invalid_cloud_event", "invalid_delay", "invalid_schedule",
+    "message_too_large", "idempotency_conflict", "over_quota", "too_many_scheduled", "queue_full", "kept_full",
+    "not_built", "invalid_body", "unsupported_media_type", "nothing_stored")
 
 
 RESULT: Final = {"anyOf": [object_of({**PUBLISHED_FIELDS, "status": one_of(201, 202)}), PROBLEM]}
@@ -44,7 +48,13 @@ RESULTS: Final = Named("PublishResults", object_of({"messages": list_of(RESULT)}
 PUBLISHED_OR_RESULTS: Final = {"anyOf": [PUBLISHED, RESULTS]}
 
 
-@declare("publish", headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),), writes=True,
+ADDRESS: Final = Parameter(
+    "address", "Level by level, each percent-encoded for itself: `%2F` is a slash inside a level, and refused in the "
+    "first one. What encodes the slashes between levels, too, as clients made from this document do, takes "
+    "`POST /v1/publish?address=`.", text=schemas.ADDRESS, example="plant/line1/temp")
+
+
+@declare("publish", path=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),), writes=True,
          bodies=(*VALUE_BODIES, *EVENT_BODIES),
          answers=(Answer(201, "It is durable; for a batch there is a result for each.", PUBLISHED_OR_RESULTS),
                   Answer(202, "It is taken (`Prefer: respond-async`).", PUBLISHED_OR_RESULTS,
@@ -60,8 +70,14 @@ async def publish(door: Door, call: Call) -> web.StreamResponse:
     request = call.request
     call.query()
     principal = await door.principal(request)
-    publication = read_headers(request.raw_headers, door.services.now_ms())
-    placement = place(door, principal, call.captures[0])
+    publication = read_headers(request.raw_headers, door.services.wall_ms())
+    return await publish_at(door, call, principal, publication, place(door, principal, call.captures[0]))
+
+
+async def publish_at(door: Door, call: Call, principal: Principal, publication: Publication, placement: Placement
+                     ) -> web.StreamResponse:
+    """Store the body there, as one message or as events, and answer."""
+    request = call.request
     if is_event(publication):
         return await post_events(door, call, principal, publication, of_topic=False, place=lambda _: placement)
     if publication.key is not None and publication.key != placement.key:
@@ -91,7 +107,7 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
                 value: bytes | None) -> web.StreamResponse:
     """Append one message whose place and properties are known, and answer."""
     headers = encode_headers(publication.headers) if publication.headers else NO_HEADERS
-    whens = [When(publication.due_ms, publication.repeat)] if publication.later else None
+    whens = [publication.when] if publication.later else None
     attributes = DOOR | publication.attributes
     if publication.respond_async:
         message: Message = (placement, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
@@ -101,7 +117,7 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
     stored = await door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
                                publication.idempotency_key, whens, publication.wait_s)
     document = _describe_stored(placement, publication.timestamp_ms, stored)
-    return created(call.request, document, door.date.at(door.services.now_ms()))
+    return created(call.request, document, door.date.at(door.services.wall_ms()))
 
 
 def place(door: Door, principal: Principal, raw_address: str) -> Placement:
@@ -117,6 +133,7 @@ def place(door: Door, principal: Principal, raw_address: str) -> Placement:
 
 def address_of_path(raw_address: str) -> str:
     """The address of a raw path: every level decoded, and what a level cannot hold escaped in it again."""
+    check_http_path(raw_address)
     return "/".join(escape(level, LEVEL_ESCAPES) for level in decode_levels(raw_address))
 
 

@@ -6,9 +6,11 @@
     max       messages in the page, 100 unless told otherwise
     wait      seconds to wait while there is nothing; the answer comes with the first flush that touches the topic
     filter    only messages that this selector wants (`kernel.selectors`); give it again with every cursor
+    values    `json`: values that are JSON are shown as such
 
 What a page could not give is named in it: `lost` (deleted by retention before this reader came) and `unreadable`. How
-many messages the filter passed over is `skipped`: a page that has no messages but skipped some is not the end.
+many messages the filter passed over is `skipped`: a page that has no messages but skipped some is not the end. What the
+filter names and none of them has is in `unknown_names`: a name that is written wrong passes over everything.
 """
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import Call, Door, Routes
 from gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
 from gateways.http.page import Page, Source, build_page, note_unreadable
-from gateways.http.parameters import MAX_MESSAGES, WAIT, Parameter, Whole
+from gateways.http.parameters import MAX_MESSAGES, VALUES, WAIT, Parameter, Whole, wants_json
 from gateways.http.problems import Refusal
 from gateways.http.routes.cloud_events import EVENT
-from gateways.http.schemas import MOMENT, TEXT, WHOLE, Named, list_of, object_of
+from gateways.http.schemas import CURSOR_IN, MOMENT, SELECTOR, TEXT, WHOLE, Named, list_of, object_of
 from gateways.http.target import decode_number
 from gateways.json_messages import door_of, record_to_json
 from gateways.properties.envelope import SELECTOR_NAMES, Kind
@@ -38,8 +40,6 @@ from kernel.errors import InvalidSelector, OffsetOutOfRange, UnknownQueue, Unkno
 from kernel.selectors.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gateways.admission.principal import Principal
     from kernel.message import Fetched, Record
     from kernel.state.topics import Topic
@@ -64,20 +64,22 @@ FROM: Final = Parameter("from", "`earliest`, `latest`, an RFC 3339 time, or with
                         text={"type": "string", "pattern": f"^(earliest|latest|[0-9]{{1,18}}|{MOMENT})$"})
 QUEUE: Final = Whole("queue", "Only this queue of the topic.")
 CONTINUE: Final = Parameter("cursor", "Go on where the page that gave it ended, instead of `from`.",
-                            text={"type": "string", "format": "cursor"})
+                            text=CURSOR_IN)
 FILTER: Final = Parameter("filter", "Only messages that this selector wants, see docs/selectors.md; it is given again "
-                          "with every cursor.", text={"type": "string", "format": "selector", "minLength": 1})
+                          "with every cursor.", text=SELECTOR)
 
 GAP: Final = {"queue": WHOLE, "offset": WHOLE, "count": WHOLE}
 PAGE: Final = Named("MessagePage", object_of(
     {"messages": list_of(MESSAGE), "cursor": {**TEXT, "description": "Where the next page begins."}},
     {"lost": {**list_of(object_of(GAP)), "description": "What retention deleted before this reader came."},
      "skipped": {**WHOLE, "description": "How many messages the filter passed over."},
+     "unknown_names": {**list_of(TEXT), "description": "What the filter names and no message that was looked at has."},
      "unreadable": list_of(object_of({**GAP, "code": TEXT, "detail": TEXT}))}),
     {"messages": [MESSAGE_EXAMPLE], "cursor": "AW8MX3pQ"})
 
 
-@declare("read", query=(FROM, QUEUE, CONTINUE, MAX_MESSAGES, WAIT, FILTER), needs=(Need(Operation.CONSUME, "topic"),),
+@declare("read", query=(FROM, QUEUE, CONTINUE, MAX_MESSAGES, WAIT, FILTER, VALUES),
+         needs=(Need(Operation.CONSUME, "topic"),),
          answers=(Answer(200, "A page, in which every queue's messages keep their order.", PAGE),
                   Answer(200, "The same as CloudEvents.", list_of(EVENT), BATCH, headers={
                       "X-Cursor": "Of a page of CloudEvents, where the next page begins.",
@@ -95,20 +97,22 @@ async def get_messages(door: Door, call: Call) -> web.StreamResponse:
     principal = await door.principal(call.request)
     query = call.query()
     selector = read_selector(query["filter"], FILTER.name) if "filter" in query else None
+    parsed = wants_json(query)
     topic = door.readable_topic(principal, call.topic_name())
     max_messages = MAX_MESSAGES.read(query, door.config)
     wait_s = WAIT.read(query, door.config)
     cursor = await _start_of(door, topic, query)
-    page = await _search(door, principal, topic, cursor, max_messages, wait_s, selector)
+    selection = None if selector is None else Selection(door, topic, selector)
+    page = await _search(door, principal, topic, cursor, max_messages, wait_s, selection)
     if asks_for(call.request.headers.get("Accept", ""), BATCH):
         return door.counted(len(page.records), _events(door, topic, cursor, page))
-    return door.counted(len(page.records), json_answer(_document(door, topic, cursor, page)))
+    return door.counted(len(page.records), json_answer(_document(door, topic, cursor, page, parsed, selection)))
 
 
 async def _search(door: Door, principal: Principal, topic: Topic, cursor: Cursor, max_messages: int, wait_s: float,
-                  selector: Selector | None) -> Page:
+                  selection: Selection | None) -> Page:
     """The first page from the cursor on that has something to tell, or the last when time is up."""
-    page = await _read(door, topic, cursor, max_messages, selector)
+    page = await _read(door, topic, cursor, max_messages, selection)
     deadline, skipped = door.loop.time() + wait_s, page.skipped
     search_deadline = max(deadline, door.loop.time() + SEARCH_S)
     while page.empty and not door.stopping:
@@ -123,7 +127,7 @@ async def _search(door: Door, principal: Principal, topic: Topic, cursor: Cursor
             await door.wait_for_append(principal, topic, ends, left_s)
         if door.kernel.topic_by_uuid(topic.uuid) is None:
             raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
-        page = await _read(door, topic, cursor, max_messages, selector)
+        page = await _read(door, topic, cursor, max_messages, selection)
         skipped += page.skipped
     return page._replace(skipped=skipped)
 
@@ -224,7 +228,7 @@ def offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | N
 
 # --- one page -----------------------------------------------------------------------------------------------
 
-async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, selector: Selector | None) -> Page:
+async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, selection: Selection | None) -> Page:
     budget = min(door.config.max_page_bytes, BYTES_BEFORE + max_messages * BYTES_PER_MESSAGE)
     wants, queues = [], []
     for queue in _in_turn(cursor):
@@ -239,19 +243,35 @@ async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, sel
         _check_fetched(at, one)
     sources = [Source(queue, cursor.positions[queue], one, topic.settings.compact)
                for queue, one in zip(queues, fetched, strict=True)]
-    selects = None if selector is None else _selects(door, topic, selector)
-    page = build_page(sources, max_messages, door.config.max_page_bytes, selects)
+    page = build_page(sources, max_messages, door.config.max_page_bytes, selection)
     note_unreadable(door.kernel, page, topic.queue_id)
     return page._replace(positions=cursor.positions | page.positions)
 
 
-def _selects(door: Door, topic: Topic, selector: Selector) -> Callable[[Record], bool]:
-    """Whether the selector wants a record of this topic."""
-    def selects(record: Record) -> bool:
-        _, timestamp_ms, key, _, headers, _, _ = record
-        address = door.kernel.address_of(topic.name, key, headers) if selector.reads_address else ""
-        return selector.matches(headers, key, address, topic.name, timestamp_ms)
-    return selects
+class Selection:
+    """Whether a selector wants records of a topic, and which of its names none of them has had."""
+
+    def __init__(self, door: Door, topic: Topic, selector: Selector) -> None:
+        self._kernel = door.kernel
+        self._topic = topic
+        self._selector = selector
+        self._unseen = set(range(len(selector.names)))
+        self._looked = False
+
+    def __call__(self, record: Record) -> bool:
+        _, timestamp_ms, key, value, headers, _, _ = record
+        selector, topic = self._selector, self._topic.name
+        address = self._kernel.address_of(topic, key, headers) if selector.reads_address else ""
+        slots = selector.slots_of(headers, key, address, topic, timestamp_ms, value)
+        self._looked = True
+        if self._unseen:
+            self._unseen.difference_update([slot for slot in self._unseen if slots[slot] is not None])
+        return selector.wants(slots)
+
+    @property
+    def unknown_names(self) -> list[str]:
+        """As they are written; none where nothing was looked at."""
+        return [self._selector.names[slot] for slot in sorted(self._unseen)] if self._looked else []
 
 
 def _in_turn(cursor: Cursor) -> list[int]:
@@ -299,10 +319,11 @@ def _next_cursor(topic: Topic, cursor: Cursor, page: Page) -> str:
     return encode_cursor(cursor._replace(turn=turn, positions=page.positions))
 
 
-def _document(door: Door, topic: Topic, cursor: Cursor, page: Page) -> dict[str, Any]:
+def _document(door: Door, topic: Topic, cursor: Cursor, page: Page, parsed: bool, selection: Selection | None
+              ) -> dict[str, Any]:
     document: dict[str, Any] = {
         "messages": [record_to_json(record, topic.name, queue, door.kernel.address_of(topic.name, record[2], record[4]),
-                                    door.door_names.get(door_of(record[5]), str(door_of(record[5]))))
+                                    door.door_names.get(door_of(record[5]), str(door_of(record[5]))), parsed=parsed)
                      for queue, record in page.records],
         "cursor": _next_cursor(topic, cursor, page),
     }
@@ -310,6 +331,8 @@ def _document(door: Door, topic: Topic, cursor: Cursor, page: Page) -> dict[str,
         document["lost"] = page.lost
     if page.skipped:
         document["skipped"] = page.skipped
+    if selection is not None and selection.unknown_names:
+        document["unknown_names"] = selection.unknown_names
     if page.unreadable:
         document["unreadable"] = page.unreadable
     return document

@@ -21,7 +21,7 @@ from gateways.http.cursor import decode_name, encode_name
 from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import Call, Door, Routes
 from gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gateways.http.parameters import AFTER, MAX_MESSAGES, Parameter
+from gateways.http.parameters import AFTER, MAX_MESSAGES, VALUES, Parameter, wants_json
 from gateways.http.problems import Refusal
 from gateways.http.schemas import CURSOR, list_of, object_of
 from gateways.http.target import decode_levels
@@ -39,7 +39,7 @@ FILTER: Final = Parameter("address", "An address, or a filter: `+` is any one le
                           example="plant/+/temp", text={"type": "string", "minLength": 1, "maxLength": 500})
 
 
-@declare("read", path=(FILTER,), query=(MAX_MESSAGES, AFTER), needs=(Need(Operation.CONSUME, "address"),),
+@declare("read", path=(FILTER,), query=(MAX_MESSAGES, AFTER, VALUES), needs=(Need(Operation.CONSUME, "address"),),
          answers=(Answer(200, "The message; with a filter a page of messages.", {"anyOf": [
              MESSAGE, object_of({"messages": list_of(MESSAGE), "cursor": CURSOR})]}, example=MESSAGE_EXAMPLE),),
          problems=("nothing_retained", "invalid_cursor", "invalid_filter", "storage_failed", "stopping"))
@@ -53,15 +53,15 @@ async def get_retained(door: Door, call: Call) -> web.StreamResponse:
     levels = decode_levels(call.captures[0])
     pattern = "/".join(level if level in (ONE, MANY) else escape(level, LEVEL_ESCAPES) for level in levels)
     door.admission.require(principal, Operation.CONSUME, pattern)
-    count = MAX_MESSAGES.read(query, door.config)
+    count, parsed = MAX_MESSAGES.read(query, door.config), wants_json(query)
     values, after = await _read(door, pattern, principal.tenant, count, decode_name(query.get("cursor", "")))
     if ONE in levels or MANY in levels:
         cursor = None if after is None else encode_name(after)
-        messages = [_to_json(door, value) for value in values]
+        messages = [_to_json(door, value, parsed) for value in values]
         return door.counted(len(messages), json_answer({"messages": messages, "cursor": cursor}))
     if not values:
         raise Refusal("nothing_retained", f"{pattern!r} retains no value")
-    return door.counted(1, json_answer(_to_json(door, values[0])))
+    return door.counted(1, json_answer(_to_json(door, values[0], parsed)))
 
 
 async def _read(door: Door, pattern: str, tenant: str, count: int, start: str) -> Page:
@@ -79,10 +79,10 @@ async def _read(door: Door, pattern: str, tenant: str, count: int, start: str) -
     return await future
 
 
-def _to_json(door: Door, value: Retained) -> dict[str, Any]:
+def _to_json(door: Door, value: Retained, parsed: bool) -> dict[str, Any]:
     number = door_of(value.record[5])
     return record_to_json(value.record, value.topic, value.queue, value.address,
-                          door.door_names.get(number, str(number)))
+                          door.door_names.get(number, str(number)), parsed=parsed)
 
 
 ROUTES: Routes = (("GET", "/v1/retained/{address...}", get_retained),)

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from gateways.admission.decision import Operation
 from gateways.checks import require_seen
+from gateways.http import schemas
 from gateways.http.answers import json_answer
 from gateways.http.deciding import decide, decide_directly
 from gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
@@ -57,9 +58,9 @@ from gateways.http.schemas import (
 )
 from kernel.errors import ExpiredReceipt, UnknownQueue, UnknownTransaction
 from kernel.leasing.settings import check_name
-from kernel.message import When
+from kernel.message import NOW, When
 from kernel.records.record import encode_headers
-from kernel.scheduling.accepting import NOW, first_due_ms
+from kernel.scheduling.accepting import first_due
 from transactions.answering import unknown
 from transactions.coordinator import Decision, Half, Query, State, Transaction
 
@@ -79,7 +80,7 @@ QUERIES_MAX: Final = 1024
 GROUP: Final = Parameter("group", "Whose members are asked; half messages as JSON say it in the body.", text=GROUP_NAME)
 OF_GROUP: Final = Parameter("group", "Of this group alone.", example="shop", text=GROUP_NAME)
 ADDRESS: Final = Parameter("address", "Where a message that is the body goes ...",
-                           text={"type": "string", "format": "address"})
+                           text=schemas.ADDRESS)
 TOPIC: Final = Parameter("topic", "... or its topic ...")
 KEY: Final = Parameter("key", "... and its key in it.")
 STATE: Final = Parameter("state", "`open` unless given.", text=one_of("open", "committed", "rolled_back", "expired"))
@@ -204,7 +205,7 @@ async def add(door: Door, call: Call) -> web.StreamResponse:
 
 def _publication_of(door: Door, call: Call) -> Publication:
     """What the request's headers say. Refuses what a half message cannot have."""
-    publication = read_headers(call.request.raw_headers, door.services.now_ms())
+    publication = read_headers(call.request.raw_headers, door.services.wall_ms())
     if publication.respond_async:
         raise Refusal("invalid_header", "Prefer: a half message is durable before it is answered")
     if _is_json(call):
@@ -238,31 +239,31 @@ def group_name(given: object) -> str:
 def _read_halves(door: Door, principal: Principal, document: dict[str, Any], publication: Publication) -> list[Half]:
     """The half messages of a document, all of them or none."""
     items = items_of(document.get("messages"), door.config.max_request_messages)
-    delayed = [isinstance(item, dict) and item.get("delay") is not None for item in items]
     batch = prepare(door, principal, None, items, publication)
     for number, result in enumerate(batch.results):
         if isinstance(result, dict):
             raise Refusal(result["code"], f"message {number}: {result['detail']}", message=number)
-    return [_half(message, when, batch.now_ms, from_commit)
-            for message, when, from_commit in zip(batch.messages, batch.whens, delayed, strict=True)]
+    return [_half(door, message, when) for message, when in zip(batch.messages, batch.whens, strict=True)]
 
 
-def _half(message: Message, when: When, now_ms: int, from_commit: bool) -> Half:
-    if from_commit and not when.repeat:
-        return Half(message, None, max(0, when.due_ms - now_ms))
+def _half(door: Door, message: Message, when: When) -> Half:
+    """A delay counts from the commit; that of a repetition from now."""
+    if when.delay_ms and not when.repeat:
+        return Half(message, None, when.delay_ms)
+    if when.delay_ms:
+        when = When(door.services.wall_ms() + when.delay_ms, when.repeat)
     return Half(message, None if when is NOW else when)
 
 
 async def _half_of_body(door: Door, principal: Principal, call: Call, query: dict[str, str], publication: Publication
                         ) -> Half:
     placement = _placement(door, principal, query, publication)
-    now_ms = door.services.now_ms()
-    when = When(publication.due_ms, publication.repeat) if publication.later else NOW
-    first_due_ms(when, now_ms)
+    when = publication.when
+    first_due(when, door.services.now_ms(), door.services.wall_ms())
     value = await door.bodies.read(call.request)
     headers = encode_headers(publication.headers)
     message = (placement, value, headers, DOOR | publication.attributes, publication.timestamp_ms)
-    return _half(message, when, now_ms, "X-Delay" in call.request.headers)
+    return _half(door, message, when)
 
 
 def _placement(door: Door, principal: Principal, query: dict[str, str], publication: Publication) -> Placement:
@@ -407,7 +408,8 @@ async def list_transactions(door: Door, call: Call) -> web.StreamResponse:
         raise Refusal("invalid_cursor", "this cursor was not made by this hub") from None
     found, cursor = await future
     return json_answer({"transactions": [
-        describe(one) for one in found if door.admission.may_group(principal, Operation.TRANSACT, one.group)],
+        describe(one, door.services.wall_of) for one in found
+        if door.admission.may_group(principal, Operation.TRANSACT, one.group)],
         "cursor": cursor})
 
 
@@ -417,7 +419,7 @@ async def get_transaction(door: Door, call: Call) -> web.StreamResponse:
     """Show a transaction with every check and its decision; decided ones for as long as they are remembered."""
     principal = await door.principal(call.request)
     call.query()
-    return json_answer(describe(await find_transaction(door, principal, _id_of(call))))
+    return json_answer(describe(await find_transaction(door, principal, _id_of(call)), door.services.wall_of))
 
 
 def _id_of(call: Call) -> int:

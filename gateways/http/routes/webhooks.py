@@ -100,7 +100,7 @@ async def put_webhook(door: Door, call: Call) -> web.StreamResponse:
     async with door.changing:
         check_conditions(call.request.headers, door.webhooks.define(principal.tenant, name))
         existing = door.webhooks.get(principal.tenant, name)
-        webhook, shown = read_webhook(name, document, existing, door.services.now_ms())
+        webhook, shown = read_webhook(name, document, existing, door.services.wall_ms())
         await door.webhooks.put(principal.tenant, name, webhook)
     answer = door.webhooks.describe(principal.tenant, name)
     if shown:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import WSCloseCode, web
@@ -17,6 +18,8 @@ logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)      # it warns o
 PROTOCOL: Final = "gatehouse.v1+json"
 VERSION: Final = "13"
 CLOSE_TIMEOUT_S: Final = 2.0
+ASCII: Final = ("Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol",
+                "Sec-WebSocket-Extensions")
 
 
 class Socket(web.WebSocketResponse):
@@ -38,6 +41,7 @@ async def websocket(door: Door, call: Call) -> web.StreamResponse:
     """
     request = call.request
     principal = await door.stream_principal(request, call.query())
+    _check_ascii(request.headers)
     socket = Socket(protocols=(PROTOCOL,), heartbeat=door.config.heartbeat_s * 2, compress=True,
                     max_msg_size=door.config.max_body_bytes, timeout=CLOSE_TIMEOUT_S, decode_text=False)
     if not socket.can_prepare(request) or request.headers.get("Sec-WebSocket-Version") != VERSION:
@@ -48,6 +52,13 @@ async def websocket(door: Door, call: Call) -> web.StreamResponse:
     await socket.prepare(request)
     await Connection(door, principal, request, socket).run()
     return socket
+
+
+def _check_ascii(headers: Mapping[str, str]) -> None:
+    """The library takes these for ASCII, and its own fault is what comes of others."""
+    for name in ASCII:
+        if not headers.get(name, "").isascii():
+            raise Refusal("invalid_header", f"{name} is ASCII (RFC 6455, 4.1)")
 
 
 ROUTES: Routes = (("GET", "/v1/ws", websocket),)

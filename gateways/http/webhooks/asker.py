@@ -76,7 +76,7 @@ class Asker:
 
     async def _ask(self, check: Check) -> None:
         body = orjson.dumps(describe_check(check, self._door.door_names))
-        now_ms = self._door.services.now_ms()
+        now_ms = self._door.services.wall_ms()
         headers = {"Content-Type": "application/json"} | sign(
             self._webhook.keys(now_ms), f"check_{check.id}_{check.attempt}", now_ms // 1000, body)
         self.last = outcome = await self._sender.post(body, headers)

@@ -6,11 +6,14 @@ Public addresses over https are allowed. `webhook_allow` widens that, entry by e
     *.svc.internal          every name below it                         192.0.2.7       this one
     http://ENTRY            the same, and plain http there, too
 
-A URL is judged when the webhook is defined, and again by the address that each socket is about to connect to. A name
-that pointed to a public address when it was looked at, and points to 127.0.0.1 now, gains nothing by it. Pure.
+A URL is judged when the webhook is defined, however its address is written (`2130706433` is 127.0.0.1) and where its
+name can be none of the internet's (`localhost`, `hub`, `x.internal`), and again by the address that each socket is
+about to connect to. A name that pointed to a public address when it was looked at, and points to 127.0.0.1 now, gains
+nothing by it. Pure.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, NamedTuple
@@ -21,6 +24,13 @@ from gateways.http.problems import Refusal
 MAX_URL_CHARS: Final = 2048
 PLAIN: Final = "http://"
 NAT64: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))      # RFC 6052, RFC 8215
+LOOPBACK: Final = ("127.0.0.1", "::1")
+LOOPBACK_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+INSIDE: Final = (".local", ".localdomain", ".internal", ".home.arpa", ".intranet", ".lan")
+"""How names end that are no machine's on the internet: RFC 6762, RFC 8375, what ICANN keeps for private use, and what
+routers give out."""
+
+NUMBER: Final = re.compile(r"0x[0-9a-f]*|[0-9]+", re.ASCII)
 COMPATIBLE: Final = IPv6Network("::/96")                                         # RFC 4291, 2.5.5.1
 
 Address = IPv4Address | IPv6Address
@@ -71,10 +81,25 @@ class Guard:
         target = Target(host, parts.scheme == "http")
         if target.plain and not self._allows_plain(host):
             raise _refusal("plain http is allowed only where webhook_allow says so; use https")
-        literal = _literal(host)
-        if literal is not None and not self.may_connect(target, literal):
+        if not self._may_be(target):
             raise _refusal(f"{host} is no public address, and webhook_allow does not name it")
         return target
+
+    def _may_be(self, target: Target) -> bool:
+        """Whether the URL can name an address that a socket may connect to."""
+        host = target.host
+        literal = _literal(host)
+        if literal is not None:
+            return self.may_connect(target, literal)
+        if host in LOOPBACK_NAMES or host.endswith(".localhost"):
+            return any(self.may_connect(target, address) for address in LOOPBACK)
+        if NUMBER.fullmatch(host.rpartition(".")[2]):
+            return False                                 # by its last part an IPv4 address, and it is none
+        inside = "." not in host or host.endswith(INSIDE)
+        return not inside or bool(self._networks or self._plain_networks) or self._is_named(target)
+
+    def _is_named(self, target: Target) -> bool:
+        return _named(target.host, self._plain_names) or (not target.plain and _named(target.host, self._names))
 
     def may_connect(self, target: Target, address: str) -> bool:
         """Whether a socket may connect to this address on the way to the target."""
@@ -82,9 +107,8 @@ class Guard:
             found = ip_address(address.partition("%")[0])
         except ValueError:
             return False
-        named = _named(target.host, self._plain_names) or (not target.plain and _named(target.host, self._names))
         networks = self._plain_networks if target.plain else [*self._networks, *self._plain_networks]
-        if named or any(_within(one, networks) for one in (found, *_embedded(found))):
+        if self._is_named(target) or any(_within(one, networks) for one in (found, *_embedded(found))):
             return True
         judged: Sequence[Address] = _embedded(found) or (found,)
         return not target.plain and all(_is_public(one) for one in judged)
@@ -97,11 +121,34 @@ class Guard:
 
 
 def _literal(host: str) -> str | None:
-    """The host where it is an address."""
+    """The host where it is an address, however it is written."""
     try:
         return str(ip_address(host.partition("%")[0]))
     except ValueError:
+        return _numeric(host)
+
+
+def _numeric(host: str) -> str | None:
+    """The address in the forms that `inet_aton` reads and resolvers pass on: one to four decimal, octal or hexadecimal
+    numbers, of which the last fills what the others leave."""
+    parts = host.split(".")
+    if len(parts) > 4 or not all(map(NUMBER.fullmatch, parts)):
         return None
+    try:
+        *firsts, last = [_number(part) for part in parts]
+    except ValueError:
+        return None
+    if any(first > 0xFF for first in firsts) or last >= 1 << 8 * (5 - len(parts)):
+        return None
+    whole = sum(first << 8 * (3 - at) for at, first in enumerate(firsts)) + last
+    return str(IPv4Address(whole))
+
+
+def _number(text: str) -> int:
+    """Raises ValueError where it is none."""
+    if text.startswith("0x"):
+        return int(text[2:] or "0", 16)
+    return int(text, 8 if text.startswith("0") else 10)
 
 
 def _named(host: str, names: set[str]) -> bool:

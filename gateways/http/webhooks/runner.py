@@ -149,7 +149,7 @@ class Runner:
 
     async def _post_to(self, group: LeasedGroup, messages: list[Leased]) -> None:
         body, headers, webhook_id = self._encode(messages)
-        now_ms = self._door.services.now_ms()
+        now_ms = self._door.services.wall_ms()
         headers |= sign(self.webhook.keys(now_ms), webhook_id, now_ms // 1000, body)
         self.last = outcome = await self._sender.post(body, headers)
         handles = [message[:3] for message in messages]

@@ -19,6 +19,7 @@ from gateways.http.door import NAME
 from gateways.http.errors import problem_document
 from gateways.http.live.scope import Wanted
 from gateways.http.mapping import Publication, read_idempotency_key
+from gateways.http.parameters import VALUES, wants_json
 from gateways.http.problems import Refusal
 from gateways.http.routes.events import begin, checked_topic, may_follow, require_follow, selector_of
 from gateways.http.routes.messages import Batch, items_of, prepare, results_of
@@ -28,7 +29,7 @@ from gateways.http.websocket.listening import Listening
 from gateways.http.websocket.requests import REQUESTS
 from gateways.http.websocket.subscription import Subscription
 from gateways.http.websocket.wire import encode_text
-from kernel.scheduling.accepting import NOW
+from kernel.message import NOW
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -224,7 +225,8 @@ class Connection:
         if bool(topic) == bool(pattern):
             raise Refusal("invalid_frame", "a subscription has a 'topic' or a 'filter'")
         whole = checked_topic(topic) if topic else None
-        wanted = Wanted(self.principal.tenant, whole, pattern or None, condition, False)
+        wanted = Wanted(self.principal.tenant, whole, pattern or None, condition, False,
+                        wants_json({VALUES.name: text_in(frame, VALUES.name) or "text"}))
         require_follow(self.door, self.principal, wanted)
         feed = self.door.feeds.open(wanted, selector_of(condition, "selector"))
         try:

@@ -17,10 +17,10 @@ MAX_CREDIT: Final = 1_000_000
 
 FIELDS: Final[dict[str, frozenset[str]]] = {
     "publish": frozenset(("messages", "idempotency_key")),
-    "subscribe": frozenset(("subscription", "topic", "filter", "selector", "from", "cursor", "credit")),
+    "subscribe": frozenset(("subscription", "topic", "filter", "selector", "from", "cursor", "credit", "values")),
     "credit": frozenset(("subscription", "credit")),
     "unsubscribe": frozenset(("subscription",)),
-    "pop": frozenset(("group", "topic", "queue", "max", "invisible", "wait")),
+    "pop": frozenset(("group", "topic", "queue", "max", "invisible", "wait", "values")),
     "ack": frozenset(("group", "queue", "receipt_handles")),
     "extend": frozenset(("group", "queue", "receipt_handles", "invisible")),
     "release": frozenset(("group", "queue", "receipt_handles", "delay", "dead_letter")),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def _pop(connection: Connection, frame: Frame) -> Frame:
-    query = query_of(frame, "topic", "max", "invisible", "wait")
+    query = query_of(frame, "topic", "max", "invisible", "wait", "values")
     of_queue = _names_queue(frame)
     if not of_queue and "topic" not in query:
         raise Refusal("invalid_frame", "a pop names the 'topic' of its group")
@@ -76,7 +76,8 @@ async def _decide(connection: Connection, frame: Frame) -> Frame:
     except InvalidDecision as error:
         raise Refusal("invalid_frame", str(error)) from None
     if decision is None:                              # who is not sure is told how it stands
-        one = describe(await find_transaction(connection.door, connection.principal, transaction_id))
+        door = connection.door
+        one = describe(await find_transaction(door, connection.principal, transaction_id), door.services.wall_of)
         return {"type": "decided", "transaction": one["id"], "state": one["state"], "decided": one["decided"]}
     told = await decide(connection.door, connection.principal, transaction_id, decision)
     return {"type": "decided", "transaction": told.pop("id"), **told}

@@ -1,8 +1,8 @@
 """Metadata 0 to 13: the one node, and topics with their partitions; where the client wants it, topics made by asking.
 
 Which topics exist shows only to who may publish to them or consume them. Creating by asking follows the hub's
-`auto_create_topics` and the client's own flag, and needs the right to create: without it a topic that is missing is
-refused as Kafka refuses it, with TOPIC_AUTHORIZATION_FAILED.
+`auto_create_topics` and the client's own flag, and needs what making a topic by publishing needs: without it a topic
+that is missing is refused as Kafka refuses it, with TOPIC_AUTHORIZATION_FAILED.
 """
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from gateways.admission.admission import Denied
 from gateways.admission.decision import Operation
 from gateways.kafka.cold import Row
 from gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
@@ -66,16 +65,16 @@ def find(session: KafkaSession, name: str, may_create: bool) -> Row:
     if topic is None:
         try:
             topic = make(session, name, may_create)
-        except (KernelError, Denied) as refusal:
+        except KernelError as refusal:
             return refused(name, NO_UUID, code_of(refusal))
     return describe(session, topic)
 
 
 def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
-    """A topic by being asked for. Raises UnknownTopic, Denied, and what the kernel says to the name."""
+    """A topic by being asked for. Raises UnknownTopic, and what the kernel says to the name."""
     if may_create and session.kernel.settings.auto_create_topics:
-        session.admission.require_topic(session.principal, Operation.CREATE, name)
-        session.kernel.place_in(name, None, tenant=session.principal.tenant, maker=session.principal.name)
+        session.kernel.place_in(name, None, tenant=session.principal.tenant, maker=session.principal.name,
+                                may_create=session.admission.may_create(session.principal, name))
     topic = session.kernel.topic(name, session.principal.tenant)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")

@@ -17,6 +17,7 @@ from gatehouse import exits
 from gatehouse.cli.hub_option import default_url
 from gatehouse.cli.main import cli, run
 from gatehouse.cli.planned import PLANNED
+from gatehouse.cli.state import describe_status
 from gatehouse.reference import every_command
 
 STORED = {"id": "77", "topic": "plant", "queue": 1, "offset": 5, "address": "plant/a", "timestamp": 1}
@@ -41,6 +42,14 @@ STATUS = {
     "scheduled": 0, "groups": {"active": 1, "ready": 2, "leased": 3, "waiting": 4},
 }
 SUMMARY = ("hub", "version", "now", "started", "you")
+
+
+def test_damage_is_shown_where_there_is_some() -> None:
+    told = {"url": "http://127.0.0.1:8080", "ready": True, **STATUS}
+    assert "damage" not in describe_status(told)
+    log = {**STATUS["log"], "damaged_ranges": 2, "mended_headers": 0, "set_aside_files": 3, "set_aside_bytes": 9}
+    line, = [line for line in describe_status({**told, "log": log}).splitlines() if line.startswith("damage")]
+    assert "2 ranges of the log cannot be read, 3 in the folder `damaged`" in line and "headers" not in line
 
 
 class Handler(BaseHTTPRequestHandler):

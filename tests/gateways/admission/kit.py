@@ -30,11 +30,14 @@ class Clock:
     def now_ms(self) -> int:
         return self.ms
 
-    def monotonic_ms(self) -> int:
-        return self.ms
-
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.call_at(self.ms, callback)
+
+    def wall_ms(self) -> int:
+        return self.ms
+
+    def call_at_wall(self, when_ms: int, callback: Callable[[], None]) -> Any:
+        return self.call_at(when_ms, callback)
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Any:
         timer = (when_ms, self._made, callback)

@@ -104,6 +104,37 @@ def test_addresses(who: str, operation: Operation, wanted: str, allowed: bool) -
     assert asked(RULES, who).of_address(operation, wanted).allowed is allowed
 
 
+CREATING = rules(
+    "allow user:ann publish address plant/#", "allow user:part publish address plant/line1/#",
+    "allow user:wide publish address #", "allow user:wide publish address +/#", "allow user:top publish topic orders",
+    "allow user:top publish topic log.*", "allow everyone publish address {user}/#",
+    "allow user:maker create,publish address +/new/#", "allow user:no publish address plant/#",
+    "deny user:no create address plant/#", "allow user:car publish address fleet/#",
+    "allow user:car publish address by/#")
+
+
+@pytest.mark.parametrize(("who", "address", "allowed"), [
+    ("ann", "plant/line1/temp", True), ("ann", "plant", True), ("ann", "plants/x", False), ("ann", "ann/door", True),
+    ("ann", "bob/door", False), ("part", "plant/line1/temp", False), ("wide", "plant/x", False),
+    ("top", "orders/1", True), ("top", "log.app/1", False), ("maker", "any/new/x", True), ("maker", "any/old", False),
+    ("no", "plant/x", False), ("root+admins", "plant/x", True), ("car", "fleet/7", True),
+    ("car", "fleet/7/gps/lat", False), ("car", "by/me/x", False), ("ann", "#", False)])
+def test_who_publishes_at_all_of_a_first_level_by_name_has_its_topic_made(who: str, address: str, allowed: bool
+                                                                         ) -> None:
+    assert asked(CREATING, who).of_creating(address).allowed is allowed
+
+
+def test_that_makes_the_topic_and_gives_no_other_right() -> None:
+    rights = asked(CREATING, "ann")
+    assert not rights.of_address(CREATE, "plant/x").allowed and not rights.of_topic(CREATE, "plant").allowed
+
+
+@pytest.mark.parametrize(("only", "allowed"), [("plant/#", True), ("plant/line1/#", False)])
+def test_a_restricted_key_makes_topics_as_its_restriction_says(only: str, allowed: bool) -> None:
+    restricted = CREATING.rights("root", ("admins",), "/", None, (rule(f"allow everyone publish address {only}"),))
+    assert restricted.of_creating("plant/line1/temp").allowed is allowed
+
+
 @pytest.mark.parametrize(("who", "operation", "topic", "allowed"), [
     ("ann", CONSUME, "plant", False), ("ann", PUBLISH, "plant", True), ("bob", CONSUME, "orders", True),
     ("bob", PUBLISH, "orders", False), ("bob", CREATE, "log.app", True), ("bob", ALTER, "log.app", False),

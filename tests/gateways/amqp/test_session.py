@@ -71,6 +71,22 @@ def test_a_wrong_password(hub: Hub, capable: bool) -> None:
     assert client.link.closed
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_refused_login_leaves_a_line_in_the_log(hub: Hub, caplog: pytest.LogCaptureFixture, answers: bool) -> None:
+    """The text that the client is given sends people there. Who answers is logged by whoever closes its connection."""
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    properties = {"capabilities": flag_table(authentication_failure_close=True)}
+    client.ask("connection.start-ok", 0, client_properties=properties, mechanism="PLAIN", response=b"\0ann\0secret")
+    with caplog.at_level("INFO", "gatehouse.gateways"):
+        if answers:
+            client.ask("connection.close-ok", 0)
+        else:
+            client.session.handle_closed()
+    said = client.link.reason if answers else caplog.text
+    assert "connect_refused: 'ann' by PLAIN" in said and "secret" not in said
+
+
 def flag_table(**flags: bool) -> object:
     return typed(flags)
 

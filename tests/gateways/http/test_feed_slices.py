@@ -114,6 +114,16 @@ def test_who_is_dropped_meanwhile_goes_on_before_the_block_if_it_has_not_got_it(
     assert readers[0].dropped == [block.after] and readers[1].dropped == [block.before] and readers[1].blocks == []
 
 
+def test_a_reader_that_fails_costs_nobody_a_block() -> None:
+    readers = [Reader(), Reader(), Reader()]
+    feed, loop, block = begun(readers)
+    readers[1].blocks = cast(Any, None)      # whose `append` fails
+    while loop.step():
+        pass
+    assert readers[0].blocks == [block] and readers[0].dropped == []
+    assert readers[1].dropped == readers[2].dropped == [block.before] and set(feed.live) == {readers[0]}
+
+
 def test_no_heartbeat_says_that_a_block_was_given_that_was_not() -> None:
     readers = [Reader(), Reader()]
     feed, loop, _ = begun(readers)

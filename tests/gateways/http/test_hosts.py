@@ -112,6 +112,17 @@ def test_pages_whose_browser_names_no_origin(method: str, target: str, said: dic
     run_door(test)
 
 
+@pytest.mark.parametrize("path", ["/v1/transactions/checks?group=g&wait=0", "/v1/transactions/checks/events?group=g"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_no_link_of_another_site_begins_what_has_effects(path: str, site: str) -> None:
+    """Who polls for checks is a member of the group, and is asked in another one's place."""
+    async def test(client: Client) -> None:
+        answer = await client.ask("GET", path, headers={
+            "Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"})
+        assert (answer.status, answer.code) == (403, "origin_not_allowed")
+    run_door(test)
+
+
 def test_what_can_be_a_host() -> None:
     assert all(map(is_host, GOOD)) and is_host("[fe80::1%25eth0]:80") and is_host("a%20b")
     assert not any(map(is_host, ("a b", "a/b", "a@b", "a:b", "a:80:80", "::1", "[::1", "[::1]x", "a\tb", "a?b", "ü")))

@@ -56,9 +56,46 @@ def test_some_are_refused_and_the_others_stored() -> None:
         codes = [result.get("code") for result in results]
         assert codes == [None, "message_too_large", "invalid_body", "invalid_body", None]
         assert [message[1] for message in client.kernel.appended] == [b"a", b"d"]
-        none = await post(client, {"messages": [{"specversion": "1.0"}]})
-        assert (none.status, none.json["messages"][0]["code"]) == (207, "invalid_body")
     run_door(test, kernel=FakeKernel(max_message_bytes=100))
+
+
+@pytest.mark.parametrize(("messages", "status", "code"), [
+    ([{"specversion": "1.0"}], 400, "invalid_body"), ([{"value": "b" * 200}] * 2, 413, "message_too_large"),
+    ([{"vlaue": "c"}, {"value": "b" * 200}], 422, "nothing_stored")])
+@pytest.mark.parametrize("prefer", ["respond-async", "wait=5"])
+def test_where_nothing_is_stored_the_answer_is_no_success(messages: list[Any], status: int, code: str, prefer: str
+                                                         ) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", "/v1/topics/plant/messages", json={"messages": messages},
+                                  headers={"Prefer": prefer})
+        assert (answer.status, answer.code) == (status, code)
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert [result["status"] >= 400 for result in answer.json["messages"]] == [True] * len(messages)
+        assert client.kernel.appended == []
+    run_door(test, kernel=FakeKernel(max_message_bytes=100))
+
+
+@pytest.mark.parametrize(("value", "stored"), [
+    (21.5, b"21.5"), (0, b"0"), (False, b"false"), ({"temp": [1, None]}, b'{"temp":[1,null]}'), ([], b"[]")])
+def test_any_json_is_a_value(value: Any, stored: bytes) -> None:
+    async def test(client: Client) -> None:
+        answer = await post(client, {"messages": [{"value": value}, {"value": value, "content_type": "text/plain"},
+                                                  {"value": "21.5"}]})
+        assert answer.status == 201
+        assert [message[1] for message in client.kernel.appended] == [stored, stored, b"21.5"]
+        types = [dict(read_headers(message[2], 0)[0]).get(b"content-type") for message in client.kernel.appended]
+        assert types == [b"application/json", b"text/plain", None]
+    run_door(test)
+
+
+def test_what_no_value_can_be() -> None:
+    async def test(client: Client) -> None:
+        deep = b'{"messages": [{"value": %b1%b}]}' % (b"[" * 900, b"]" * 900)
+        for body in (deep, b'{"messages": [{"value": [1], "value_base64": "AA=="}]}'):
+            answer = await client.ask("POST", "/v1/topics/plant/messages", data=body,
+                                      headers={"Content-Type": "application/json"})
+            assert (answer.status, answer.code) == (400, "invalid_body")
+    run_door(test)
 
 
 @pytest.mark.parametrize(("body", "code"), [

@@ -61,6 +61,16 @@ def test_a_damaged_range_is_named_and_stepped_over() -> None:
     assert build_page([source(0, 2, piece(4, [b"b"], 9))], 10, 1000).unreadable[0]["offset"] == 2
 
 
+def test_a_damaged_end_is_named_and_stepped_over() -> None:
+    """A reader whose place stayed before it would ask for ever."""
+    damaged = source(0, 5)
+    damaged.fetched.next_offset = 9
+    page = build_page([damaged], 10, 1000)
+    assert page.positions == {0: 9} and not page.empty
+    assert page.unreadable == [{"queue": 0, "offset": 5, "count": 4, "code": "storage_failed",
+                                "detail": "the log is damaged there"}]
+
+
 def test_what_retention_took_is_named() -> None:
     page = build_page([source(0, 3, piece(10, [b"a"], 1), start=10)], 10, 1000)
     assert page.lost == [{"queue": 0, "offset": 3, "count": 7}]

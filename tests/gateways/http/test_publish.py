@@ -36,7 +36,6 @@ def test_a_message_is_stored_and_answered_with_its_place() -> None:
 @pytest.mark.parametrize(("path", "address", "topic", "key"), [
     ("plant", "plant", "plant", None), ("plant//temp", "plant//temp", "plant", b"/temp"),
     ("plant/a%2Fb", "plant/a%2Fb", "plant", b"a%2Fb"), ("plant/gr%C3%BCn", "plant/grün", "plant", "grün".encode()),
-    ("maschine%203/temp", "maschine 3/temp", "unrouted", b"maschine 3/temp"),
 ])
 def test_addresses(path: str, address: str, topic: str, key: bytes | None) -> None:
     async def test(client: Client) -> None:
@@ -50,7 +49,8 @@ def test_addresses(path: str, address: str, topic: str, key: bytes | None) -> No
 
 @pytest.mark.parametrize(("path", "code"), [
     ("", "invalid_address"), ("plant/%00", "invalid_address"), ("plant/%zz", "invalid_address"),
-    ("plant/%FF", "invalid_address"), ("$SYS/x", "invalid_address"), ("plant?qos=1", "unknown_parameter"),
+    ("plant/%FF", "invalid_address"), ("$SYS/x", "invalid_address"), ("machine%203/temp", "unroutable"),
+    ("plant?qos=1", "unknown_parameter"),
 ])
 def test_addresses_that_are_refused(path: str, code: str) -> None:
     async def test(client: Client) -> None:
@@ -238,4 +238,38 @@ def test_a_compressed_body_is_kept_as_sent() -> None:
             "Content-Encoding": "gzip"}, compress=None)
         assert answer.status == 201
         assert client.kernel.appended[0][1] == b"\x1f\x8bnot really"
+    run_door(test)
+
+
+@pytest.mark.parametrize(("path", "words"), [
+    ("plant%2Fline1%2Ftemp", "/v1/publish?address="), ("plant%2fx/y", "/v1/publish?address="),
+    ("plant/+/temp", "wildcard"), ("+", "wildcard"), ("plant/a+b", "wildcard")])
+def test_what_is_hardly_meant_is_refused_with_the_way_out(path: str, words: str) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", f"/v1/publish/{path}", data=b"x")
+        assert (answer.status, answer.code) == (400, "invalid_address") and words in answer.json["detail"]
+        assert client.kernel.appended == []
+    run_door(test)
+
+
+@pytest.mark.parametrize(("query", "address"), [
+    ("plant/line1/temp", "plant/line1/temp"), ("plant%2Fline1%2Ftemp", "plant/line1/temp"),
+    ("plant/a%252Fb", "plant/a%2Fb")])
+@pytest.mark.parametrize("content_type", ["text/plain", "application/json"])
+def test_one_message_to_an_address_in_the_query(query: str, address: str, content_type: str) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", f"/v1/publish?address={query}", data=b"[21.5]",
+                                  headers={"Content-Type": content_type, "X-Header-Unit": "C"})
+        assert (answer.status, answer.json["address"]) == (201, address)
+        _, value, headers, _, _ = client.kernel.appended[0]
+        assert value == b"[21.5]"
+        assert dict(read_headers(headers, 0)[0]) == {b"content-type": content_type.encode(), b"unit": b"C"}
+    run_door(test)
+
+
+@pytest.mark.parametrize("query", ["", "plant/%2B/temp", "plant/%23", "plant/%00"])
+def test_what_is_no_address_in_the_query(query: str) -> None:
+    async def test(client: Client) -> None:
+        answer = await client.ask("POST", f"/v1/publish?address={query}", data=b"x")
+        assert (answer.status, answer.code) == (400, "invalid_address")
     run_door(test)

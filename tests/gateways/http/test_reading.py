@@ -187,6 +187,55 @@ def test_only_what_a_selector_wants(selector: str, expected: list[str]) -> None:
     run_door(test)
 
 
+@pytest.mark.parametrize(("selector", "expected"), [
+    ("value.temp > 4", ["5", "6"]), ("value.rooms.0.name = 'hall' AND value.on", ["5"]), ("value.temp IS NULL", ["7"]),
+    ('"value.temp" > 0', []), ("value LIKE '%hall%'", ["5"]), ("value = 'no json'", ["7"])])
+def test_a_selector_looks_into_json_values(selector: str, expected: list[str]) -> None:
+    async def test(client: Client) -> None:
+        for key, value in (("5", b'{"temp": 5, "on": true, "rooms": [{"name": "hall"}]}'), ("6", b'{"temp": 6}'),
+                           ("7", b"no json")):
+            client.kernel.publish(f"plant/{key}", value)
+        assert [message["key"] for message in (await select(client, selector))["messages"]] == expected
+    run_door(test)
+
+
+def test_what_a_filter_names_and_no_message_has_is_told() -> None:
+    async def test(client: Client) -> None:
+        client.kernel.publish("plant/1", b'{"temp": 5}', [(b"unit", b"C")])
+        document = await select(client, "unti = 'C' OR value.tmep > 20 OR value.temp > 20 OR unit = 'F' OR key = '9'")
+        assert (document["skipped"], document["unknown_names"]) == (1, ["unti", "value.tmep"])
+        assert "unknown_names" not in await select(client, "unit = 'F'")
+        assert "unknown_names" not in await select(client, "unti = 'C'", f"&cursor={document['cursor']}"), "not looked"
+    run_door(test)
+
+
+VALUES = ((b'{"temp":\n 5}', {"value_json": {"temp": 5}}), (b"null", {"value_json": None}),
+          (b'"a"', {"value_json": "a"}), (b"a", {"value": "a"}), (b"\xff", {"value_base64": "/w=="}),
+          (b"NaN", {"value": "NaN"}), (b"", {"value": ""}), (b"[" * 2000, {"value": "[" * 2000}))
+
+
+def test_a_reader_may_ask_for_parsed_values() -> None:
+    async def test(client: Client) -> None:
+        for value, _ in VALUES:
+            client.kernel.publish("plant/1", value)
+        found = (await page(client, "?values=json"))["messages"]
+        assert [{name: one[name] for name in one if name.startswith("value")} for one in found] == [
+            shown for _, shown in VALUES]
+        assert [one["value"] for one in (await page(client, "?values=text"))["messages"][:2]] == [
+            '{"temp":\n 5}', "null"]
+        answer = await client.ask("GET", MESSAGES + "?values=xml")
+        assert (answer.status, answer.code) == (400, "invalid_parameter")
+    run_door(test)
+
+
+def test_a_number_that_is_parsed_keeps_its_digits() -> None:
+    async def test(client: Client) -> None:
+        client.kernel.publish("plant/1", b"123456789012345678901234567890")
+        async with client.session.get(f"http://{client.address}{MESSAGES}?values=json") as answer:
+            assert b'"value_json":123456789012345678901234567890' in await answer.read()
+    run_door(test)
+
+
 def test_a_selector_across_pages() -> None:
     async def test(client: Client) -> None:
         seen: list[str] = []

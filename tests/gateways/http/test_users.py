@@ -182,7 +182,8 @@ def test_a_verdict_and_its_rule() -> None:
         question = {"user": "ann", "operation": "publish", "on": "plant/x"}
         assert (await client.ask("POST", "/v1/acl/test", json=question)).json == {
             "allowed": True, "rule": rule,
-            "why": "allowed by the rule: allow user:ann: publish on address plant/# (1)"}
+            "why": "allowed by the rule: allow user:ann: publish on address plant/# (1)",
+            "creates": {"allowed": True, "why": "allowed by the rule: allow user:ann: publish on address plant/# (1)"}}
         denied = (await client.ask("POST", "/v1/acl/test", json={**question, "kind": "topic"})).json
         assert not denied["allowed"] or denied["rule"] == rule
         assert (await client.ask("POST", "/v1/acl/test", json={

@@ -38,6 +38,33 @@ def test_forbidden_urls(url):
     assert refused.value.code == "forbidden_url"
 
 
+@pytest.mark.parametrize("host", [
+    "localhost", "LOCALHOST.", "a.localhost", "localhost.localdomain", "ip6-localhost", "0", "0.0", "2130706433",
+    "0x7f000001", "0x7f.1", "0177.0.0.1", "017700000001", "127.1", "10.1", "3232235777", "0xa9fea9fe", "4294967296",
+    "1.2.3.4.5", "256.1.1.1", "08.1.1.1", "0x", "hub", "router.lan", "nas.local", "db.internal", "x.home.arpa",
+    "a.127.0.0.1.1"])
+def test_what_is_inside_is_refused_however_it_is_written(host):
+    for allow in ((), ("hook.internal",)):
+        with pytest.raises(Refusal) as refused:
+            Guard(allow).check(f"https://{host}/")
+        assert refused.value.code == "forbidden_url"
+
+
+@pytest.mark.parametrize("host", ["example.com", "134744072", "0x8.0x8.0x8.0x8", "010.8.8.8", "shop.internal.example",
+                                  "localhost.example"])
+def test_what_may_be_public_is_taken(host):
+    assert Guard(()).check(f"https://{host}/").host == host
+
+
+@pytest.mark.parametrize(("allow", "url"), [
+    ("hook.internal", "https://a.hook.internal/"), ("*.internal", "https://internal/"),
+    ("*.internal", "https://notinternal/"), ("10.0.0.0/8", "https://localhost/"),
+    ("10.0.0.0/8", "https://2130706433/")])
+def test_what_is_inside_is_refused_where_something_else_is_allowed(allow, url):
+    with pytest.raises(Refusal):
+        Guard((allow,)).check(url)
+
+
 @pytest.mark.parametrize(("allow", "url", "address", "allowed"), [
     ("10.1.0.0/16", "https://hook.example/", "10.1.2.3", True),
     ("10.1.0.0/16", "https://hook.example/", "10.2.2.3", False),
@@ -45,9 +72,11 @@ def test_forbidden_urls(url):
     ("127.0.0.1", "https://x.example/", "::ffff:127.0.0.1", True),
     ("hook.internal", "https://hook.internal/", "10.9.9.9", True),
     ("hook.internal", "https://HOOK.internal./", "10.9.9.9", True),
-    ("hook.internal", "https://a.hook.internal/", "10.9.9.9", False),
-    ("*.internal", "https://a.b.internal/", "10.9.9.9", True), ("*.internal", "https://internal/", "10.9.9.9", False),
-    ("*.internal", "https://notinternal/", "10.9.9.9", False),
+    ("*.internal", "https://a.b.internal/", "10.9.9.9", True), ("hub", "https://hub/", "10.9.9.9", True),
+    ("10.0.0.0/8", "https://hub/", "10.9.9.9", True), ("10.0.0.0/8", "https://hub.internal/", "10.9.9.9", True),
+    ("127.0.0.0/8", "https://localhost/", "127.0.0.1", True), ("::1", "https://localhost/", "::1", True),
+    ("localhost", "https://localhost/", "127.0.0.1", True), ("127.0.0.1", "https://2130706433/", "127.0.0.1", True),
+    ("http://127.0.0.1", "http://localhost:8000/", "127.0.0.1", True),
     ("http://127.0.0.1", "http://127.0.0.1:8000/", "127.0.0.1", True),
     ("http://127.0.0.1", "http://x.example/", "127.0.0.1", True),
     ("http://127.0.0.1", "http://x.example/", "8.8.8.8", False),

@@ -149,3 +149,20 @@ def test_a_handshake_of_another_version_is_told_ours(instead: dict[str, Any]) ->
         answer = await client.ask("GET", "/v1/ws", headers=headers)
         assert (answer.code, answer.headers["Sec-WebSocket-Version"]) == ("upgrade_required", "13")     # RFC 6455, 4.4
     run_door(test)
+
+
+@pytest.mark.parametrize("name", ["Sec-WebSocket-Key", "Upgrade", "Connection", "Sec-WebSocket-Version",
+                                  "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions"])
+@pytest.mark.parametrize("value", ["dGhlIHNhbXBsZSBub25jZ\u00fc==", "\u212aeep", "websoc\u212aet"])
+def test_a_handshake_in_other_letters_is_refused(name: str, value: str) -> None:
+    async def test(client: Client) -> None:
+        headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+                   "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", name: value}
+        asked = "".join(f"{one}: {text}\r\n" for one, text in headers.items())
+        host, _, port = client.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(f"GET /v1/ws HTTP/1.1\r\nHost: h\r\n{asked}\r\n".encode())
+        answer = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 400 "), answer
+    run_door(test)

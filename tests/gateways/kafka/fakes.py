@@ -12,7 +12,7 @@ from gateways.contract import Services
 from gateways.kafka.config import KafkaConfig
 from gateways.kafka.session import KafkaSession
 from gateways.kit import FakeLink, RecordingAdmission
-from kernel.errors import GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists, UnknownTopic
+from kernel.errors import CreateDenied, GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists
 from kernel.leasing.settings import check_name
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from kernel.records.batch import check_batch, placed, records_of
@@ -109,7 +109,7 @@ class FakeKernel:
         found = self.by_name.get(topic)
         if found is None:
             if not may_create:
-                raise UnknownTopic(f"there is no topic {topic!r}")
+                raise CreateDenied(f"there is no topic {topic!r}")
             found = self.create_topic(topic)
         return Placement(tenant, topic, topic, found.id, 0, found.queue_id(0), key, b"\x01", b"", 0, FirstLevel())
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytest
 
 from gateways.admission.admission import Admission
+from gateways.admission.decision import Decide, Operation
 from gateways.contract import Services
 from gateways.kit import FakeLink
 from gateways.mqtt import GATEWAY
@@ -24,11 +25,11 @@ SLOW = MqttConfig(max_inflight=7, max_unsent_bytes=400, max_waiting_bytes=200, m
 class Door:
     """Clients on one kernel."""
 
-    def __init__(self) -> None:
-        self.rig = Rig(settings=KernelSettings(segment_bytes=1 << 20))
+    def __init__(self, decision: Decide | None = None, max_auto_topics: int = 100) -> None:
+        self.rig = Rig(settings=KernelSettings(segment_bytes=1 << 20, max_auto_topics=max_auto_topics))
         kernel = self.rig.kernel
         now_ms = self.rig.world.loop.now_ms
-        self.services = Services("hub", kernel, Admission(kernel, now_ms), now_ms)
+        self.services = Services("hub", kernel, Admission(kernel, now_ms, decision=decision), now_ms)
 
     def connect(self, client_id: bytes, config: MqttConfig) -> tuple[MqttSession, FakeLink]:
         link = FakeLink()
@@ -233,3 +234,56 @@ def test_one_that_acknowledges_stays() -> None:
         session.handle_data(acks(packet_id))
     door.rig.world.advance(600_000)
     assert not link.closed
+
+
+# ---- topics that are missing
+
+def creates_nothing(_: object, operation: Operation, address: str) -> bool:
+    return operation is not Operation.CREATE
+
+
+def send(door: Door, session: MqttSession, link: FakeLink, *packets: bytes) -> bytes:
+    session.handle_data(b"".join(packets))
+    door.rig.run()
+    return link.take()
+
+
+def test_who_may_not_create_does_not_make_a_deleted_topic_anew() -> None:
+    """His connection knew it; what he publishes elsewhere in the same read is stored."""
+    door = Door(creates_nothing)
+    for name in ("plant", "fleet"):
+        door.rig.kernel.create_topic(name, queues=1)
+    session, link = door.connect(b"ann", MqttConfig())
+    assert send(door, session, link, publish(b"plant/x", b"1", 1), publish(b"fleet/x", b"1", 2)) == acks(1, 2)
+    door.rig.kernel.delete_topic("plant")
+    assert send(door, session, link, publish(b"plant/x", b"2", 3), publish(b"fleet/x", b"2", 4)) == acks(3, 4)
+    assert send(door, session, link, publish(b"plant/x", b"3", 5)) == acks(5) and not link.closed
+    assert [topic.name for topic in door.rig.kernel.topics()] == ["fleet"]
+    assert door.rig.values("fleet") == [b"1", b"2"]
+    assert door.services.admission.trace.counts["mqtt", "publish_denied"] == 2
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_where_a_denied_publish_ends_the_connection_so_does_one_to_a_missing_topic(known: bool) -> None:
+    door = Door(creates_nothing)
+    session, link = door.connect(b"ann", MqttConfig(on_denied="disconnect"))
+    if known:
+        door.rig.kernel.create_topic("plant")
+        assert send(door, session, link, publish(b"plant/x", b"1", 1)) == acks(1)
+        door.rig.kernel.delete_topic("plant")
+    assert send(door, session, link, publish(b"plant/x", b"2", 2)) == b"" and link.closed
+    assert list(door.rig.kernel.topics()) == []
+
+
+@pytest.mark.parametrize(("topic", "event"), [("/home/temp", "unroutable"), ("c/x", "too_many_topics")])
+@pytest.mark.parametrize("on_denied", ["acknowledge", "disconnect"])
+def test_what_no_topic_takes_is_denied(topic: str, event: str, on_denied: str) -> None:
+    door = Door(max_auto_topics=2)
+    for name in ("a", "b"):
+        door.rig.kernel.create_topic(name)
+    session, link = door.connect(b"ann", MqttConfig(on_denied=on_denied))
+    ends = on_denied == "disconnect"
+    assert send(door, session, link, publish(topic.encode(), b"v", 1)) == (b"" if ends else acks(1))
+    assert link.closed is ends
+    assert [one.name for one in door.rig.kernel.topics()] == ["a", "b"]
+    assert door.services.admission.trace.counts["mqtt", "publish_" + event] == 1

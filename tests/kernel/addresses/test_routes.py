@@ -5,7 +5,7 @@ import pytest
 
 from kernel.addresses.murmur2 import queue_for
 from kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
-from kernel.errors import InvalidAddress
+from kernel.errors import InvalidAddress, Unroutable
 
 FLEET = RouteEntry("fleet/{vehicle}/gps/#", "positions", "{address}", "{vehicle}")
 
@@ -67,11 +67,34 @@ def test_a_hub_address_is_stored_only_in_a_topic_that_a_route_gives_it() -> None
             routes.route(address)
 
 
-def test_a_rendered_topic_that_is_illegal_goes_to_unrouted() -> None:
-    routes = Routes([RouteEntry("a/{x}/#", "{x}", "{rest}")])
-    for address in ("a/b c/d", "a//d", "a/unrouted/d"):
+UNROUTED = RouteEntry("#", "unrouted")
+ILLEGAL = ("a/b c/d", "a//d", "a/unrouted/d", "machine 3/temp", "/x", "unrouted/x")
+
+
+@pytest.mark.parametrize("address", ILLEGAL)
+def test_what_leads_to_no_topic_is_unroutable(address: str) -> None:
+    with pytest.raises(Unroutable):
+        Routes([RouteEntry("a/{x}/#", "{x}", "{rest}")]).route(address)
+
+
+@pytest.mark.parametrize("entries", [(UNROUTED, RouteEntry("a/{x}/#", "{x}", "{rest}")),
+                                     (RouteEntry("a/{x}/#", "{x}", "{rest}"), UNROUTED)])
+def test_a_route_to_unrouted_takes_what_has_no_topic_otherwise(entries: tuple[RouteEntry, ...]) -> None:
+    routes = Routes(entries)
+    for address in ILLEGAL:
         routed = routes.route(address)
         assert (routed.topic, routed.key, routed.needs_header) == ("unrouted", address.encode(), False)
+        assert routed.route is not None and routed.route.entry is UNROUTED
+    assert (routes.route("a/t/1").topic, routes.route("plant/1").topic) == ("t", "plant")
+    assert routes.entries == entries, "as they were given"
+
+
+def test_a_route_to_unrouted_takes_what_its_filter_matches() -> None:
+    routes = Routes([RouteEntry("/#", "unrouted", shard="{rest}")])
+    assert routes.route("/home/temp")[:3] == ("unrouted", b"/home/temp", b"home/temp")
+    for address in ("machine 3/temp", "$queue/x"):
+        with pytest.raises(InvalidAddress):
+            routes.route(address)
 
 
 def test_an_address_that_topic_and_key_cannot_express_needs_the_header() -> None:
@@ -113,7 +136,7 @@ def test_a_key_whose_address_is_diverted_still_has_one() -> None:
     assert routes.reverse("plant", b"7/gps") is None
 
 
-def test_unrouted_after_the_limit_of_topics() -> None:
+def test_what_has_lost_its_topic_is_unrouted() -> None:
     routed = Routes().unrouted("plant/line1")
     assert (routed.topic, routed.key) == ("unrouted", b"plant/line1")
     assert Routes().address_of("unrouted", b"plant/line1") == "plant/line1"
@@ -128,7 +151,7 @@ def test_unrouted_after_the_limit_of_topics() -> None:
     (RouteEntry("", "t"), "filter", "no filter"),
     (RouteEntry("a/#/b", "t"), "filter", "last level"),
     (RouteEntry("a", "no topic"), "topic", "no topic"),
-    (RouteEntry("a", "unrouted"), "topic", "may name"),
+    (RouteEntry("a/{x}", "unrouted", "{x}"), "key", "{address}"),
     (RouteEntry("a/{x}", "{y}"), "topic", "{x}"),
     (RouteEntry("a/#", "{rest}"), "topic", "nothing captures"),
     (RouteEntry("a", "t", "{rest}"), "key", "nothing captures"),

@@ -36,7 +36,7 @@ def test_more_keys_than_are_remembered_push_out_the_oldest() -> None:
 
 
 def test_more_bytes_than_are_remembered_push_out_the_oldest() -> None:
-    rig = Rig(settings=KernelSettings(max_idempotency_bytes=3 * 57))
+    rig = Rig(settings=KernelSettings(max_idempotency_bytes=3 * 65))
     for n in range(6):
         rig.publish("t/k", b"v", idempotency_key=f"key-{n}")
     rig.publish("t/k", b"after")
@@ -53,7 +53,7 @@ POSITIONS = st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 5), st.integer
 
 @given(POSITIONS)
 def test_positions_are_what_they_were(positions: list[tuple[int, int, int]]) -> None:
-    answer = Answer(bytes(range(16)), 1_700_000_000_000, positions)
+    answer = Answer(bytes(range(16)), 1_700_000_000_000, 1_600_000_000_000, positions)
     assert decode_answer(encode_answer(answer)) == answer
 
 
@@ -61,18 +61,18 @@ def test_a_large_answer_is_small() -> None:
     queues = [(1 << 63) + number % 4 for number in range(1000)]
     positions = [(queue, number // 4, (1 << 62) + 1000 * (queue & 3) + number // 4)
                  for number, queue in enumerate(queues)]
-    answer = Answer(bytes(16), 7, positions)
+    answer = Answer(bytes(16), 7, 8, positions)
     assert len(encode_answer(answer)) < 2200
     assert decode_answer(encode_answer(answer)) == answer
-    many = Answer(bytes(16), 7, [(number, 5, number) for number in range(70_000)])
+    many = Answer(bytes(16), 7, 8, [(number, 5, number) for number in range(70_000)])
     assert decode_answer(encode_answer(many)) == many
 
 
 def test_answers_recorded_as_json_are_understood() -> None:
     window = Window(1000, 10, 10_000)
-    window.load([("new", encode_answer(Answer(bytes(16), 200, [(1, 2, 3)]))),
+    window.load([("new", encode_answer(Answer(bytes(16), 200, 200, [(1, 2, 3)]))),
                  ("old", json.dumps([bytes(16).hex(), 100, [[1, 2, 3], [1, 3, 4]]]).encode())])
-    assert window.get("old", 150) == Answer(bytes(16), 100, [(1, 2, 3), (1, 3, 4)])
+    assert window.get("old", 150) == Answer(bytes(16), 100, 100, [(1, 2, 3), (1, 3, 4)])
     assert window.expired(1150) == ["old"]
 
 

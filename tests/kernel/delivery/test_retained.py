@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kernel.addresses.routes import RouteEntry, Routes
 from kernel.errors import InvalidAddress, InvalidFilter
 from kernel.message import RETAIN, Retained
 from kernel.settings import KernelSettings
@@ -87,7 +88,7 @@ FILTERS = {"plant/+/temp": ["plant//temp", "plant/a/temp", "plant/b/temp"], "pla
 @pytest.mark.parametrize("max_values", [1, 3, 100])
 @pytest.mark.parametrize("filter_text", FILTERS)
 def test_filters(checkpointed: bool, max_values: int, filter_text: str) -> None:
-    rig = Rig()
+    rig = Rig(routes=Routes([RouteEntry("#", "unrouted")]))
     for address in ADDRESSES:
         rig.publish(address, address.encode(), attributes=MARK)
     if checkpointed:

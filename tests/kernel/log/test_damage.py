@@ -50,6 +50,19 @@ def test_a_reader_gets_past_what_cannot_be_read(tmp_path: Path, hit: tuple[int, 
     assert all(isinstance(damage, Damage) and "do not match their checksum" in damage.reason for damage in rig.damage)
 
 
+def test_so_it_is_in_a_file_whose_header_was_written_anew(tmp_path: Path) -> None:
+    rig, queue_id = damaged(tmp_path, 5)
+    rig.log.close()
+    (file,) = (tmp_path / "log").iterdir()
+    data = bytearray(file.read_bytes())
+    data[10] ^= 1
+    file.write_bytes(data)
+    rig.damage.clear()
+    rig.restart()
+    assert read_in_small_steps(rig, queue_id) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    assert len({(damage.start, damage.end) for damage in rig.damage}) == 1
+
+
 def test_new_messages_behind_damage_at_the_end_are_read(tmp_path: Path) -> None:
     rig, queue_id = damaged(tmp_path, 8, 9)
     assert rig.fetch(queue_id, 8, 100).pieces == []

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from kernel.log.log import Damage, LogFailed, LogFull
+from kernel.log.segment_file import SegmentReader
 from kernel.log.segments import SegmentLog
 from tests.simulation.disk import BROKEN, FULL, Crash, Fault, SimDisk
 
@@ -101,3 +102,20 @@ def test_rot_is_reported_and_the_rest_is_found(at: int, left: list[bytes]) -> No
     again = SegmentLog(disk, 4_096)
     assert [frame.head for frame in again.recover(0, 0, damage.append)] == left
     assert [one.is_known for one in damage] == [len(left) == 3]
+
+
+def test_many_bodies_that_are_torn_are_looked_behind_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each looked behind all that follow: a start took hours where a power cut had taken the bodies of a segment."""
+    disk = SimDisk(Random(1))
+    log = SegmentLog(disk, 1 << 20)
+    list(log.recover(0, 0, lambda damage: None))
+    positions = [log.append(b"%04d" % i, b"x" * 10) for i in range(200)]
+    log.sync()
+    for position in positions[:-1]:
+        disk.flip("log/00000000000000000000.log", position)
+    looked: list[int] = []
+    real = SegmentReader.next_frame
+    monkeypatch.setattr(SegmentReader, "next_frame", lambda reader, at: (looked.append(at), real(reader, at))[1])
+    damage: list[Damage] = []
+    assert len(list(SegmentLog(disk, 1 << 20).recover(0, 0, damage.append))) == 200
+    assert len(damage) == 199 and len(looked) == 1

@@ -17,6 +17,7 @@ from kernel.records.record import (
     encode_key,
     read_headers,
     read_varint,
+    split_records,
     varint,
 )
 from tests.kernel.batches import encode_record, wrap
@@ -94,3 +95,14 @@ def test_a_record_cannot_claim_any_number_of_headers() -> None:
     with pytest.raises(CorruptBatch):
         read_headers(varint(-1), 0)
     assert encode_key(None) == b"\x01" and encode_key(b"") == b"\0"
+
+
+@given(st.lists(messages, min_size=1, max_size=4), st.data())
+def test_what_is_handed_out_is_what_is_read(found: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
+    """Whatever bytes are wrong: the two ways of reading agree which records make sense, and headers can be read."""
+    bad = bytearray(b"".join(encode_record(i, *message) for i, message in enumerate(found)))
+    for _ in range(data.draw(st.integers(0, 3))):
+        bad[data.draw(st.integers(0, len(bad) - 1))] = data.draw(st.integers(0, 255))
+    read = decode_records(bytes(bad), 0, len(found), 100, 5_000, 7, passes_over=True)
+    handed = split_records(None, bytes(bad), 0, len(found), 100, 5_000, 7, checks=True)
+    assert [(one[1], one[4], one[5], one[6], read_headers(one[7], 0)[0], one[8], one[3]) for one in handed] == read

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kernel.addresses.routes import Routes
 from kernel.log.log import Log
@@ -12,11 +12,13 @@ from kernel.scheduling.queries import Scheduled
 from kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 
+NOW_MS: Final = 1_700_000_000_000
+
 
 class ScheduleRig(Rig):
     def __init__(self, folder: Path | None = None, settings: KernelSettings | None = None, routes: Routes | None = None,
-                 log: Log | None = None) -> None:
-        super().__init__(folder, settings, routes, log)
+                 log: Log | None = None, wall_ms: int = NOW_MS) -> None:
+        super().__init__(folder, settings, routes, log, wall_ms=wall_ms)
 
     @property
     def now_ms(self) -> int:
@@ -28,7 +30,7 @@ class ScheduleRig(Rig):
     def later(self, address: str, *delays: tuple[int, bytes], repeat: str = "", key: str | None = None) -> list[int]:
         """Messages for an address, each (delay in ms, value); their ids once they are durable."""
         self.kernel.schedule([self.message(address, value) for _, value in delays],
-                             [When(self.now_ms + delay_ms, repeat) for delay_ms, _ in delays], self.witness, address,
+                             [When(repeat=repeat, delay_ms=delay_ms) for delay_ms, _ in delays], self.witness, address,
                              idempotency_key=key)
         return [message_id for _, _, message_id in self.answer().positions]
 

@@ -255,8 +255,7 @@ def test_repetitions_missed_during_a_stop_are_delivered_once(rig: ScheduleRig) -
     [schedule] = rig.later("t/k", (0, b"tick"), repeat="R/PT10S")
     start_ms = rig.now_ms
     rig.advance(100)
-    rig.world.loop._now_ms += 95_000
-    rig.restart()
+    rig.restart(step_ms=95_000)
     rig.run()
     assert len(rig.values("t")) == 2
     assert rig.show(schedule).due_ms == start_ms + 100_000
@@ -357,5 +356,5 @@ def test_memory_is_let_go_of(rig: ScheduleRig) -> None:
         rig.recall(message_id)
     rig.advance(2_000)
     delivering, book = rig.kernel.scheduling.delivering, rig.kernel.scheduling.book
-    at_hand = delivering.at_hand
+    at_hand = delivering.lanes[0].at_hand
     assert (at_hand.values, at_hand.size_bytes, book.settling, book.timers.keys) == ({}, 0, {}, [])

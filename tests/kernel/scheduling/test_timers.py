@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.scheduling.records import FIRST_FORGET, timer_key
+from kernel.scheduling.records import FIRST_WALL, timer_key
 from kernel.scheduling.timers import Timers
 
 
@@ -12,7 +12,7 @@ class Store:
     """Timers, and a store that checkpoints fill: begun and written at times of their own."""
 
     def __init__(self, max_keys: int) -> None:
-        self.timers = Timers(max_keys)
+        self.timers = Timers(max_keys=max_keys)
         self.changes: list[bytes] = []
         self.frozen: list[bytes] | None = None
         self.stored: set[bytes] = set()
@@ -65,7 +65,7 @@ def test_none_is_lost_and_none_is_early(max_keys: int, plan: list[tuple[str, obj
     for name, argument in plan:
         if name == "add":
             dues: list[int] = argument  # type: ignore[assignment]
-            store.add([timer_key(due, number + i) for i, due in enumerate(dues)])
+            store.add([timer_key(due, False, number + i) for i, due in enumerate(dues)])
             number += len(dues)
         elif name == "take":
             ahead = sorted(key for key in store.live if key < store.timers.horizon)
@@ -81,16 +81,16 @@ def test_none_is_lost_and_none_is_early(max_keys: int, plan: list[tuple[str, obj
         store.end_scan()
         store.begin_checkpoint()
         store.end_checkpoint()
-    assert not store.live and store.timers.horizon == FIRST_FORGET
+    assert not store.live and store.timers.horizon == FIRST_WALL
 
 
 def test_memory_is_bounded() -> None:
-    timers = Timers(100)
+    timers = Timers(max_keys=100)
     timers.extend([])
-    assert timers.horizon == FIRST_FORGET
+    assert timers.horizon == FIRST_WALL
     changes = object()
     for start in range(0, 10_000, 50):
-        timers.add([timer_key((start + i) * 7919 % 10_000, start + i) for i in range(50)], changes, None)
+        timers.add([timer_key((start + i) * 7919 % 10_000, False, start + i) for i in range(50)], changes, None)
         assert len(timers.keys) <= 100
     timers.add([], object(), None)                    # a checkpoint is written: the store knows the rest
     assert timers.unseen_from(b"", 1_000) == timers.keys
@@ -99,8 +99,9 @@ def test_memory_is_bounded() -> None:
 def test_one_is_taken_off() -> None:
     timers = Timers()
     timers.extend([])
-    timers.add([timer_key(5, 1), timer_key(6, 2)], None, None)
-    timers.discard(timer_key(5, 1))
-    timers.discard(timer_key(5, 3))
-    assert timers.keys == [timer_key(6, 2)] and timer_key(6, 2) in timers and timer_key(5, 1) not in timers
+    timers.add([timer_key(5, False, 1), timer_key(6, False, 2)], None, None)
+    timers.discard(timer_key(5, False, 1))
+    timers.discard(timer_key(5, False, 3))
+    assert timers.keys == [timer_key(6, False, 2)]
+    assert timer_key(6, False, 2) in timers and timer_key(5, False, 1) not in timers
     assert timers.due(5, 9) == [] and timers.due(6, 9) == timers.keys and timers.due(6, 0) == []

@@ -1,0 +1,16 @@
+"""What a client is owed and cannot be read: it is counted, and what is behind it comes."""
+from __future__ import annotations
+
+import pytest
+
+from gateways.mqtt.backlog import Found, Range
+from kernel.message import Fetched
+from tests.kernel.rig import Rig
+
+
+@pytest.mark.parametrize(("start", "next_offset", "lost"),
+                         [(0, -1, 0), (0, 5, 0), (0, 12, 2), (0, 100, 5), (13, 12, 3)])
+def test_what_cannot_be_read_is_lost_as_what_retention_took(start: int, next_offset: int, lost: int) -> None:
+    answer = Fetched(1, None, start, 100, [])
+    answer.next_offset = next_offset
+    assert Found(answer).lost_of(Range(Rig().kernel.place("t/k"), 10, 5, True)) == lost
