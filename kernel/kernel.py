@@ -253,15 +253,13 @@ class Kernel(GroupCalls):
     def place(self, address: str, *, tenant: str = "/", may_create: bool = True) -> Placement:
         """Where a message for this address is stored; its topic is made where it is missing.
 
-        Raises InvalidAddress, Unroutable; of a missing topic UnknownTopic where topics are not made by use,
-        CreateDenied without `may_create`, TooManyTopics. So does an append, where it was deleted since.
+        Raises InvalidAddress, Unroutable; UnknownTopic, CreateDenied, TooManyTopics: so may an append, once it is gone.
         """
         return self._places.place(address, tenant, may_create)
 
     def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
                  may_create: bool = True) -> Placement:
-        """Where a message for this topic and key is stored. Raises UnknownQueue, InvalidTopic, and of a missing topic
-        what `place` raises."""
+        """Where a message for this topic and key is stored. Raises UnknownQueue, InvalidTopic, and as `place`."""
         return self._places.place_in(topic, key, queue, tenant, may_create)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
