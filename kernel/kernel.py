@@ -235,8 +235,7 @@ class Kernel(GroupCalls):
         """Where a message for this address is stored; its topic is made where it is missing, and counted for its maker
         (see `addresses.makers`).
 
-        Raises InvalidAddress, Unroutable; of a missing topic UnknownTopic where topics are not made by use,
-        CreateDenied without `may_create`, TooManyTopics. So does an append, where it was deleted since.
+        Raises InvalidAddress, Unroutable; UnknownTopic, CreateDenied, TooManyTopics: so may an append, once it is gone.
         """
         return self._places.place(address, tenant, may_create, maker)
 
