@@ -79,9 +79,8 @@ class AmqpSession:
         self._parts: list[bytes] = []                      # of the frame that is not all there yet
         self._parts_bytes = 0
         self._needed_bytes = 0
-        now_ms = services.now_ms()
-        self._heard_ms = now_ms
-        self._opened_by_ms = now_ms + config.handshake_timeout_ms      # and once it is closing: closed by then
+        self._heard_ms = services.now_ms()
+        self._opened_by_ms = self._heard_ms + config.handshake_timeout_ms      # and once it is closing: closed by then
         self._beat_ms = 0                                  # when the next heartbeat leaves
         self._paused_until_ms = 0
         self._holds = 0                                    # decisions under way: nothing behind one is confirmed before
