@@ -21,11 +21,10 @@ import resource
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from gatehouse import __version__, exits
 from gatehouse.accounts import AccountStorage
@@ -39,11 +38,11 @@ from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.relisten import Relistening, relisten
 from gatehouse.runtime import Stall
+from gatehouse.samples import Counted, admission_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 from gateways.admission.admission import Admission
 from gateways.admission.rule_set import RuleSet
-from gateways.admission.trace import Trace
 from gateways.connections.capacity import descriptor_capacity
 from gateways.connections.listener import Listener
 from gateways.connections.open_connections import OpenConnections
@@ -84,24 +83,6 @@ def raise_descriptor_limit() -> int:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
-@runtime_checkable
-class Counted(Protocol):
-    """A door that counts its connections as the shared listener does; a plugin's service need not."""
-
-    counts: Counter[str]
-    """accepted, refused, faults, and closed_REASON."""
-
-    def __len__(self) -> int: ...
-
-
-@runtime_checkable
-class Certified(Protocol):
-    """A door that shows certificates; a plugin's service need not tell of them."""
-
-    def certificate_ends_s(self) -> float | None:
-        """When the first of them runs out, in seconds since 1970; None without TLS."""
 
 
 def warn_of_step(by_ms: int) -> None:
@@ -406,20 +387,7 @@ class Hub:
     def _door_samples(self) -> Iterator[Sample]:
         if self._shared is not None:
             yield "gatehouse_unsent_bytes", (), self._shared.unsent.used_bytes
-        for name, door in self._counted():
-            counts = door.counts
-            yield "gatehouse_connections", (name,), len(door)
-            yield "gatehouse_connections_accepted", (name,), counts["accepted"]
-            yield "gatehouse_connections_refused", (name,), counts["refused"]
-            yield "gatehouse_connections_refused_by_address", (name,), counts["refused_by_address"]
-            yield "gatehouse_faults", (name,), counts["faults"]
-            yield "gatehouse_tls_handshakes", (name,), counts["tls_handshakes"]
-            ends_s = door.certificate_ends_s() if isinstance(door, Certified) else None
-            if ends_s is not None:
-                yield "gatehouse_tls_certificate_ends_seconds", (name,), ends_s
-            for reason, amount in counts.items():
-                if reason.startswith("closed_"):
-                    yield "gatehouse_connections_closed", (name, reason.removeprefix("closed_")), amount
+        yield from door_samples(self._counted())
 
 
 async def run_hub(config: Config, specs: dict[str, GatewaySpec], data_dir: DataDir, asked_early: Sequence[int]) -> int:
@@ -443,23 +411,6 @@ def warn_of_no_administrator(admission: Admission, config: Config) -> None:
     else:
         log.warning("nobody may administer this hub: make an administrator with `gatehouse users create NAME --admin`, "
                     "or mend its rules with `gatehouse acl`, while it is stopped, or mend those of the configuration")
-
-
-def trace_samples(trace: Trace) -> Iterator[Sample]:
-    """What went through the doors, and what admission counted."""
-    for door, flow in trace.flows.items():
-        yield "gatehouse_messages_in", (door,), flow.messages_in
-        yield "gatehouse_bytes_in", (door,), flow.bytes_in
-        yield "gatehouse_messages_out", (door,), flow.messages_out
-        yield "gatehouse_bytes_out", (door,), flow.bytes_out
-    for labels, amount in trace.counts.items():
-        yield "gatehouse_events", labels, amount
-
-
-def admission_samples(admission: Admission) -> Iterator[Sample]:
-    """Users, rights and logins."""
-    for name, value in admission.statistics().items():
-        yield "gatehouse_" + name, (), value
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -5,7 +5,7 @@ A refused channel (channel.close) is not listened to until the client has agreed
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateways.amqp import codec
 from gateways.amqp.channel import Channel
@@ -148,6 +148,21 @@ class Channels:
     def _drop(self, channel: Channel) -> None:
         del self._by_number[channel.number]
         self.open.pop(channel.raw, None)
+
+    def wake(self) -> None:
+        """The client takes more."""
+        for channel in self:
+            channel.wake()
+
+    def check_rights(self) -> None:
+        """Consumers whose right has gone end."""
+        for channel in self:
+            channel.check_rights()
+
+    def describe(self) -> dict[str, Any]:
+        """For people."""
+        return {"subscriptions": sum([len(channel.consumers) for channel in self]),
+                "channels": [channel.describe() for channel in self]}
 
     def end(self) -> None:
         """The connection has ended. Idempotent."""

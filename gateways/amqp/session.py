@@ -79,9 +79,8 @@ class AmqpSession:
         self._parts: list[bytes] = []                      # of the frame that is not all there yet
         self._parts_bytes = 0
         self._needed_bytes = 0
-        now_ms = services.now_ms()
-        self._heard_ms = now_ms
-        self._opened_by_ms = now_ms + config.handshake_timeout_ms      # and once it is closing: closed by then
+        self._heard_ms = services.now_ms()
+        self._opened_by_ms = self._heard_ms + config.handshake_timeout_ms      # and once it is closing: closed by then
         self._beat_ms = 0                                  # when the next heartbeat leaves
         self._paused_until_ms = 0
         self._holds = 0                                    # decisions under way: nothing behind one is confirmed before
@@ -340,8 +339,7 @@ class AmqpSession:
             return
         self.sender.forget()
         self.broker.unbind_own(self.vhost, self, self.rights.may_keep)
-        for channel in self.channels:
-            channel.check_rights()
+        self.channels.check_rights()
 
     # --- back-pressure -----------------------------------------------------------------------------------------------
 
@@ -375,8 +373,7 @@ class AmqpSession:
             self.on_settled()
 
     def handle_drained(self) -> None:
-        for channel in self.channels:
-            channel.wake()
+        self.channels.wake()
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -428,8 +425,8 @@ class AmqpSession:
         self.count("connection_" + str(error.code))
         if self._state is State.HEADER:
             self._end(str(error))
-            return
-        self._close(error, str(error))
+        else:
+            self._close(error, str(error))
 
     def _close(self, error: AmqpError, reason: str, silence_ms: int = SILENCE_MS) -> None:
         class_id, method_id = error.method
@@ -500,6 +497,4 @@ class AmqpSession:
             self.broker.drop_exclusive(self.vhost, self)
 
     def describe(self) -> dict[str, Any]:
-        return {"user": self.identity.user, "state": self._state.value,
-                "subscriptions": sum([len(channel.consumers) for channel in self.channels]),
-                "channels": [channel.describe() for channel in self.channels]}
+        return {"user": self.identity.user, "state": self._state.value, **self.channels.describe()}

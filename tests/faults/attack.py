@@ -20,7 +20,7 @@ from tests.faults.campaign import Campaign, Plan
 from tests.faults.hostile import Garbage, LoginFlood, PoisonProducer, StalledReaders, make_guard
 from tests.faults.nursery import ForkedHub, Nursery
 
-ATTACKED: Final = Plan("checkpoint_ms = 100\nsegment_bytes = 1048576", False, 500, (0.3, 1.0))
+ATTACKED: Final = Plan("checkpoint_ms = 100\nsegment_bytes = 1048576", False, 500, (0.5, 1.5))
 CAMPAIGN_ROUNDS: Final = 25        # on one data folder, so that reading all of it stays quick
 HOUR_S: Final = 3600
 STEPS_S: Final = (-HOUR_S, HOUR_S, -24 * HOUR_S, 30 * 24 * HOUR_S)
