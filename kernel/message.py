@@ -138,7 +138,11 @@ class Owner(Protocol):
     """Who appended and wants to know when it is durable."""
 
     def on_stored(self, stored: list[Stored]) -> None:
-        """Called once per flush with this owner's submissions of it, in order. Must not block or raise."""
+        """Called once per flush with this owner's submissions of it, in order. Must not block or raise.
+
+        Of producers' batches those for one queue come in order; one that is checked on another thread may be answered
+        after others.
+        """
 
 
 class Piece:

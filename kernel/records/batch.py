@@ -39,6 +39,7 @@ MAX_MS_AT: Final = 35
 MAX_OPENED_BYTES: Final = 64 << 20          # of one batch's records, decompressed
 MAX_BATCH_RECORDS: Final = 1 << 17          # clients fill batches by bytes; librdkafka counts too, to 10,000 by default
 
+MAX_DELTA: Final = (1 << 31) - 1            # an i32
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
@@ -125,6 +126,15 @@ def as_batch(piece: Piece, leader_epoch: int) -> bytes:
     crc = crc32c(piece.data, crc32c(after_crc))
     length = HEADER_BYTES - LENGTH_COVERS_FROM + len(piece.data)
     return _BEFORE_ATTRIBUTES.pack(piece.first_offset, length, leader_epoch, 2, crc) + after_crc + piece.data
+
+
+def empty_batch(first_offset: int, next_offset: int, leader_epoch: int) -> bytes:
+    """A batch without records, over offsets at which nothing is left: its reader goes on at `next_offset`, as behind
+    what a broker has compacted away."""
+    last_delta = min(next_offset - first_offset - 1, MAX_DELTA)
+    after_crc = _AFTER_CRC.pack(0, last_delta, -1, -1, -1, -1, -1, 0)
+    length = HEADER_BYTES - LENGTH_COVERS_FROM
+    return _BEFORE_ATTRIBUTES.pack(first_offset, length, leader_epoch, 2, crc32c(after_crc)) + after_crc
 
 
 def records_of(piece: Piece) -> list[Record]:

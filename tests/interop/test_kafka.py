@@ -14,12 +14,13 @@ import paho.mqtt.client as paho
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import UnsupportedVersionError
 from kafka.protocol.consumer import FetchResponse
+from kafka.structs import OffsetAndMetadata
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.gateways.kafka.batches import batch
@@ -186,10 +187,9 @@ def test_what_is_not_offered_is_said_by_the_clients(hub: RunningHub) -> None:
         consumer.poll(timeout_ms=WAIT_S * 1000)
     consumer.close()
     by_librdkafka = Consumer({"bootstrap.servers": address(hub), "group.id": "group"})
-    by_librdkafka.subscribe(["survivors"])
+    kcat(hub, "-P", "-t", "subscribed", stdin="one\n")
+    by_librdkafka.subscribe(["subscribed"])
     message = by_librdkafka.poll(WAIT_S)
-    while message is not None and message.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        message = by_librdkafka.poll(WAIT_S)
     assert message is not None and "JoinGroup failed" in message.error().str()
     by_librdkafka.close()
 
@@ -201,11 +201,12 @@ def test_a_group_that_assigns_for_itself_commits_and_goes_on_from_there(hub: Run
         producer.produce("committed", b"%d" % i, partition=0)
     assert producer.flush(WAIT_S) == 0
     by_librdkafka = Consumer({"bootstrap.servers": address(hub), "group.id": "own", "enable.auto.commit": False})
-    by_librdkafka.commit(offsets=[TopicPartition("committed", 0, 40, metadata="so far")], asynchronous=False)
+    by_librdkafka.commit(offsets=[TopicPartition("committed", 0, 40)], asynchronous=False)
     by_python = KafkaConsumer(bootstrap_servers=address(hub), group_id="own", enable_auto_commit=False)
     by_python.assign([PythonTopicPartition("committed", 0)])
     page = by_python.poll(timeout_ms=WAIT_S * 1000, max_records=1)
     assert [record.offset for records in page.values() for record in records] == [40]
+    by_python.commit({PythonTopicPartition("committed", 0): OffsetAndMetadata(40, "so far", -1)})
     assert by_python.committed(PythonTopicPartition("committed", 0), metadata=True).metadata == "so far"
     by_python.close()
 

@@ -205,8 +205,8 @@ def test_what_began_together_reads_as_it_was(begun_ms: int, ones: list[tuple[byt
 
 
 PLACES = st.builds(
-    Pending, U63, U63, U63, st.just(0), st.just(0), st.just(0), TEXT, TEXT, TEXT, st.booleans(), st.booleans(),
-    st.integers(-1, 10), st.one_of(st.none(), st.lists(U63, max_size=3).map(tuple)),
+    Pending, U63, st.booleans(), U63, U63, st.just(0), st.just(0), st.just(0), TEXT, TEXT, TEXT, st.booleans(),
+    st.booleans(), st.booleans(), st.integers(-1, 10), st.one_of(st.none(), st.lists(U63, max_size=3).map(tuple)),
     st.one_of(st.none(), st.binary(max_size=10)), TEXT, st.just(b""), st.none())
 BYTES = st.binary(max_size=10)
 VALUES = st.one_of(st.none(), BYTES, st.just(bytes(200_000)))

@@ -31,26 +31,28 @@ FILTERS: Final[tuple[tuple[str, Callable[[str], bool]], ...]] = (
 class Asking:
     """One call's token: which attempt it is for, and what becomes durable with it."""
 
-    def __init__(self, attempt: Attempt | None, order: int, told: Callable[[Stored], None] | None) -> None:
+    def __init__(self, attempt: Attempt | None, order: int, told: Callable[[Stored], None] | None, lane: int) -> None:
         self.attempt = attempt
         self.order = order
+        self.lane = lane
         self.told = told
         self.repeat = attempt is not None and attempt.calls > 0     # may be answered with its first call
 
 
 class Client:
-    """An owner of calls, in one life of the hub: answers must come in the order of the calls."""
+    """An owner of calls, in one life of the hub: answers must come in the order of the calls; of batches, which may
+    have to be opened on another thread, in the order of those for the same queue."""
 
     def __init__(self, ledger: Ledger, on_refused: Callable[[], None]) -> None:
         self._ledger = ledger
         self._on_refused = on_refused
         self._asked = 0
-        self._answered = 0
+        self._answered: dict[int, int] = {}
 
-    def ask(self, attempt: Attempt | None, told: Callable[[Stored], None] | None = None) -> Asking:
-        """A token for a call that has been, or is just being, made."""
+    def ask(self, attempt: Attempt | None, told: Callable[[Stored], None] | None = None, *, lane: int = 0) -> Asking:
+        """A token for a call that has been, or is just being, made. `lane` is the queue that a batch is for."""
         self._asked += 1
-        asking = Asking(attempt, self._asked, told)
+        asking = Asking(attempt, self._asked, told, lane)
         if attempt is not None:
             attempt.waiting += 1
             attempt.calls += 1
@@ -70,9 +72,9 @@ class Client:
             asking = one.token
             assert isinstance(asking, Asking)
             if not asking.repeat:
-                if asking.order <= self._answered:
-                    raise Broken(f"answer {asking.order} came after {self._answered}")
-                self._answered = asking.order
+                if asking.order <= self._answered.get(asking.lane, 0):
+                    raise Broken(f"answer {asking.order} came after {self._answered[asking.lane]}")
+                self._answered[asking.lane] = asking.order
             refused = self._take(asking, one) or refused
         if refused:
             self._on_refused()

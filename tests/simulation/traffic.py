@@ -196,7 +196,7 @@ class Traffic:
                 self._simulation.reading.sent(attempt)
             return
         try:
-            self._simulation.hub.kernel.append_batch(queue_id, attempt.batch, owner, owner.ask(attempt))
+            self._simulation.hub.kernel.append_batch(queue_id, attempt.batch, owner, owner.ask(attempt, lane=queue_id))
         except MessageTooLarge:
             raise Broken("a batch within the limits was refused") from None
         if first:

@@ -33,7 +33,7 @@ from gateways.kafka.request import Api, Request
 from gateways.kafka.topics import find_fetched, find_topic, note_fetch, text_of
 from kernel.errors import KernelError, UnknownTopic
 from kernel.message import Fetched
-from kernel.records.batch import as_batch
+from kernel.records.batch import as_batch, empty_batch
 from kernel.state.topics import Topic
 
 if TYPE_CHECKING:
@@ -105,12 +105,14 @@ class Fetch:
             return
         rows = self.rows
         total = messages = 0
-        for place, one in zip(rows.places, fetched, strict=True):
+        for place, (_, offset, _), one in zip(rows.places, rows.wants, fetched, strict=True):
             if one.error is not None:
                 rows.errors += 1
                 rows.fill(place, code_of(one.error), one.high_watermark, one.log_start_offset, [])
                 continue
             batches = [as_batch(piece, rows.leader_epoch) for piece in one.pieces]
+            if not batches and one.next_offset > offset:
+                batches = [empty_batch(offset, one.next_offset, rows.leader_epoch)]
             total += sum(map(len, batches))
             messages += sum([piece.count for piece in one.pieces])
             rows.fill(place, NONE, one.high_watermark, one.log_start_offset, batches)

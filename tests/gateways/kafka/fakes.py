@@ -69,6 +69,7 @@ class FakeKernel:
         self.by_name: dict[str, Topic] = {}
         self.queues: dict[int, list[Piece]] = {}
         self.starts: dict[int, int] = {}
+        self.ends: dict[int, int] = {}           # of queues that hold nothing up to there
         self.pending: list[tuple[Callable[[], list[tuple[int, int, int]]], Owner | None, object]] = []
         self.watches: list[FakeWatch] = []
         self.late = False
@@ -162,7 +163,7 @@ class FakeKernel:
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
         pieces = self.queues.get(queue_id)
-        end = pieces[-1].first_offset + pieces[-1].count if pieces else 0
+        end = pieces[-1].first_offset + pieces[-1].count if pieces else self.ends.get(queue_id, 0)
         return self.starts.get(queue_id, 0), end
 
     def bounds_of(self, topic: Topic) -> array[int]:
@@ -180,6 +181,7 @@ class FakeKernel:
                 fetched.error = OffsetOutOfRange(str(offset))
                 continue
             pieces = self.queues.get(queue_id, [])
+            fetched.next_offset = high if queue_id in self.ends else -1
             room = most
             for piece in pieces[max(0, bisect_right(pieces, offset, key=lambda one: one.first_offset) - 1):]:
                 if fetched.pieces and len(piece.data) > room or left <= 0:

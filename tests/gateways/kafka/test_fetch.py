@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from kafka.protocol.consumer import FetchResponse
 
 from gateways.admission.decision import Operation
@@ -273,3 +274,16 @@ def test_a_stored_batch_that_claims_two_milliards_of_records_costs_its_bytes(ver
     with little_memory(1 << 20):
         later = send(peer, version, {(name_of(peer, version), 0): poison.CLAIMED + 1}, max_wait_ms=0)[0]
     assert later.error_code == 0 and not later.records
+
+
+@pytest.mark.parametrize("version", [4, 11, 12])
+def test_offsets_at_which_nothing_is_left_are_answered_with_an_empty_batch(version: int) -> None:
+    """A reader would otherwise ask there for ever; behind a compacted tail a broker answers the same."""
+    peer = Peer()
+    queue_id = peer.kernel.create_topic("plant", queues=1).queue_id(0)
+    peer.kernel.flush()
+    peer.kernel.ends[queue_id] = 1000
+    answer = decoded(FetchResponse, version, *peer.send(framed(fetch(version, {("plant", 0): 7}), 5))[-1:], 5)
+    header = read_header(bytes(answer.responses[0].partitions[0].records))
+    assert (header.base_offset, header.last_offset_delta, header.record_count) == (7, 992, 0)
+    assert header.crc == crc32c(bytes(answer.responses[0].partitions[0].records)[21:])
