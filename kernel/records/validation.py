@@ -69,7 +69,7 @@ def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool,
         if headers > MAX_BATCH_HEADERS:
             raise MessageTooLarge(f"the records of a batch have more than {MAX_BATCH_HEADERS} headers")
         if records is not None:
-            records += decode_records(data, start, stop - first, 0, header.base_ms, first)
+            records += decode_records(data, start, stop - first, first, header.base_ms, first)
     if at != len(data):
         raise InvalidRecord(f"{len(data) - at} bytes follow the last of {header.record_count} records")
     if largest_ms != header.max_ms:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kernel.errors import TooManyTopics, TopicExists
+from kernel.message import When
 from kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig
@@ -79,7 +80,17 @@ def test_all_together_are_bounded_and_what_is_created_or_the_hubs_own_is_not_ref
         rig.kernel.place_in("more", b"k", maker="bob")
     rig.kernel.create_topic("created")
     assert rig.kernel.place("created/x", maker="bob").topic == "created"
-    assert rig.kernel.place("letters/x").topic == "unrouted", "what the hub has to store is stored"
+    with pytest.raises(TooManyTopics):
+        rig.kernel.place("letters/x")
+    later = rig.kernel.place("created/y")
+    rig.kernel.schedule([(later, b"v", b"\0", 0, 0)], [When(delay_ms=1_000)], rig.witness)
+    rig.run()
+    rig.kernel.delete_topic("created")
+    rig.kernel.create_topic("another")
+    rig.run()
+    rig.world.advance(2_000)
+    rig.run()
+    assert rig.values("unrouted") == [b"v"], "what the hub has taken is stored"
 
 
 def test_who_creates_topics_by_name_makes_them_too() -> None:

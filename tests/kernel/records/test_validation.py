@@ -98,9 +98,9 @@ def test_the_headers_of_a_batch_are_bounded_together(monkeypatch: pytest.MonkeyP
         opened(wrap(records, 4))
 
 
-def test_a_batch_is_walked_over_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "SLICE_RECORDS", 3)
-    is_what_it_claims(opened(wrap(TEN, 10)))
+def test_a_batch_is_walked_over_in_slices() -> None:
+    count = 2 * validation.SLICE_RECORDS + 3
+    is_what_it_claims(opened(wrap(b"".join(encode_record(i, None, b"v") for i in range(count)), count)))
 
 
 @pytest.mark.parametrize("way", [Way(*way) for name, way in WAYS.items() if name != "none"],
