@@ -20,10 +20,11 @@ from kernel.leasing.settings import decode_queue
 from kernel.log.frame import StateRecord
 from kernel.log.resuming import ROOM_COUNTERS, counters_behind, counters_record
 from kernel.parts import Parts
+from kernel.records.batch import HEADER_BYTES, MAX_BATCH_RECORDS
 from kernel.state.state import Kind
 from kernel.state.views import heads_record
 
-RECORDS_PER_BYTE: Final = 256      # of compressed batches; what a producer may send opens to less
+RECORDS_PER_BYTE: Final = MAX_BATCH_RECORDS // HEADER_BYTES + 1      # no batch is shorter than its header
 MIN_OFFSETS: Final = 1 << 20       # behind a lost end: how much the index did not know of yet cannot be said
 
 
