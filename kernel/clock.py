@@ -73,7 +73,7 @@ class Clock:
         self._loop = loop
         self.append_ms = 0                               # of the newest frame
         self._stretches: tuple[Stretch, ...] = ()
-        self._apart_ms = 0                               # wall time - hub time, where the newest stretch begins
+        self.apart_ms = 0                                # wall time - hub time, where the newest stretch begins
         self._noted = True                               # the distance of the clocks is in the log
         self.steps = 0
         self.on_step: Callable[[int], None] = lambda by_ms: None
@@ -93,7 +93,7 @@ class Clock:
         self.append_ms = last_append_ms
         self._loop.begin_at(hub_ms + max(0, wall_ms - last_wall_ms))
         if self._stretches:
-            self._apart_ms = self._stretches[-1][1] - self._stretches[-1][0]
+            self.apart_ms = self._stretches[-1][1] - self._stretches[-1][0]
         self._measure()
 
     # ---- while it runs
@@ -116,13 +116,13 @@ class Clock:
             if self._stretches:            # what comes now is not older than what came before
                 self.append_ms = max(self.append_ms, self.wall_of(hub_ms))
             self._stretches = (*self._stretches, (hub_ms, wall_ms))[-MAX_STRETCHES:]
-            self._apart_ms = wall_ms - hub_ms
+            self.apart_ms = wall_ms - hub_ms
             self._noted = False
 
     def append_time(self, now_ms: int) -> int:
         """For the frame that is begun now, at this hub time."""
         wall_ms = self._loop.wall_ms()
-        if abs(wall_ms - now_ms - self._apart_ms) >= UNSEEN_MS:
+        if abs(wall_ms - now_ms - self.apart_ms) >= UNSEEN_MS:
             self._measure()
         if wall_ms < self.append_ms:
             self._noted = False

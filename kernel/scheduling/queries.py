@@ -153,8 +153,7 @@ class Queries:
     def page(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
         """See `Kernel.scheduled`."""
         limit = min(limit, PAGE)
-        loop = self._parts.loop
-        view = View(loop.wall_ms() - loop.now_ms())
+        view = View(self._parts.clock.apart_ms)      # the same for every page, unless there was a step
         unseen = [self._book.timers.unseen_from(view.hub_key(start), limit),
                   self._book.wall_timers.unseen_from(view.wall_key(start), limit)]
         known = {key: recent[2] for part in unseen for key in part

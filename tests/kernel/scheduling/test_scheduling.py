@@ -309,6 +309,16 @@ def test_pages_by_due_time_from_memory_and_store(rig: ScheduleRig) -> None:
     assert rig.page(b"", 50, tenant="other") == ([], None)
 
 
+def test_pages_go_on_while_the_wall_clock_is_corrected_a_little(rig: ScheduleRig) -> None:
+    """By less than a step; two readings of the clocks are a millisecond apart now and then anyway."""
+    ids = rig.later("t/k", *[(60_000 + n, b"%d" % n) for n in range(6)])
+    first, start = rig.page(b"", 3)
+    assert start is not None
+    rig.world.loop.step_wall(-1)
+    second, start = rig.page(start, 3)
+    assert [one.id for one in (*first, *second)] == ids
+
+
 def test_what_became_of_it_is_forgotten_after_a_day(rig: ScheduleRig) -> None:
     first, second = rig.later("t/k", (100, b"1"), (REMEMBERED_MS, b"2"))
     rig.advance(3_000)
