@@ -177,6 +177,7 @@ class Kernel(GroupCalls):
         self._committer.on_congestion = self._on_congestion
         parts.room.on_short = self._committer.become_short
         self._checkpoints.on_caught_up = parts.deliveries.on_caught_up = self._committer.relieve
+        self._flushing.answering.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.light.limits.refuse_full
         self._appending.require_room = self.leasing.light.limits.require_room
@@ -208,11 +209,12 @@ class Kernel(GroupCalls):
         self.scheduling.stop()
         self.leasing.stop()
         self._appending.stop()
-        self._committer.stop(lambda: self._checkpoints.end(on_done))
+        self._committer.stop(lambda: self._flushing.answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
     def _is_behind(self) -> bool:
         """Whether something that publishers add to does not keep pace with them."""
-        return self._checkpoints.is_behind() or self.parts.deliveries.is_behind() or self._appending.is_behind
+        return (self._checkpoints.is_behind() or self.parts.deliveries.is_behind()
+                or self._flushing.answering.is_behind() or self._appending.is_behind)
 
     def _on_congestion(self, congested: bool) -> None:
         self.congested = congested

@@ -6,6 +6,7 @@ listens; for who has subscribed meanwhile it is opened once more.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,7 @@ from kernel.appending.burst import Run, check
 from kernel.appending.gathering import Gathering, Places, Submission
 from kernel.appending.idempotency import fingerprint_batches
 from kernel.appending.producers import KnownBatch, check_sequence, find_duplicate, with_batch
-from kernel.appending.validating import MAX_RECORDS, Arrived, Validating
+from kernel.appending.validating import MAX_RECORDS, Arrived, Entering, Validating
 from kernel.delivery.retained import asks_to_retain
 from kernel.errors import MessageTooLarge, UnknownQueue, UnsupportedBatch
 from kernel.message import RETAIN, Message, Owner, Record
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from kernel.appending.committer import Committer
     from kernel.parts import Parts
 
+STEP_RECORDS = 64
+"""Of a batch are placed before the clock is read: a tenth of a millisecond."""
+
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
 
@@ -35,8 +39,9 @@ PENDING = -1
 class Inside(NamedTuple):
     """What a producer's batch means beyond the queue that it enters whole."""
 
-    noted: list[tuple[int, Message]]       # records that change state, with their index
-    listened: bool                         # somebody may hear of its records
+    records: list[Record]                  # none where nobody needs them
+    listened: bool                         # somebody may hear of them
+    noted: list[tuple[int, Message]]       # those that change state, with their index
     copies: list[Message]                  # for light queues that are bound to addresses of its topic
 
 
@@ -93,18 +98,22 @@ class Batches:
     # ---- when they are sound
 
     def _enter(self, arrived: Arrived, owner: Owner | None, token: object, divert: Divert | None,
-               validated: list[Validated]) -> None:
+               validated: list[Validated]) -> Entering:
         queue_id, (one,) = arrived.queue_id, validated
         header = one.header
         self._of(queue_id)
         if divert is not None and divert(header, one.records or []):
             return
+        inside = self._inside(arrived, one)
+        yield from self._look_inside(arrived, inside)
+        self._of(queue_id)
         gathering = self._committer.gather()
         if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
             return
         if self._committer.short:
             self._parts.room.refuse()
-        run = self._add(gathering, queue_id, one, self._inside(arrived, one))
+        self._check(inside)
+        run = self._add(gathering, queue_id, one, inside)
         if header.producer_id >= 0:
             self._note_sequence(gathering, queue_id, header, run)
         if owner is not None:
@@ -112,7 +121,10 @@ class Batches:
         self._committer.note_size()
 
     def _enter_all(self, arrived: list[Arrived], owner: Owner | None, token: object, key: str | None,
-                   validated: list[Validated]) -> None:
+                   validated: list[Validated]) -> Entering:
+        insides = [self._inside(one, opened) for one, opened in zip(arrived, validated, strict=True)]
+        for one, inside in zip(arrived, insides, strict=True):
+            yield from self._look_inside(one, inside)
         for one in arrived:
             self._of(one.queue_id)
         gathering = self._committer.gather()
@@ -121,7 +133,8 @@ class Batches:
             return
         if self._committer.short:
             self._parts.room.refuse()
-        insides = [self._inside(one, opened) for one, opened in zip(arrived, validated, strict=True)]
+        for inside in insides:
+            self._check(inside)
         places: Places = [(self._add(gathering, one.queue_id, opened, inside), 0)
                           for one, opened, inside in zip(arrived, validated, insides, strict=True)]
         if key is not None:
@@ -144,48 +157,51 @@ class Batches:
     # ---- what is in them
 
     def _inside(self, arrived: Arrived, validated: Validated) -> Inside:
-        """Look into a batch as far as anybody needs it. Raises InvalidAddress, KeptFull, QueueFull."""
-        records = validated.records
-        listened = self._parts.deliveries.listens(arrived.of[0])
-        if records is None:
-            return Inside([], listened, [])
-        noted = self._noted(arrived.of, records)
-        copies = self._copies_for_queues(arrived.of, records) if listened and self._subscriptions.binds else []
-        if check(copies, self._appending.refresh):
-            self._appending.refuse_full(copies)
-        return Inside(noted, listened, copies)
+        """Nothing of its records yet."""
+        return Inside(validated.records or [], self._parts.deliveries.listens(arrived.of[0]), [], [])
 
-    def _noted(self, of: tuple[Topic, int], records: list[Record]) -> list[tuple[int, Message]]:
+    def _look_inside(self, arrived: Arrived, inside: Inside) -> Iterator[None]:
+        """Look into a batch as far as anybody needs it. Raises InvalidAddress."""
+        settings = arrived.of[0].settings
+        if settings.compact or settings.interpret_headers:
+            yield from self._note(arrived.of, inside)
+        if inside.listened and self._subscriptions.binds:
+            yield from self._copy_for_queues(arrived.of, inside)
+
+    def _check(self, inside: Inside) -> None:
+        """Raises KeptFull, QueueFull."""
+        if self._parts.kept_full:
+            self._appending.refuse_owed([message for _, message in inside.noted])
+        if check(inside.copies, self._appending.refresh):
+            self._appending.refuse_full(inside.copies)
+
+    def _note(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
         """The records of a batch that change state, with their index: where its topic is compacted, or says that
-        headers count. Raises InvalidAddress, KeptFull."""
+        headers count. Raises InvalidAddress."""
         topic, queue = of
         settings = topic.settings
-        if not settings.compact and not settings.interpret_headers:
-            return []
-        noted: list[tuple[int, Message]] = []
-        for at, timestamp_ms, key, value, headers, attributes, _ in records:
+        for at, timestamp_ms, key, value, headers, attributes, _ in inside.records:
             attributes &= ~RETAIN
             if settings.interpret_headers and asks_to_retain(headers):
                 attributes |= RETAIN
             if settings.compact or attributes & RETAIN:
                 placement = self._places.for_record(topic, queue, key, headers)
                 retained_key(topic.tenant, placement.address)
-                noted.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
-        if self._parts.kept_full:
-            self._appending.refuse_owed([message for _, message in noted])
-        return noted
+                inside.noted.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
+            if at % STEP_RECORDS == 0:
+                yield
 
-    def _copies_for_queues(self, of: tuple[Topic, int], records: list[Record]) -> list[Message]:
+    def _copy_for_queues(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
         """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
         topic, queue = of
-        copies: list[Message] = []
-        for _, timestamp_ms, key, value, headers, attributes, _ in records:
+        for at, timestamp_ms, key, value, headers, attributes, _ in inside.records:
             placement = self._places.for_record(topic, queue, key, headers)
             self._subscriptions.refresh(placement)
             if placement.also:
-                copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
-                               attributes & ~RETAIN, timestamp_ms))
-        return copies
+                inside.copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
+                                      attributes & ~RETAIN, timestamp_ms))
+            if at % STEP_RECORDS == 0:
+                yield
 
     # ---- sequences
 

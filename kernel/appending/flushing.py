@@ -4,9 +4,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kernel.appending.answering import Answering
 from kernel.appending.burst import Sealed
 from kernel.appending.committer import Durable
-from kernel.appending.gathering import Gathering, answers
+from kernel.appending.gathering import Gathering
 from kernel.appending.idempotency import Answer, encode_answer
 from kernel.appending.producers import KnownBatch, encode_state, producer_key
 from kernel.delivery.retained import retained_records
@@ -31,6 +32,7 @@ class Flushing:
         self._checkpoints = checkpoints
         self._heads = parts.heads
         self._reader = parts.reader
+        self.answering = Answering(parts.loop, parts.on_error)
         self.on_deleted: Callable[[tuple[tuple[int, int], ...]], None] = lambda ranges: None
         self.messages = 0
         self.refused = 0
@@ -126,14 +128,7 @@ class Flushing:
             self._parts.fatal(f"the index cannot be written: {error}")
 
     def answer(self, gathering: Gathering) -> None:
-        self._tell(gathering, None)
-
-    def _tell(self, gathering: Gathering, error: KernelError | None) -> None:
-        for owner, stored in answers(gathering.submissions, gathering.burst.now_ms, error).items():
-            try:
-                owner.on_stored(stored)
-            except Exception as fault:       # one owner's bug must not cost the others their answers
-                self._parts.on_error(fault)
+        self.answering.tell(gathering, None)
 
     def failed(self, gatherings: list[Gathering], error: KernelError) -> None:
         """Take back what was changed beforehand, then tell everybody."""
@@ -150,4 +145,4 @@ class Flushing:
         for gathering in gatherings:
             for one in gathering.reserved:
                 one.failed()
-            self._tell(gathering, error)
+            self.answering.tell(gathering, error)

@@ -5,17 +5,21 @@ worker, which takes one job after the other, so batches enter in the order in wh
 after one that is still there goes there, too, and never overtakes it. So the sequences of producers are looked at in
 order, when a batch enters and not when it comes.
 
+What a batch means is found out record by record, in slices, before it enters: its last step is its entering, and until
+then nothing of its queues does.
+
 Of what waits only the bytes as they were sent are held; what is given to the worker opens to MAX_OPENED_BYTES at most,
 all together. Where what waits comes to VALIDATING_BYTES the hub is congested, and publishers are not read.
 """
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
 from kernel.appending.committer import Committer
+from kernel.delivery.slices import Slices
 from kernel.errors import KernelError, MessageTooLarge, Stopping
 from kernel.message import Owner, Stored
 from kernel.ports import Loop, Worker
@@ -61,13 +65,17 @@ class Arrived(NamedTuple):
         return validate(self.batch, self.header, self.record_bytes, self.wanted, most_bytes)
 
 
+Entering = Iterator[None]
+"""Steps of a batch that is sound: it has entered when they end, and nothing of it before that."""
+
+
 class Waiting(NamedTuple):
     """Batches that enter together, on their way through the worker."""
 
     arrived: list[Arrived]
     owner: Owner | None
     token: object
-    enter: Callable[[list[Validated]], None]
+    enter: Callable[[list[Validated]], Entering]
     size_bytes: int                        # as sent
     most_bytes: int                        # opened
 
@@ -81,7 +89,9 @@ class Validating:
         self._committer = committer
         self._on_error = on_error
         self._waiting: deque[Waiting] = deque()      # for the worker
-        self._working: deque[Waiting] = deque()      # with the worker
+        self._working: deque[Waiting] = deque()      # with the worker, or entering: the first of them
+        self._done: deque[tuple[list[Validated] | None, BaseException | None]] = deque()   # of the first in `_working`
+        self.slices = Slices(loop, on_error)
         self._working_bytes = 0                      # that they may open to
         self._queues: dict[int, int] = {}            # waiting batches of each queue that has any
         self._spent_records = 0                      # of this turn's TURN_RECORDS
@@ -96,14 +106,15 @@ class Validating:
         return self.size_bytes > VALIDATING_BYTES
 
     def validate(self, arrived: list[Arrived], owner: Owner | None, token: object,
-                 enter: Callable[[list[Validated]], None]) -> None:
-        """Call `enter` with the batches when all are sound and everything before them has entered.
+                 enter: Callable[[list[Validated]], Entering]) -> None:
+        """Take the steps of `enter` when all batches are sound and everything before them has entered.
 
         What is found at once, by this or by `enter`, is raised; what is found later is told to the owner.
         """
         validated = None if any(one.queue_id in self._queues for one in arrived) else self._validated_here(arrived)
         if validated is not None:
-            enter(validated)
+            for _ in enter(validated):
+                pass                                 # what is checked here is little
             return
         if self._stopped:
             raise Stopping("the hub is shutting down")
@@ -176,18 +187,30 @@ class Validating:
     def _validated(self, validated: list[Validated] | None, error: BaseException | None) -> None:
         if self._stopped:
             return
-        waiting = self._working.popleft()
-        self._release(waiting)
-        self._work()
+        self._done.append((validated, error))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._done and not self.slices.busy and not self._stopped:
+            validated, error = self._done.popleft()
+            self.slices.run(self._entering(self._working[0], validated, error), self._go_on)
+
+    def _entering(self, waiting: Waiting, validated: list[Validated] | None, error: BaseException | None) -> Entering:
         try:
             if validated is None:
                 raise error or RuntimeError("no batches and no error")
-            waiting.enter(validated)
+            for _ in waiting.enter(validated):
+                yield
+                if self._stopped:
+                    return                           # and refused
         except KernelError as refusal:
             self._refuse(waiting, refusal)
         except Exception as fault:
             self._on_error(fault)
             self._refuse(waiting, fault)
+        self._working.popleft()
+        self._release(waiting)
+        self._work()
         self._committer.relieve()
 
     def _release(self, waiting: Waiting) -> None:

@@ -12,7 +12,7 @@ from kernel.errors import KernelError
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.members import HoldLimit, Member
-from kernel.leasing.redriving import Redriving
+from kernel.leasing.redriving import Gaps, Redriving
 from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import (
     GroupSettings,
@@ -154,11 +154,12 @@ class GroupCalls:
         """The group that a light queue is of itself: who takes from the queue takes from it."""
         return self.leasing.light.group_of(queue)
 
-    def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None
-                ) -> list[KernelError | None]:
+    def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None, *,
+                gaps: Gaps = ()) -> list[KernelError | None]:
         """Send records of a dead-letter queue back to where they died. Answers for each why it stays; `owner` is told
-        when the rest is durable. Raises Stopping."""
-        results = self._redriving.redrive(queue, letters)
+        when the rest is durable. `gaps` are where whoever read the queue up to the last of them found nothing: however
+        wide, they are passed over at once. Raises Stopping."""
+        results = self._redriving.redrive(queue, letters, gaps)
         self.leasing.answer(owner, token)
         return results
 

@@ -6,7 +6,7 @@ began in, behind what is there; every reader of a topic sees it again.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heapify
 from typing import Any
 
@@ -24,6 +24,9 @@ from kernel.message import Message, Placement, Record
 from kernel.parts import Parts
 from kernel.records.record import encode_headers
 
+Gaps = Sequence[tuple[int, int]]
+"""Where a queue was read and nothing is: first offset and the one behind, in order."""
+
 
 class Redriving:
     """`refresh` finds who hears of a placement's messages; see `kernel.appending.appending`."""
@@ -35,7 +38,7 @@ class Redriving:
         self._gather = gather
         self._refresh = refresh
 
-    def redrive(self, queue: LightQueue, letters: list[Record]) -> list[KernelError | None]:
+    def redrive(self, queue: LightQueue, letters: list[Record], gaps: Gaps = ()) -> list[KernelError | None]:
         """Send these records of a dead-letter queue back. Answers for each why it stays. Raises Stopping."""
         group = self._leasing.light.group_of(queue)
         supply = group.supplies[queue.first_queue_id]
@@ -55,7 +58,7 @@ class Redriving:
             gone.append(letter[0])
             results.append(None)
         if gone:
-            settle_anywhere(group, supply, gone)
+            settle_anywhere(group, supply, gone, gaps)
         return results
 
     @staticmethod
@@ -103,13 +106,18 @@ class Redriving:
             return places.place_in(death["topic"], key, None, tenant, False)
 
 
-def settle_anywhere(group: LeasedGroup, supply: Supply, offsets: list[int]) -> None:
+def settle_anywhere(group: LeasedGroup, supply: Supply, offsets: list[int], gaps: Gaps) -> None:
     """These are done with, wherever in their line they are; none of them is leased."""
     supply.forget()
     line, gone, stop = supply.line, set(offsets), max(offsets) + 1
-    passed = range(line.next, stop)                # nobody has had these: they come as if given back
-    line.next = max(line.next, stop)
-    line.again = [offset for offset in (*line.again, *passed) if offset not in gone]
+    again: list[int] = []
+    for first, behind in [*gaps, (stop, stop)]:
+        passed = range(line.next, min(first, stop))      # nobody has had these: they come as if given back
+        again += [offset for offset in passed if offset not in gone]
+        line.next = max(line.next, passed.stop)
+        if first <= line.next < behind <= stop:
+            supply.lose(behind)
+    line.again = [offset for offset in (*line.again, *again) if offset not in gone]
     heapify(line.again)
     group.settle_unleased(supply, offsets)
     group.line_ready(supply)

@@ -143,15 +143,15 @@ class Supply:
                 self._screen([one for one in messages if not line.is_settled(one[1])], wall_ms, rules, taken)
         if self._at >= len(self.ahead):
             self.ahead, self._at = [], 0
-            self._lose(self._read_to)
+            self.lose(self._read_to)
 
     def _pass_gaps(self, messages: list[Leased]) -> None:
         """Offsets between these that are not there (damaged, gone, claimed, or control records) are done with."""
         for message in messages:
-            self._lose(message[1])
+            self.lose(message[1])
             self.line.next = max(self.line.next, message[1] + 1)
 
-    def _lose(self, stop: int) -> None:
+    def lose(self, stop: int) -> None:
         """There is nothing from the line's `next` until before this offset."""
         if self.line.next < stop:
             self.lost += stop - self.line.next
@@ -294,7 +294,7 @@ class Supply:
     def overtake(self, start: int) -> None:
         """What nobody has had yet below `start` is lost to the group."""
         if self.line.next < start:
-            self._lose(start)
+            self.lose(start)
             self.ahead, self._at = [one for one in self.ahead[self._at:] if one[1] >= start], 0
 
     def _fresh_read(self, found: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
@@ -309,7 +309,7 @@ class Supply:
             if self.ahead and self.ahead[0][1] < wanted:
                 self.ahead = [one for one in self.ahead if one[1] >= wanted]
             if not self.ahead:
-                self._lose(self._read_to)
+                self.lose(self._read_to)
             # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
             headers = [one[7] for one in self.ahead] if any(piece.whole for piece in found.pieces) \
                 else [piece.data for piece in found.pieces]

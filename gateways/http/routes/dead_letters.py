@@ -133,14 +133,15 @@ async def redrive(door: Door, call: Call) -> web.StreamResponse:
     wanted = None if ids is None else set(ids)
     redriven, left, more = 0, [], False
     if queue is not None:
-        async for records in _browse(door, queue, 0, door.kernel.bounds(queue.first_queue_id)[1]):
+        gaps: list[tuple[int, int]] = []
+        async for records in _browse(door, queue, 0, door.kernel.bounds(queue.first_queue_id)[1], gaps):
             chosen = [record for record in records if wanted is None or str(record[6]) in wanted]
             more = redriven >= REDRIVEN_AT_MOST and bool(chosen)
             if more or wanted == set():
                 break
             if wanted is not None:
                 wanted.difference_update(str(record[6]) for record in chosen)
-            results = await _send_back(door, queue, chosen)
+            results = await _send_back(door, queue, chosen, gaps)
             redriven += results.count(None)
             left += [_left(str(record[6]), error) for record, error in zip(chosen, results, strict=True)
                      if error is not None]
@@ -149,12 +150,13 @@ async def redrive(door: Door, call: Call) -> web.StreamResponse:
     return json_answer({"redriven": redriven, "left": left[:MAX_LEFT], "more": more}, 207 if left else 200)
 
 
-async def _send_back(door: Door, queue: LightQueue, letters: list[Record]) -> list[KernelError | None]:
+async def _send_back(door: Door, queue: LightQueue, letters: list[Record],
+                     gaps: list[tuple[int, int]]) -> list[KernelError | None]:
     """Durable when it returns; for each why it stays."""
     results: list[KernelError | None] = []
     for begin in range(0, len(letters), REDRIVEN_AT_ONCE):
         some = letters[begin:begin + REDRIVEN_AT_ONCE]
-        results += await door.durable(partial(door.kernel.redrive, queue, some))
+        results += await door.durable(partial(door.kernel.redrive, queue, some, gaps=gaps))
     return results
 
 
@@ -171,8 +173,9 @@ def _queue_of(door: Door, principal: Principal, group: str, operation: Operation
     return queue
 
 
-async def _browse(door: Door, queue: LightQueue, start: int, stop: int = MAX_OFFSET) -> AsyncIterator[list[Record]]:
-    """What lies in the queue from an offset on, a piece of the log at a time."""
+async def _browse(door: Door, queue: LightQueue, start: int, stop: int = MAX_OFFSET,
+                  gaps: list[tuple[int, int]] | None = None) -> AsyncIterator[list[Record]]:
+    """What lies in the queue from an offset on, a piece of the log at a time. `gaps` is told where nothing is."""
     queue_id = queue.first_queue_id
     line = door.kernel.queue_group(queue).supplies[queue_id].line
     at = max(start, line.floor)
@@ -183,6 +186,8 @@ async def _browse(door: Door, queue: LightQueue, start: int, stop: int = MAX_OFF
         if not fetched.pieces:
             return
         for piece in fetched.pieces:
+            if gaps is not None and at < piece.first_offset:
+                gaps.append((at, piece.first_offset))
             yield [record for record in sound_records(piece)
                    if at <= record[0] < stop and not line.is_settled(record[0])]
             at = max(at, piece.first_offset + piece.count)

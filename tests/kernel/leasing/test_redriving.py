@@ -105,6 +105,30 @@ def test_letters_that_are_ready_again_or_read_ahead_are_not_handed_out_after_it(
     assert letters(rig) == []
 
 
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_lost_end_of_two_milliards_of_offsets_before_a_letter_is_passed_over_at_once(ahead: int, crash: bool) -> None:
+    rig = rig_with_dead(3)
+    redrive(rig, letters(rig)[ahead:])
+    group = rig.kernel.group("billing", "orders")
+    group.ack(handles(pop(rig, group)))
+    rig.run()
+    queue, heads = dead_queue(rig), rig.kernel._heads      # as recovery lets a queue go on behind a lost end
+    for number, page in heads.pages_leaping([queue.first_queue_id], 1 << 31).items():
+        heads.merge(number, page)
+    rig.publish("orders/a", b"x", b"y")
+    group.release(handles(pop(rig, group, 2)))
+    rig.run()
+    dead = letters(rig)
+    assert dead[-1][0] >= 1 << 31
+    assert rig.kernel.redrive(queue, dead[-1:], gaps=[(3, dead[-2][0])]) == [None]
+    rig.run()
+    if crash:
+        rig.restart()
+    assert [record[3] for record in letters(rig)] == [b"0", b"x"][1 - ahead:]
+    assert values(pop(rig, rig.kernel.queue_group(dead_queue(rig)))) == [b"0", b"x"][1 - ahead:]
+
+
 def test_a_letter_whose_topic_is_gone_stays() -> None:
     rig = rig_with_dead(1)
     rig.kernel.delete_topic("orders")
