@@ -36,7 +36,7 @@ def resident_mb() -> float:
 class Delays:
     def __init__(self, kernel: Kernel, options: argparse.Namespace) -> None:
         self.kernel, self.options = kernel, options
-        kernel.create_topic("load", queues=16)
+        kernel.create_topic("load", partitions=16)
         self.places = [kernel.place(f"delayed/k{i}") for i in range(KEYS)]
         self.begin_ms = now_ms() + options.n * 1000 // EXPECTED_RATE + 5_000
         self.sent = self.stored = 0

@@ -1,8 +1,8 @@
 """The kernel alone: messages a second into a real log, encoding, CRC and fdatasync counted.
 
-    python -m bench.kernel_append [--queues 16] [--n 2000000] [--size 100] [--burst 1000]
+    python -m bench.kernel_append [--partitions 16] [--n 2000000] [--size 100] [--burst 1000]
 
-Bursts of unencoded (key, value, headers) tuples, keys drawn at random over the queues, are turned into messages and
+Bursts of unencoded (key, value, headers) tuples, keys drawn at random over the partitions, are turned into messages and
 appended as fast as the kernel takes them; the clock stops when the last is durable.
 """
 from __future__ import annotations
@@ -26,11 +26,11 @@ Unencoded = tuple[bytes, bytes, tuple[tuple[bytes, bytes | None], ...]]      # k
 
 
 class Load:
-    def __init__(self, kernel: Kernel, bursts: list[list[Unencoded]], total: int, queues: int,
+    def __init__(self, kernel: Kernel, bursts: list[list[Unencoded]], total: int, partitions: int,
                  loop: asyncio.AbstractEventLoop) -> None:
         self.kernel, self.bursts, self.left, self.loop = kernel, bursts, total, loop
-        topic = kernel.create_topic("load", queues=queues)
-        self.places = {b"k%d" % i: kernel.place_in("load", b"k%d" % i, queue=i) for i in range(topic.queues)}
+        topic = kernel.create_topic("load", partitions=partitions)
+        self.places = {b"k%d" % i: kernel.place_in("load", b"k%d" % i, partition=i) for i in range(topic.partitions)}
         self.pending = 0
         self.sent = 0
         self.done = asyncio.Event()
@@ -59,8 +59,8 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
     draw = random.Random(1)
     value = b"x" * options.size
     bursts: list[list[Unencoded]] = [
-        [(b"k%d" % draw.randrange(options.queues), value, ()) for _ in range(options.burst)] for _ in range(64)]
-    load = Load(kernel, bursts, options.n // options.burst, options.queues, asyncio.get_running_loop())
+        [(b"k%d" % draw.randrange(options.partitions), value, ()) for _ in range(options.burst)] for _ in range(64)]
+    load = Load(kernel, bursts, options.n // options.burst, options.partitions, asyncio.get_running_loop())
     gc.collect()
     gc.freeze()
     began, cpu = time.perf_counter(), time.process_time()
@@ -69,14 +69,14 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     n = options.n // options.burst * options.burst
     flushes = kernel.statistics()["flushes_total"]
-    print(f"kernel append, {options.queues} queues, {options.size} bytes, bursts of {options.burst}, "
+    print(f"kernel append, {options.partitions} partitions, {options.size} bytes, bursts of {options.burst}, "
           f"{'compiled' if burst.__file__.endswith('.so') else 'plain'}: {n / took:,.0f} msg/s, "
           f"{n * options.size / took / 1e6:,.0f} MB/s, {cpu / n * 1e6:.2f} µs CPU per message, {flushes} flushes")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--queues", type=int, default=16)
+    parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--n", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--burst", type=int, default=1000)

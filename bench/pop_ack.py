@@ -1,6 +1,6 @@
 """Leased groups in the kernel alone: messages popped and acked a second, every answer after fdatasync.
 
-    python -m bench.pop_ack [--n 1000000] [--consumers 1 10 1000] [--batch 1 32] [--queues 4]
+    python -m bench.pop_ack [--n 1000000] [--consumers 1 10 1000] [--batch 1 32] [--partitions 4]
 
 The messages are stored first. Each consumer pops a batch, and when it has it acks it and pops the next at once, without
 waiting for the ack's answer; the clock stops when the last ack is durable.
@@ -43,21 +43,21 @@ class Consumer:
             self._done.set()
 
 
-async def fill(kernel: Kernel, topic: str, n: int, queues: int, size: int) -> None:
-    """Store `n` messages of `size` bytes, spread over the queues."""
-    kernel.create_topic(topic, queues=queues)
-    places = [kernel.place_in(topic, b"k%d" % i, queue=i) for i in range(queues)]
+async def fill(kernel: Kernel, topic: str, n: int, partitions: int, size: int) -> None:
+    """Store `n` messages of `size` bytes, spread over the partitions."""
+    kernel.create_topic(topic, partitions=partitions)
+    places = [kernel.place_in(topic, b"k%d" % i, partition=i) for i in range(partitions)]
     stored = Answered()
     value = b"x" * size
     for n_burst in range(n // BURST):
-        kernel.append([(places[i % queues], value, b"\0", 1, 0) for i in range(BURST)], stored)
+        kernel.append([(places[i % partitions], value, b"\0", 1, 0) for i in range(BURST)], stored)
         if n_burst % 32 == 31:
             await stored.wait(n_burst - 30)
     await stored.wait(n // BURST)
 
 
 async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
-    await fill(rig.kernel, "load", options.n, options.queues, options.size)
+    await fill(rig.kernel, "load", options.n, options.partitions, options.size)
     gc.collect()
     gc.freeze()
     for batch in options.batch:
@@ -74,14 +74,14 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
             for taker in takers:
                 taker.waiting.cancel()
             took, cpu = time.perf_counter() - began, time.process_time() - cpu
-            print(f"pop and ack, batches of {batch}, {consumers} consumers, {options.queues} queues: "
+            print(f"pop and ack, batches of {batch}, {consumers} consumers, {options.partitions} partitions: "
                   f"{n / took:,.0f} msg/s, {cpu / n * 1e6:.2f} µs CPU per message", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=1_000_000)
-    parser.add_argument("--queues", type=int, default=4)
+    parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--consumers", type=int, nargs="+", default=[1, 10, 1_000])
     parser.add_argument("--batch", type=int, nargs="+", default=[32, 1])

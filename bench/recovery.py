@@ -2,7 +2,7 @@
 
     python -m bench.recovery [--gb 1 [10]] [--batch 100]
 
-The hub is filled over the Kafka door (16 queues, batches of 100 messages of 100 bytes) and killed while it is being
+The hub is filled over the Kafka door (16 partitions, batches of 100 messages of 100 bytes) and killed while it is being
 written to; its files are put out of the system's page cache before each start. Starting an empty hub is shown beside
 it, since much of a start is Python's imports. What was acknowledged is read back at the end. 10 GB need 25 GB of free
 disk.

@@ -46,7 +46,7 @@ def measure(url: str, readings: int, every_s: float) -> list[float]:
     stopped = threading.Event()
     sent: dict[str, float] = {}
     with SyncClient(url) as client:
-        client.define_topic("statistics", queues=1)
+        client.define_topic("statistics", partitions=1)
         listener = threading.Thread(target=listen, args=(url, answered, stopped), daemon=True)
         listener.start()
         client.publish("device/first", "1")

@@ -143,7 +143,8 @@ def wire_bytes(hub: Server) -> float:
     asking = Hub(address)
     (topic,) = Positions(asking, Subscription(topics=(spark_topic.TOPIC,))).bounds().values()
     asking.close()
-    ranges = [Range(topic.name, topic.uuid, queue, 0, min(topic.ends[queue], 50_000)) for queue in topic.queues]
+    ranges = [Range(topic.name, topic.uuid, partition, 0, min(topic.ends[partition], 50_000))
+              for partition in topic.partitions]
     pieces = [found for _, found in pages(ReadSpec(address, ()), ranges)]
     bodies = {id(one.body): len(one.body) for one in pieces}
     return sum(bodies.values()) / sum(int(one.count.sum()) for one in pieces)

@@ -14,7 +14,7 @@
      "loop": {"stall_recent_ms", "stall_worst_ms"},
      "memory_bytes", "topics", "topics_left",                       that users may still make, all together
      "subscriptions", "scheduled",
-     "groups": {"active", "ready", "leased", "waiting"},            leased groups and light queues that are in use
+     "groups": {"active", "ready", "leased", "waiting"},            leased groups and queues that are in use
      "transactions": {"open", "open_bytes", "members", "committed", "rolled_back", "expired"}}
 
 Nothing is counted here: everything is read from what the parts count anyway.

@@ -167,10 +167,10 @@ class Storage:
         """Any thread. What it says can be no answer any more, and where it is silent nothing can be concluded."""
         self._fatal(f"the index in {self.folder / 'index'} is damaged ({reason})")
 
-    def _on_unreadable(self, queue_id: int, offset: int, count: int) -> None:
-        """Told once a queue: it is no damage of ours, and whoever wrote one such batch has perhaps written many."""
-        found = self.kernel.parts.topics.of_queue(queue_id)
-        where = f"queue {found[1]} of topic {found[0].name!r}" if found is not None else f"queue {queue_id}"
+    def _on_unreadable(self, partition_id: int, offset: int, count: int) -> None:
+        """Told once a partition: it is no damage of ours, and whoever wrote one such batch has perhaps written many."""
+        found = self.kernel.parts.topics.of_partition(partition_id)
+        where = f"partition {found[1]} of topic {found[0].name!r}" if found is not None else f"partition {partition_id}"
         log.warning("a producer's batch in %s has no record that makes sense at offset %d and claims %d there: readers "
                     "of records pass over what is like this, and the log itself is whole", where, offset, count)
 

@@ -105,7 +105,7 @@ def address_of_amqp(exchange: str, routing_key: str, x_address: str | None = Non
 
 
 def queue_address(name: str) -> str:
-    """The address of a light queue on every door: what rights to it are looked up by."""
+    """The address of a queue on every door: what rights to it are looked up by."""
     return f"{QUEUE_LEVEL}/{escape(name, KEY_ESCAPES)}"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from transactions.deciding import Guarded
 
-NOT_YET: Final = frozenset(("id", "queue", "offset", "timestamp"))
+NOT_YET: Final = frozenset(("id", "partition", "offset", "timestamp"))
 """What of a message a half message does not have."""
 
 DECISIONS: Final[Mapping[object, Decision | None]] = {

@@ -27,7 +27,7 @@ from gateways.addresses import (
 )
 from gateways.properties.envelope import DOOR_TITLES, DOORS, FIELDS, HEADER_LIMITS, USER_HEADERS, losses
 from kernel.addresses.address import UNROUTED, is_topic_name, levels_of
-from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.murmur2 import partition_for
 from kernel.addresses.routes import Routed, Routes
 from kernel.errors import InvalidAddress, InvalidTopic, Unroutable
 
@@ -58,10 +58,10 @@ class Explanation:
     """None: it is stored in no topic."""
 
     key: bytes | None = None
-    queue: int | None = None
+    partition: int | None = None
     """None where it is stored in no topic, and where a Kafka producer chooses."""
 
-    queues: int = 0
+    partitions: int = 0
     needs_header: bool = False
     """Topic and key cannot say the address; it travels in the `address` header."""
 
@@ -86,7 +86,8 @@ class Explanation:
         limits = dict.fromkeys(DOORS, "") if COLUMN_OF_DOOR[self.door] == "mqtt3" else HEADER_LIMITS
         return {
             "door": self.door, "given": self.given, "address": self.address, "topic": self.topic, "key": key,
-            "queue": self.queue, "queues": self.queues, "route": self.route, "decided_by": self.decided_by,
+            "partition": self.partition, "partitions": self.partitions, "route": self.route,
+            "decided_by": self.decided_by,
             "needs_header": self.needs_header,
             "doors": {
                 "mqtt": {"topic_name": mqtt_name(self.address)},
@@ -112,7 +113,8 @@ class Explanation:
         stored = "no topic" if self.topic is None else _topic_and_key(self.topic, self.key)
         yield "stored in", stored
         if self.topic is not None:
-            yield "queue", "chosen by the producer" if self.queue is None else f"{self.queue} of 0 to {self.queues - 1}"
+            yield "partition", ("chosen by the producer" if self.partition is None
+                                else f"{self.partition} of 0 to {self.partitions - 1}")
         for note in self.notes:
             yield "note", note
         yield "", ""
@@ -130,14 +132,14 @@ class Explanation:
             yield f"{source} to {DOOR_TITLES[door]}", _carried_text(carried, lost[door])
 
 
-def explain(door: str, spelled: str, routes: Routes, queues: int) -> Explanation:
-    """What becomes of an address given as this door spells it (see above), in a topic of `queues` queues.
+def explain(door: str, spelled: str, routes: Routes, partitions: int) -> Explanation:
+    """What becomes of an address given as this door spells it (see above), in a topic of `partitions` partitions.
 
     Raises UnknownDoor, InvalidAddress, and InvalidTopic (Kafka).
     """
     if door not in COLUMN_OF_DOOR:
         raise UnknownDoor(f"there is no door '{door}' to explain; there are {', '.join(COLUMN_OF_DOOR)}")
-    told = Explanation(door, spelled, "", queues=queues)
+    told = Explanation(door, spelled, "", partitions=partitions)
     if door == "kafka":
         _explain_record(told, routes)
     else:
@@ -174,7 +176,7 @@ def _explain_address(told: Explanation, routes: Routes) -> None:
             told.notes.append(f"who publishes here is refused; a route gives it a topic, '{UNROUTED}' for example")
         return
     told.topic, told.key, told.needs_header = routed.topic, routed.key, routed.needs_header
-    told.queue = routed.queue(told.queues)
+    told.partition = routed.partition(told.partitions)
     told.route = None if routed.route is None else routed.route.index
     told.decided_by = _reason(routed)
     if routed.topic != UNROUTED:
@@ -187,12 +189,13 @@ def _explain_record(told: Explanation, routes: Routes) -> None:
         raise InvalidTopic(f"'{topic[:60]}' is no topic name: letters, digits, '.', '_', '-', 1 to 249 of them")
     told.topic, told.key = topic, key
     told.address = routes.address_of(topic, key)
-    told.queue = None if key is None else queue_for(key, told.queues)
+    told.partition = None if key is None else partition_for(key, told.partitions)
     told.decided_by = "the producer, who names topic and key"
     if key is None:
-        told.notes.append("without a key the producer chooses the queue")
+        told.notes.append("without a key the producer chooses the partition")
     else:
-        told.notes.append("the queue is the Java client's choice; librdkafka agrees with partitioner=murmur2_random")
+        told.notes.append("the partition is the Java client's choice; "
+                          "librdkafka agrees with partitioner=murmur2_random")
     try:
         routed = routes.route(told.address)
     except InvalidAddress:

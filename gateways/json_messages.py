@@ -1,8 +1,8 @@
 """Stored messages as JSON: what the doors show wherever JSON is what they speak. Pure.
 
-A message as JSON, here read from the queue 3 of `plant`:
+A message as JSON, here read from the partition 3 of `plant`:
 
-    {"id": "281474976710657", "topic": "plant", "queue": 3, "offset": 17, "key": "line1/temp", "value": "21.5",
+    {"id": "281474976710657", "topic": "plant", "partition": 3, "offset": 17, "key": "line1/temp", "value": "21.5",
      "headers": [["unit", "C"]], "address": "plant/line1/temp", "timestamp": 1700000000000, "door": "mqtt",
      "content_type": "text/plain"}
 
@@ -39,12 +39,12 @@ def json_name(field: str) -> str:
     return "message_id" if field == "id" else field.replace("-", "_")
 
 
-def record_to_json(record: Record, topic: str, queue: int, address: str, door: str, *, parsed: bool = False
+def record_to_json(record: Record, topic: str, partition: int, address: str, door: str, *, parsed: bool = False
                    ) -> dict[str, Any]:
     """One stored record as what orjson writes, in the order in which the fields are written. `parsed`: a value that is
     JSON is shown as such."""
     offset, timestamp_ms, key, value, headers, attributes, message_id = record
-    message: dict[str, Any] = {"id": str(message_id), "topic": topic, "queue": queue, "offset": offset}
+    message: dict[str, Any] = {"id": str(message_id), "topic": topic, "partition": partition, "offset": offset}
     _put_bytes(message, "key", key)
     if parsed and value is not None and _is_json(value):
         message["value_json"] = Fragment(value.translate(ONE_LINE))

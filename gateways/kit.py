@@ -8,7 +8,8 @@
     hub.advance(ms)                                 # the session's timers run
 
 The fake kernel keeps the facade's promises (completions once per flush and in order, deliveries in append order,
-errors at the same places) and none of its durability; every topic has one queue. Only what doors have needed is here.
+errors at the same places) and none of its durability; every topic has one partition. Only what doors have needed is
+here.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from kernel.addresses.address import UNROUTED, check_address, join_address
 from kernel.addresses.filters import FilterTrie, matches, parse_filter
 from kernel.addresses.routes import RouteEntry, Routes
 from kernel.delivery.slices import Slices
-from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownQueue
+from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownPartition
 from kernel.message import (
     RETAIN,
     Delivery,
@@ -114,11 +115,11 @@ class FakeLink:
         session.handle_drained()
 
 
-class FakeQueue:
-    """One queue: records from `log_start` on."""
+class FakePartition:
+    """One partition: records from `log_start` on."""
 
-    def __init__(self, queue_id: int) -> None:
-        self.queue_id = queue_id
+    def __init__(self, partition_id: int) -> None:
+        self.partition_id = partition_id
         self.log_start = 0
         self.records: list[Record] = []          # from offset 0 on, whatever log_start says
 
@@ -171,11 +172,11 @@ class FakeKernel:
         self.read_error: KernelError | None = None
         self.fetches = 0
         self._retained: dict[tuple[str, str], Retained] = {}
-        self.queues: dict[int, FakeQueue] = {}
+        self.partitions: dict[int, FakePartition] = {}
         self.refused_addresses: dict[str, KernelError] = {}
         self._now_ms = now_ms
         self._placements: dict[tuple[str, str], Placement] = {}
-        self._queue_ids: dict[tuple[str, str], int] = {}
+        self._partition_ids: dict[tuple[str, str], int] = {}
         self._first_level = FirstLevel()
         self._filters: FilterTrie[Subscriber] = FilterTrie()
         self._options: dict[tuple[tuple[str, ...], Subscriber, str], int] = {}
@@ -192,22 +193,23 @@ class FakeKernel:
         placement = self._placements.get((tenant, address))
         if placement is None:
             topic, key, *_ = ROUTES.route(address)
-            queue = self._queue(tenant, topic)
-            placement = Placement(tenant, address, topic, queue.queue_id, 0, queue.queue_id, key, encode_key(key), b"",
+            partition = self._partition(tenant, topic)
+            placement = Placement(tenant, address, topic, partition.partition_id, 0, partition.partition_id, key,
+                                  encode_key(key), b"",
                                   self.settings.max_message_bytes, self._first_level)
             self._placements[tenant, address] = placement
         return placement
 
-    def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
+    def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
                  may_create: bool = True, maker: str = "") -> Placement:
         return self.place(join_address(topic, key), tenant=tenant, may_create=may_create)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         return join_address(topic, key)
 
-    def _queue(self, tenant: str, topic: str) -> FakeQueue:
-        queue_id = self._queue_ids.setdefault((tenant, topic), len(self._queue_ids) + 1)
-        return self.queues.setdefault(queue_id, FakeQueue(queue_id))
+    def _partition(self, tenant: str, topic: str) -> FakePartition:
+        partition_id = self._partition_ids.setdefault((tenant, topic), len(self._partition_ids) + 1)
+        return self.partitions.setdefault(partition_id, FakePartition(partition_id))
 
     # --- append ------------------------------------------------------------------------------------------------------
 
@@ -239,20 +241,21 @@ class FakeKernel:
         placement, value, headers, attributes, timestamp_ms = message
         if attributes & RETAIN and not value:
             self._retained.pop((placement.tenant, placement.address), None)
-        queue = self.queues[placement.queue_id]
-        offset, message_id = len(queue.records), self._next_id
+        partition = self.partitions[placement.partition_id]
+        offset, message_id = len(partition.records), self._next_id
         self._next_id += 1
-        queue.records.append((offset, timestamp_ms or self._now_ms(), placement.key, value, read_headers(headers, 0)[0],
+        partition.records.append((offset, timestamp_ms or self._now_ms(), placement.key, value,
+                                  read_headers(headers, 0)[0],
                               attributes, message_id))
         if attributes & RETAIN and value:
             self._retained[placement.tenant, placement.address] = Retained(
-                placement.address, placement.topic, placement.queue, placement.queue_id, queue.records[-1])
+                placement.address, placement.topic, placement.partition, placement.partition_id, partition.records[-1])
         last = stretches[-1] if stretches else None
         if last is not None and last[0] is placement and last[2] + len(last[1]) == offset:
             last[1].append(message)
         else:
             stretches.append((placement, [message], offset))
-        return placement.queue_id, offset, message_id
+        return placement.partition_id, offset, message_id
 
     def _deliver(self, stretches: list[tuple[Placement, list[Message], int]]) -> None:
         told: dict[Subscriber, list[Delivery]] = {}
@@ -281,18 +284,18 @@ class FakeKernel:
               on_done: Callable[[list[Fetched]], None]) -> None:
         self.fetches += 1
         answers: list[Fetched] = []
-        for queue_id, offset, queue_bytes in wants:
-            queue = self.queues.get(queue_id)
+        for partition_id, offset, partition_bytes in wants:
+            partition = self.partitions.get(partition_id)
             if self.read_error is not None:
-                answers.append(Fetched(queue_id, self.read_error, 0, 0, []))
-            elif queue is None:
-                answers.append(Fetched(queue_id, UnknownQueue(str(queue_id)), 0, 0, []))
-            elif not queue.log_start <= offset <= len(queue.records):
+                answers.append(Fetched(partition_id, self.read_error, 0, 0, []))
+            elif partition is None:
+                answers.append(Fetched(partition_id, UnknownPartition(str(partition_id)), 0, 0, []))
+            elif not partition.log_start <= offset <= len(partition.records):
                 error = OffsetOutOfRange(str(offset))
-                answers.append(Fetched(queue_id, error, queue.log_start, len(queue.records), []))
+                answers.append(Fetched(partition_id, error, partition.log_start, len(partition.records), []))
             else:
-                answers.append(Fetched(queue_id, None, queue.log_start, len(queue.records),
-                                       queue.pieces(offset, queue_bytes)))
+                answers.append(Fetched(partition_id, None, partition.log_start, len(partition.records),
+                                       partition.pieces(offset, partition_bytes)))
         on_done(answers)
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""

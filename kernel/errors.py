@@ -75,8 +75,14 @@ class InvalidSchedule(KernelError):
     code = "invalid_schedule"
 
 
+class UnknownPartition(KernelError):
+    """The topic exists; that partition number of it does not."""
+
+    code = "unknown_partition"
+
+
 class UnknownQueue(KernelError):
-    """The topic exists; that queue number of it does not."""
+    """There is no queue of that name, or another one by now."""
 
     code = "unknown_queue"
 
@@ -136,7 +142,7 @@ class UnknownProducer(KernelError):
 
 
 class OffsetOutOfRange(KernelError):
-    """The queue holds no such offset: retention has deleted it, or it is not written yet."""
+    """The partition holds no such offset: retention has deleted it, or it is not written yet."""
 
     code = "offset_out_of_range"
 
@@ -184,7 +190,7 @@ class UnknownGroup(KernelError):
 
 
 class AssignedGroup(KernelError):
-    """The group's queues are assigned to members that commit offsets; messages cannot be leased from it."""
+    """The group's partitions are assigned to members that commit offsets; messages cannot be leased from it."""
 
     code = "assigned_group"
 
@@ -196,19 +202,19 @@ class GroupIsLeased(KernelError):
 
 
 class InvalidQueue(KernelError):
-    """Settings that no light queue can have."""
+    """Settings that no queue can have."""
 
     code = "invalid_queue"
 
 
 class QueueExists(KernelError):
-    """A light queue of that name exists with other settings."""
+    """A queue of that name exists with other settings."""
 
     code = "queue_exists"
 
 
 class QueueFull(KernelError):
-    """The light queue is at its limit and refuses what would exceed it."""
+    """The queue is at its limit and refuses what would exceed it."""
 
     code = "queue_full"
 

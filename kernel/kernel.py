@@ -157,11 +157,11 @@ class Kernel(GroupCalls):
             self._checkpoints.take(self._keeping.forget_superseded)
 
     def _bind_again(self) -> None:
-        tenants = self.leasing.light.tenants()
+        tenants = self.leasing.queues.tenants()
         for key in [key for key, _ in self.parts.state.scan(Kind.BINDING)]:
-            queue_id, chosen, filter_text = decode_binding(key)
-            if queue_id in tenants:
-                self._subscriptions.bind(filter_text, queue_id, chosen, tenants[queue_id])
+            partition_id, chosen, filter_text = decode_binding(key)
+            if partition_id in tenants:
+                self._subscriptions.bind(filter_text, partition_id, chosen, tenants[partition_id])
 
     def _build(self, next_id: int, kept_end: int) -> None:
         parts, settings = self.parts, self.settings
@@ -179,8 +179,8 @@ class Kernel(GroupCalls):
         self._checkpoints.on_caught_up = parts.deliveries.on_caught_up = self._committer.relieve
         self._flushing.answering.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
-        self._appending.refuse_full = self.leasing.light.limits.refuse_full
-        self._appending.require_room = self.leasing.light.limits.require_room
+        self._appending.refuse_full = self.leasing.queues.limits.refuse_full
+        self._appending.require_room = self.leasing.queues.limits.require_room
         self._sharing = Sharing(self)
         self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
         self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
@@ -191,7 +191,7 @@ class Kernel(GroupCalls):
         surveyor = Surveyor(parts)
         self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
         self._checkpoints.on_superseded = self._keeping.on_superseded
-        self._flushing.on_deleted = self._keeping.forget_queues
+        self._flushing.on_deleted = self._keeping.forget_partitions
         self.leasing.on_floor = self._keeping.on_settled
         self._compaction = Compaction(parts, self._appending.delete_state)
         self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints), surveyor,
@@ -241,11 +241,11 @@ class Kernel(GroupCalls):
         """
         return self._places.place(address, tenant, may_create, maker)
 
-    def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
+    def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
                  may_create: bool = True, maker: str = "") -> Placement:
-        """Where a message for this topic and key is stored. Raises UnknownQueue, InvalidTopic, and of a missing topic
-        what `place` raises."""
-        return self._places.place_in(topic, key, queue, tenant, may_create, maker)
+        """Where a message for this topic and key is stored. Raises UnknownPartition, InvalidTopic, and of a missing
+        topic what `place` raises."""
+        return self._places.place_in(topic, key, partition, tenant, may_create, maker)
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
@@ -266,29 +266,29 @@ class Kernel(GroupCalls):
                idempotency_key: str | None = None) -> None:
         """Store messages, in order, in one frame. `owner.on_stored` answers once they are durable, or with StorageFull.
 
-        `positions` asks for (queue_id, offset, message id) of each. A repeated `idempotency_key` gets the first answer
-        and stores nothing. Raises MessageTooLarge, Stopping, IdempotencyConflict.
+        `positions` asks for (partition_id, offset, message id) of each. A repeated `idempotency_key` gets the first
+        answer and stores nothing. Raises MessageTooLarge, Stopping, IdempotencyConflict.
         """
         if idempotency_key is None:
             self._appending.append(messages, owner, token, positions)
         else:
             self._appending.append_once(messages, owner, token, idempotency_key)
 
-    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object = None,
+    def append_batch(self, partition_id: int, batch: bytes, owner: Owner | None, token: object = None,
                      divert: Divert | None = None) -> None:
-        """Store one record batch v2 as it is. Answered with [(queue_id, base offset, first message id)].
+        """Store one record batch v2 as it is. Answered with [(partition_id, base offset, first message id)].
 
-        Refuses with CorruptBatch, InvalidRecord, InvalidTimestamp, UnsupportedBatch, MessageTooLarge, UnknownQueue,
+        Refuses with CorruptBatch, InvalidRecord, InvalidTimestamp, UnsupportedBatch, MessageTooLarge, UnknownPartition,
         OutOfOrderSequence, DuplicateSequence, FencedProducer, Stopping: raised, or answered where the batch is opened
         on another thread. One that is remembered is answered with its first position. `divert`: see `validation`.
         """
-        self._appending.batches.append(queue_id, batch, owner, token, divert)
+        self._appending.batches.append(partition_id, batch, owner, token, divert)
 
     def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object = None, *,
                        idempotency_key: str | None = None) -> None:
-        """Store record batches v2 as they are, (queue id, batch) each, in order, all or none of them.
+        """Store record batches v2 as they are, (partition id, batch) each, in order, all or none of them.
 
-        Answered with (queue id, base offset, first message id) of each. A repeated `idempotency_key` gets the first
+        Answered with (partition id, base offset, first message id) of each. A repeated `idempotency_key` gets the first
         answer and stores nothing. Refuses what `append_batch` does, but for sequences; IdempotencyConflict.
         """
         self._appending.batches.append_all(batches, owner, token, idempotency_key)
@@ -308,36 +308,36 @@ class Kernel(GroupCalls):
 
     # ---- reading
 
-    def bounds(self, queue_id: int) -> tuple[int, int]:
+    def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
-        return self._reader.start_of(queue_id), self._heads.next_offset(queue_id)
+        return self._reader.start_of(partition_id), self._heads.next_offset(partition_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
-        """Log start offset and high watermark of every queue of a topic, one after the other."""
+        """Log start offset and high watermark of every partition of a topic, one after the other."""
         found: array[int] = array("q")
         for first, count in topic.ranges:
             found.extend(self._heads.bounds_of(first, count))
         if topic.settings.compact:
-            found[::2] = array("q", bytes(8 * topic.queues))
+            found[::2] = array("q", bytes(8 * topic.partitions))
         return found
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None], *, kept: bool = False, stored: bool = False) -> None:
-        """Read queues from (queue_id, offset, max_bytes of it) on; answers stand in the order of the wants.
+        """Read partitions from (partition_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
         `on_done` is called before this returns where everything is in memory, else later. At most `message.COLD_BYTES`
-        are read from the disk; beyond that, and beyond `max_bytes`, queues stay empty this time, but for the first
+        are read from the disk; beyond that, and beyond `max_bytes`, partitions stay empty this time, but for the first
         piece of one. Producers' batches come opened and cut to these bytes (`kernel.records.opened`), or `stored`: as
         they are. Errors stand in the answers: OffsetOutOfRange, StorageFailed.
 
-        With `kept`, what is kept below the start of a queue is read too, with gaps where nothing is; a compacted queue
-        is always read so. Kept records come each as a piece of its own.
+        With `kept`, what is kept below the start of a partition is read too, with gaps where nothing is; a compacted
+        partition is always read so. Kept records come each as a piece of its own.
         """
         self._reader.fetch(wants, max_bytes, on_done, kept, stored)
 
-    def note_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+    def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """A reader was not given these: a producer's batch has no sound record there."""
-        self._reader.unreadable.note(queue_id, [(offset, offset + count)])
+        self._reader.unreadable.note(partition_id, [(offset, offset + count)])
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""
                  ) -> None:
@@ -359,21 +359,21 @@ class Kernel(GroupCalls):
         """Ask `owed`, before records go with their segment, which of them must be kept."""
         self.parts.owed.append(owed)
 
-    def forget_kept(self, queue_id: int) -> None:
-        """Something of this queue was settled: what is kept of it and needed by nobody goes."""
-        self._keeping.on_settled(queue_id)
+    def forget_kept(self, partition_id: int) -> None:
+        """Something of this partition was settled: what is kept of it and needed by nobody goes."""
+        self._keeping.on_settled(partition_id)
 
-    def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        """Call `wake` once, after a flush that brings records to one of these queues, unless it is cancelled."""
-        return self._watches.add(queue_ids, wake)
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
+        """Call `wake` once, after a flush that brings records to one of these partitions, unless it is cancelled."""
+        return self._watches.add(partition_ids, wake)
 
-    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
-        self._reader.offset_for_time(queue_id, timestamp_ms, on_done)
+        self._reader.offset_for_time(partition_id, timestamp_ms, on_done)
 
-    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
-        """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty queue."""
-        self._reader.offset_of_largest_timestamp(queue_id, on_done)
+    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
+        self._reader.offset_of_largest_timestamp(partition_id, on_done)
 
     # ---- topics
 
@@ -397,18 +397,18 @@ class Kernel(GroupCalls):
         return [topic for topic in topics
                 if (levels := self._places.first_levels_of(topic.name)) is None or first in levels]
 
-    def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+    def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping; durable once `owner` is told."""
         if not is_topic_name(name):
             raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
-        return self._create(name, tenant, self.settings.default_queues if queues is None else queues,
+        return self._create(name, tenant, self.settings.default_partitions if partitions is None else partitions,
                             settings or TopicSettings(), owner, token, maker)
 
-    def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+    def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
-        """Add queues, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
-        changed = self._appending.change_topic(self._topics.require(name, tenant), queues, settings, owner, token)
+        """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
+        changed = self._appending.change_topic(self._topics.require(name, tenant), partitions, settings, owner, token)
         self.leasing.expire_after(changed.id, changed.settings.message_ttl_ms or 0)
         return changed
 
@@ -419,13 +419,13 @@ class Kernel(GroupCalls):
         self.leasing.end_topic(topic)
 
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
-        return self._create(name, tenant, self.settings.default_queues, TopicSettings(), None, None, maker)
+        return self._create(name, tenant, self.settings.default_partitions, TopicSettings(), None, None, maker)
 
-    def _create(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
+    def _create(self, name: str, tenant: str, partitions: int, settings: TopicSettings, owner: Owner | None,
                 token: object, maker: str) -> Topic:
         if maker and self._topics.get(name, tenant) is None:
             self.makers.check(maker, self.settings, self._loop.now_ms())
-        topic = self._appending.create_topic(name, tenant, queues, settings, owner, token, maker)
+        topic = self._appending.create_topic(name, tenant, partitions, settings, owner, token, maker)
         self._sharing.on_topic(topic)
         self.makers.look(self.settings)
         return topic

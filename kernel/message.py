@@ -5,7 +5,7 @@
     Record      one message as read back, a plain tuple
     Retained    a record that is the value of its address
     Delivery    a run of messages of one placement, handed to a live subscriber after they are durable
-    Piece       consecutive records of one queue as they lie in the log, undecoded
+    Piece       consecutive records of one partition as they lie in the log, undecoded
 """
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Retained(NamedTuple):
 
     address: str
     topic: str
-    queue: int               # number within the topic
-    queue_id: int
+    partition: int               # number within the topic
+    partition_id: int
     record: Record
 
 
@@ -85,33 +85,34 @@ class Placement:
     it is refreshed by the kernel at append when `first_level.version` has moved on.
     """
 
-    __slots__ = ("tenant", "address", "topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
-                 "max_message_bytes", "compact", "fixed_topic", "fixed_queue", "targets", "also", "routed", "light",
+    __slots__ = ("tenant", "address", "topic", "topic_id", "partition", "partition_id", "key", "key_part",
+                 "address_header",
+                 "max_message_bytes", "compact", "fixed_topic", "fixed_partition", "targets", "also", "routed", "queue",
                  "limited", "may_create", "maker", "first_level", "version", "topics_version")
 
-    def __init__(self, tenant: str, address: str, topic: str, topic_id: int, queue: int, queue_id: int,
+    def __init__(self, tenant: str, address: str, topic: str, topic_id: int, partition: int, partition_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
                  first_level: FirstLevel) -> None:
         self.tenant = tenant
         self.address = address
         self.topic = topic
         self.topic_id = topic_id
-        self.queue = queue                           # number within the topic, from 0
-        self.queue_id = queue_id                     # 64-bit, unique in the hub, never used again
+        self.partition = partition                           # number within the topic, from 0
+        self.partition_id = partition_id                     # 64-bit, unique in the hub, never used again
         self.key = key
         self.key_part = key_part                     # the key as it stands in a record: varint length, bytes
         self.address_header = address_header         # encoded header to add, or b"" where topic and key say it all
         self.max_message_bytes = max_message_bytes
         self.fixed_topic = False                     # topic and key were asked for, not found by address
         self.compact = False                         # the topic keeps the newest record of every key
-        self.fixed_queue = False                     # the queue was asked for by number, not found by key
+        self.fixed_partition = False                     # the partition was asked for by number, not found by key
         self.targets: tuple[tuple[Subscriber, int], ...] = ()
-        self.also: tuple[int, ...] = ()              # light queues that its messages enter besides
+        self.also: tuple[int, ...] = ()              # queues that its messages enter besides
         self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
-        self.light: object = None                    # the light queue it is, where it leads to one alone
+        self.queue: object = None                    # the queue it is, where it leads to one alone
         self.may_create = False                      # whoever asked for it may have its topic made anew,
         self.maker = ""                              # for whom that counts; "": the hub itself
-        self.limited = False                         # one of the light queues that it enters may be full
+        self.limited = False                         # one of the queues that it enters may be full
         self.first_level = first_level
         self.version = -1
         self.topics_version = -1
@@ -131,7 +132,7 @@ class Stored:
         self.token = token
         self.error = error
         self.append_ms = append_ms
-        self.positions = positions        # per message or batch, where asked for: (queue_id, offset, message id)
+        self.positions = positions        # per message or batch, where asked for: (partition_id, offset, message id)
 
 
 class Owner(Protocol):
@@ -140,13 +141,13 @@ class Owner(Protocol):
     def on_stored(self, stored: list[Stored]) -> None:
         """Called once per flush with this owner's submissions of it, in order. Must not block or raise.
 
-        Of producers' batches those for one queue come in order; one that is checked on another thread may be answered
-        after others.
+        Of producers' batches those for one partition come in order; one that is checked on another thread may be
+        answered after others.
         """
 
 
 class Piece:
-    """Consecutive records of one queue, as stored. `record.records_of` decodes it, `batch.as_batch` makes it
+    """Consecutive records of one partition, as stored. `record.records_of` decodes it, `batch.as_batch` makes it
     Kafka's."""
 
     __slots__ = ("first_offset", "count", "whole", "data", "append_ms", "max_timestamp_ms", "first_id")
@@ -167,15 +168,15 @@ COLD_BYTES: Final = 4 << 20
 
 
 class Fetched:
-    """The answer for one queue of a fetch."""
+    """The answer for one partition of a fetch."""
 
-    __slots__ = ("queue_id", "error", "log_start_offset", "high_watermark", "pieces", "next_offset")
+    __slots__ = ("partition_id", "error", "log_start_offset", "high_watermark", "pieces", "next_offset")
 
-    def __init__(self, queue_id: int, error: Exception | None, log_start_offset: int, high_watermark: int,
+    def __init__(self, partition_id: int, error: Exception | None, log_start_offset: int, high_watermark: int,
                  pieces: list[Piece]) -> None:
-        self.queue_id = queue_id
+        self.partition_id = partition_id
         self.error = error
         self.log_start_offset = log_start_offset
         self.high_watermark = high_watermark
         self.pieces = pieces              # the first may begin before the offset that was asked for, as in Kafka
-        self.next_offset = -1             # >= 0: nothing is left before this one, pieces or not (a compacted queue)
+        self.next_offset = -1             # >= 0: nothing is left before this one, pieces or not (a compacted partition)

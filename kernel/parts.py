@@ -62,7 +62,7 @@ class Parts:
     """Identity of this hub, 16 bytes, given once."""
 
     owed: list[Owed] = field(default_factory=list)
-    """Who is asked before records of queues go with their segment."""
+    """Who is asked before records of partitions go with their segment."""
 
     kept_full: bool = False
     """What is kept beyond retention has reached `kept_bytes`, and nothing of it is dead."""

@@ -46,7 +46,7 @@ class Loop(Protocol):
 
 
 class Worker(Protocol):
-    """Another thread with a queue: jobs run one after the other, in the order they were submitted."""
+    """Another thread with a partition: jobs run one after the other, in the order they were submitted."""
 
     def submit(self, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run `job` there; then call `done(result, None)` or `done(None, error)` on the kernel's thread."""

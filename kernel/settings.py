@@ -7,7 +7,8 @@ from typing import Final
 FSYNC_POLICIES: Final = ("commit", "interval", "never")
 
 LIVE: Final = frozenset(("auto_create_topics", "max_auto_topics", "max_auto_topics_per_user",
-                         "auto_topics_per_minute", "default_queues", "retention_ms", "retention_bytes", "kept_bytes",
+                         "auto_topics_per_minute", "default_partitions", "retention_ms", "retention_bytes",
+                         "kept_bytes",
                          "max_message_bytes"))
 """What may change while the kernel runs; everything else takes effect at its next start."""
 
@@ -23,7 +24,7 @@ class KernelSettings:
     auto_topics_per_minute: int = 600
     """Topics made by users: in sum, by each, and by each in a minute, which is also what it may make at once."""
 
-    default_queues: int = 4
+    default_partitions: int = 4
     retention_ms: int = 72 * 3_600_000
     retention_bytes: int = 10 << 30
     kept_bytes: int = 10 << 30

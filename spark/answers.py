@@ -63,7 +63,7 @@ def join_heads(parts: Sequence[Heads]) -> Heads:
 class Served:
     """What one range got. `code` is empty where nothing was wrong.
 
-    A compacted queue has gaps; nothing is left of it before `next_offset`, where that is 0 or more.
+    A compacted partition has gaps; nothing is left of it before `next_offset`, where that is 0 or more.
     """
 
     pieces: Heads

@@ -30,7 +30,7 @@ ENVELOPE: Final = pa.struct([
     pa.field("priority", pa.int32()), pa.field("deliver_at", TIME), pa.field("retain", pa.bool_()),
     pa.field("durable", pa.bool_()), pa.field("traceparent", pa.string())])
 TYPES: Final[dict[str, pa.DataType]] = {
-    "topic": pa.string(), "queue": pa.int32(), "partition": pa.int32(), "offset": pa.int64(), "key": pa.binary(),
+    "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "key": pa.binary(),
     "value": pa.binary(), "headers": pa.list_(HEADER), "timestamp": TIME, "append_time": TIME, "address": pa.string(),
     "door": pa.string(), "message_id": pa.int64(), "content_type": pa.string(), "principal": pa.string(),
     "trace_id": pa.string(), "envelope": ENVELOPE, "timestampType": pa.int32()}
@@ -64,9 +64,9 @@ class Columns:
         self._known: dict[tuple[str, bytes | None], str] = {}
         self.schema = pa.schema([pa.field(name, TYPES[name]) for name in names])
 
-    def build(self, records: Located, topic: str, queue: int) -> pa.RecordBatch:
-        """One batch of records of one queue."""
-        page = _Page(records, topic, queue, self._facts, self._address_of)
+    def build(self, records: Located, topic: str, partition: int) -> pa.RecordBatch:
+        """One batch of records of one partition."""
+        page = _Page(records, topic, partition, self._facts, self._address_of)
         return pa.RecordBatch.from_arrays([page.column(name) for name in self._names], schema=self.schema)
 
     def addresses(self, records: Located, topic: str) -> pa.DictionaryArray:
@@ -88,11 +88,11 @@ class Columns:
 class _Page:
     """The columns of some records, made when asked for; what several need is kept."""
 
-    def __init__(self, records: Located, topic: str, queue: int, facts: HubFacts,
+    def __init__(self, records: Located, topic: str, partition: int, facts: HubFacts,
                  address_of: Callable[[str, bytes | None, Headers], str]) -> None:
         self._records = records
         self._topic = topic
-        self._queue = queue
+        self._partition = partition
         self._facts = facts
         self._address_of = address_of
         self._blocks: pa.DictionaryArray | None = None
@@ -103,8 +103,8 @@ class _Page:
         records, count = self._records, len(self._records)
         if name == "topic":
             return pa.repeat(pa.scalar(self._topic), count)
-        if name in ("queue", "partition"):
-            return pa.repeat(pa.scalar(self._queue, pa.int32()), count)
+        if name == "partition":
+            return pa.repeat(pa.scalar(self._partition, pa.int32()), count)
         if name == "timestampType":
             return pa.repeat(pa.scalar(CREATE_TIME, pa.int32()), count)
         if name in ("offset", "message_id"):

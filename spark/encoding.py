@@ -123,10 +123,11 @@ def _pair(pair: dict[str, Any]) -> tuple[bytes, bytes | None]:
     return str(name).encode(), value.encode() if isinstance(value, str) else value
 
 
-# --- queues -------------------------------------------------------------------------------------------------
+# --- partitions -------------------------------------------------------------------------------------------------
 
-def queues_of(keys: pa.Array, queues: int) -> Longs:
-    """Which queue of a topic each key belongs to (`kernel.addresses.murmur2`), all of one length at once. No nulls."""
+def partitions_of(keys: pa.Array, partitions: int) -> Longs:
+    """Which partition of a topic each key belongs to (`kernel.addresses.murmur2`), all of one length at once. No
+    nulls."""
     keys = keys.cast(pa.large_binary())
     bounds = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset:keys.offset + len(keys) + 1]
     content = keys.buffers()[2]
@@ -136,7 +137,7 @@ def queues_of(keys: pa.Array, queues: int) -> Longs:
     for length in np.unique(lengths).tolist():
         which = np.flatnonzero(lengths == length)
         hashes[which] = _murmur2(buffer[at[which][:, None] + np.arange(length)])
-    return (hashes & np.uint32(POSITIVE)).astype(np.int64) % queues
+    return (hashes & np.uint32(POSITIVE)).astype(np.int64) % partitions
 
 
 def _murmur2(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:

@@ -25,7 +25,7 @@ from spark.records import Located, locate
 
 RANGES_PER_REQUEST: Final = 256
 GROUP_BYTES: Final = 2 << 20
-GONE: Final = frozenset(("offset_out_of_range", "unknown_topic", "topic_replaced", "unknown_queue"))
+GONE: Final = frozenset(("offset_out_of_range", "unknown_topic", "topic_replaced", "unknown_partition"))
 """What a range answers with when its messages are no longer there."""
 
 logger = logging.getLogger("gatehouse.spark")
@@ -61,17 +61,17 @@ def read_task(spec: ReadSpec, task: Task) -> Iterator[pa.RecordBatch]:
             if spec.filter and len(records):
                 records = _matching(records, columns, one.topic, spec.filter)
             if len(records):
-                yield columns.build(records, one.topic, one.queue)
+                yield columns.build(records, one.topic, one.partition)
 
 
 def grouped(found: Iterator[tuple[Range, Heads]]) -> Iterator[tuple[Range, Heads]]:
-    """Pages of one queue that follow each other, up to `GROUP_BYTES`: pages are small for the hub's sake, and many
+    """Pages of one partition that follow each other, up to `GROUP_BYTES`: pages are small for the hub's sake, and many
     columns of few rows cost Spark more than few of many."""
     first: Range | None = None
     parts: list[Heads] = []
     size_bytes = 0
     for one, pieces in found:
-        follows = first is not None and (one.uuid, one.queue) == (first.uuid, first.queue) \
+        follows = first is not None and (one.uuid, one.partition) == (first.uuid, first.partition) \
             and pieces.first_offset[0] >= parts[-1].end_offset
         if first is not None and not (follows and size_bytes < GROUP_BYTES):
             yield first, join_heads(parts)
@@ -106,7 +106,7 @@ def pages(spec: ReadSpec, ranges: Sequence[Range]) -> Iterator[tuple[Range, Head
 
 def _fetch(hub: Hub, ranges: Sequence[Range], max_bytes: int) -> list[Served]:
     request = {"max_bytes": max_bytes, "ranges": [
-        {"topic": one.topic, "uuid": one.uuid, "queue": one.queue, "offset": one.offset, "end": one.end}
+        {"topic": one.topic, "uuid": one.uuid, "partition": one.partition, "offset": one.offset, "end": one.end}
         for one in ranges]}
     return read_answer(hub.post_json("/v1/batches/fetch", request))
 
@@ -160,7 +160,7 @@ def _lost(spec: ReadSpec, lost: Range, why: str) -> None:
 
 
 def _named(one: Range) -> str:
-    return f"offsets {one.offset} to {one.end - 1} of queue {one.queue} of {one.topic!r}"
+    return f"offsets {one.offset} to {one.end - 1} of partition {one.partition} of {one.topic!r}"
 
 
 # --- which records ------------------------------------------------------------------------------------------

@@ -38,14 +38,14 @@ SPECIAL: Final = {-1: LATEST, -2: EARLIEST}
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first message at or after a time: everywhere, or by topic and queue."""
+    """The first message at or after a time: everywhere, or by topic and partition."""
 
     everywhere_ms: int | None = None
-    by_queue_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    by_partition_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 Place = str | Mapping[str, Mapping[int, int]] | AtTime
-"""earliest, latest, offsets by topic and queue, or a time."""
+"""earliest, latest, offsets by topic and partition, or a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,8 @@ def _subscription(options: OptionReader) -> Subscription:
     if name == "filter":
         return Subscription(filter=text)
     try:
-        assigned = {topic: tuple(sorted({_whole(queue) for queue in queues}))
-                    for topic, queues in options.document("assign").items()}
+        assigned = {topic: tuple(sorted({_whole(partition) for partition in partitions}))
+                    for topic, partitions in options.document("assign").items()}
     except (AttributeError, TypeError, ValueError):
         raise InvalidOption('\'assign\' is JSON like {"plant": [0, 1]}') from None
     return Subscription(assigned=assigned)
@@ -195,13 +195,13 @@ def _position(options: OptionReader, which: str,
     if name == names[0]:
         return AtTime(everywhere_ms=options.number(name, 0))
     if name == names[1]:
-        return AtTime(by_queue_ms=_by_queue(options, name))
+        return AtTime(by_partition_ms=_by_partition(options, name))
     if text.lower() in (EARLIEST, LATEST):
         if which == "ending" and text.lower() == forbidden:
             raise InvalidOption(f"{name!r} cannot be {forbidden!r}")
         return text.lower()
     if text.startswith("{"):
-        return _by_queue(options, name)
+        return _by_partition(options, name)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -212,9 +212,9 @@ def _position(options: OptionReader, which: str,
     return AtTime(everywhere_ms=int(moment.timestamp() * 1000))
 
 
-def _by_queue(options: OptionReader, name: str) -> dict[str, dict[int, int]]:
+def _by_partition(options: OptionReader, name: str) -> dict[str, dict[int, int]]:
     try:
-        return {topic: {int(queue): _whole(number) for queue, number in of_topic.items()}
+        return {topic: {int(partition): _whole(number) for partition, number in of_topic.items()}
                 for topic, of_topic in options.document(name).items()}
     except (AttributeError, TypeError, ValueError):
         raise InvalidOption(f'{name!r} is JSON like {{"plant": {{"0": 17, "1": -2}}}}') from None

@@ -1,4 +1,4 @@
-"""Ranges of queues, and how they are split over tasks. Pure."""
+"""Ranges of partitions, and how they are split over tasks. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ MAX_TASKS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets from `offset` up to, without, `end` of one queue."""
+    """Offsets from `offset` up to, without, `end` of one partition."""
 
     topic: str
     uuid: str
-    queue: int
+    partition: int
     offset: int
     end: int
 
@@ -60,22 +60,23 @@ def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
 
 
 def share(lags: dict[tuple[str, int], int], limit: int) -> dict[tuple[str, int], int]:
-    """At most `limit` rows over queues: one for each that lags, the rest in proportion to how far each does.
+    """At most `limit` rows over partitions: one for each that lags, the rest in proportion to how far each does.
 
-    With fewer rows than queues, those that lag most get one; the others will lag most soon.
+    With fewer rows than partitions, those that lag most get one; the others will lag most soon.
     """
     if sum(lags.values()) <= limit:
         return dict(lags)
-    order = sorted((queue for queue, lag in lags.items() if lag), key=lambda queue: (-lags[queue], queue))
+    order = sorted((partition for partition, lag in lags.items() if lag),
+                   key=lambda partition: (-lags[partition], partition))
     shares = dict.fromkeys(lags, 0) | dict.fromkeys(order[:limit], 1)
     left = limit - sum(shares.values())
     open_rows = sum(lags.values()) - len(order)
     if left:
-        for queue in order:
-            shares[queue] += (lags[queue] - 1) * left // open_rows
+        for partition in order:
+            shares[partition] += (lags[partition] - 1) * left // open_rows
     left = limit - sum(shares.values())
-    for queue in order:                        # what rounding left: less than a row a queue
-        if left and shares[queue] < lags[queue]:
-            shares[queue] += 1
+    for partition in order:                        # what rounding left: less than a row a partition
+        if left and shares[partition] < lags[partition]:
+            shares[partition] += 1
             left -= 1
     return shares

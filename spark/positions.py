@@ -21,11 +21,11 @@ TOPICS_PER_REQUEST: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TopicBounds:
-    """One topic as it is just now. Queues that are not read are left out of `queues`."""
+    """One topic as it is just now. Partitions that are not read are left out of `partitions`."""
 
     name: str
     uuid: str
-    queues: tuple[int, ...]
+    partitions: tuple[int, ...]
     log_starts: Mapping[int, int]
     ends: Mapping[int, int]
     at_times: Mapping[int, int | None]
@@ -61,21 +61,23 @@ class Positions:
 
     def _asked_times(self, names: list[str], times: AtTime) -> dict[str, dict[str, int]]:
         if times.everywhere_ms is None:
-            return {name: {str(queue): time for queue, time in times.by_queue_ms[name].items()}
-                    for name in names if name in times.by_queue_ms}
+            return {name: {str(partition): time for partition, time in times.by_partition_ms[name].items()}
+                    for name in names if name in times.by_partition_ms}
         known = self._ask(names, None)
-        return {name: {str(queue): times.everywhere_ms for queue in one.queues} for name, one in known.items()}
+        return {name: {str(partition): times.everywhere_ms for partition in one.partitions} for name,
+                one in known.items()}
 
     def _read(self, one: dict[str, Any]) -> TopicBounds:
         assigned = self._subscription.assigned.get(one["name"])
-        queues = tuple(range(one["queues"])) if assigned is None else assigned
-        missing = [queue for queue in queues if queue >= one["queues"]]
+        partitions = tuple(range(one["partitions"])) if assigned is None else assigned
+        missing = [partition for partition in partitions if partition >= one["partitions"]]
         if missing:
-            raise InvalidOption(f"'assign' names the queues {missing} of {one['name']!r}, which has {one['queues']}")
-        return TopicBounds(one["name"], one["uuid"], queues,
-                           {queue: one["log_start_offsets"][queue] for queue in queues},
-                           {queue: one["high_watermarks"][queue] for queue in queues},
-                           {int(queue): at for queue, at in one.get("offsets_for_times", {}).items()})
+            raise InvalidOption(f"'assign' names the partitions {missing} of {one['name']!r}, "
+                                f"which has {one['partitions']}")
+        return TopicBounds(one["name"], one["uuid"], partitions,
+                           {partition: one["log_start_offsets"][partition] for partition in partitions},
+                           {partition: one["high_watermarks"][partition] for partition in partitions},
+                           {int(partition): at for partition, at in one.get("offsets_for_times", {}).items()})
 
     def _names(self) -> list[str]:
         """The topics that the subscription means now. A filter with a literal first level means one topic."""
@@ -107,7 +109,7 @@ class Positions:
 
     def resolve(self, place: Place, *,
                 ending: bool = False) -> tuple[dict[str, dict[int, int]], dict[str, TopicBounds]]:
-        """Offsets by topic and queue of a place, and the bounds that they were found in."""
+        """Offsets by topic and partition of a place, and the bounds that they were found in."""
         known = self.bounds(place if isinstance(place, AtTime) else None)
         self._check_exists(known)
         return {name: _offsets(one, place, ending) for name, one in known.items()}, known
@@ -124,27 +126,28 @@ def _offsets(one: TopicBounds, place: Place, ending: bool) -> dict[int, int]:
     if place == LATEST:
         return dict(one.ends)
     if isinstance(place, AtTime):
-        found = {queue: one.at_times.get(queue) for queue in one.queues}
-        return {queue: one.ends[queue] if at is None else at for queue, at in found.items()}
+        found = {partition: one.at_times.get(partition) for partition in one.partitions}
+        return {partition: one.ends[partition] if at is None else at for partition, at in found.items()}
     assert not isinstance(place, str)
     return _given(one, place, ending)
 
 
 def _given(one: TopicBounds, place: Mapping[str, Mapping[int, int]], ending: bool) -> dict[int, int]:
-    """Offsets as the reader said them; all queues must be there, as the Kafka connector wants it."""
+    """Offsets as the reader said them; all partitions must be there, as the Kafka connector wants it."""
     given = place.get(one.name)
-    if given is None or set(given) != set(one.queues):
-        raise InvalidOption(f"the JSON of offsets has to name every queue of {one.name!r}: {list(one.queues)}")
+    if given is None or set(given) != set(one.partitions):
+        raise InvalidOption(f"the JSON of offsets has to name every partition of {one.name!r}: {list(one.partitions)}")
     offsets = {}
-    for queue, offset in given.items():
+    for partition, offset in given.items():
         if offset < 0 and SPECIAL.get(offset) is None:
             raise InvalidOption(f"an offset is a whole number from 0, -2 (earliest) or -1 (latest), not {offset}")
         if offset < 0:
-            offset = one.ends[queue] if SPECIAL[offset] == LATEST else one.log_starts[queue]
-        if offset > one.ends[queue]:
+            offset = one.ends[partition] if SPECIAL[offset] == LATEST else one.log_starts[partition]
+        if offset > one.ends[partition]:
             where = "end at" if ending else "begin at"
-            raise InvalidOption(f"cannot {where} {offset}: queue {queue} of {one.name!r} ends at {one.ends[queue]}")
-        offsets[queue] = offset
+            raise InvalidOption(f"cannot {where} {offset}: "
+                                f"partition {partition} of {one.name!r} ends at {one.ends[partition]}")
+        offsets[partition] = offset
     return offsets
 
 

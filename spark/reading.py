@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._spec = spec_of(options, columns)
         self._topics: frozenset[str] | None = None
-        self._queues: frozenset[int] | None = None
+        self._partitions: frozenset[int] | None = None
         self._since_ms: int | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -62,10 +62,10 @@ class BatchReader(DataSourceReader):
         for name, one in known.items():
             if self._topics is not None and name not in self._topics:
                 continue
-            for queue, end in ends[name].items():
-                if self._queues is None or queue in self._queues:
-                    start = max(starts.get(name, {}).get(queue, 0), since.get(name, {}).get(queue, 0))
-                    ranges.append(Range(name, one.uuid, queue, start, max(start, end)))
+            for partition, end in ends[name].items():
+                if self._partitions is None or partition in self._partitions:
+                    start = max(starts.get(name, {}).get(partition, 0), since.get(name, {}).get(partition, 0))
+                    ranges.append(Range(name, one.uuid, partition, start, max(start, end)))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -92,8 +92,8 @@ class FilteringReader(BatchReader):
                 self._since_ms = int(one.value.timestamp() * 1000)
             elif values and column == "topic":
                 self._topics = frozenset(values)
-            elif values and column in ("queue", "partition"):
-                self._queues = frozenset(values)
+            elif values and column == "partition":
+                self._partitions = frozenset(values)
             elif values and column == "key":
                 self._spec = replace(self._spec, keys=frozenset(bytes(value) for value in values))
         return filters

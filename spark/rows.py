@@ -1,4 +1,4 @@
-"""Which topic and queue each row goes to, and its columns as bytes."""
+"""Which topic and partition each row goes to, and its columns as bytes."""
 from __future__ import annotations
 
 import json
@@ -11,29 +11,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.murmur2 import partition_for
 from kernel.addresses.routes import Routed, RouteEntry, Routes
 from kernel.errors import InvalidAddress
 from spark.answers import Longs
-from spark.encoding import Rows, header_blocks, queues_of
+from spark.encoding import Rows, header_blocks, partitions_of
 from spark.errors import HubRefused, InvalidRow
 from spark.hub import Hub
 
-COLUMNS: Final = ("value", "key", "topic", "address", "queue", "partition", "headers", "timestamp")
+COLUMNS: Final = ("value", "key", "topic", "address", "partition", "headers", "timestamp")
 Placed = list[tuple[int, Rows]]
 
 
 class Placer:
-    """Places rows; asks the hub once per topic how many queues it has, and makes it where there is none."""
+    """Places rows; asks the hub once per topic how many partitions it has, and makes it where there is none."""
 
     def __init__(self, hub: Hub, topic: str) -> None:
         self._hub = hub
         self._topic = topic
-        self._queues: dict[str, int] = {}
+        self._partitions: dict[str, int] = {}
         self._routes: Routes | None = None
 
     def place(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Placed]]:
-        """By topic, in order of their names: rows by queue, each queue's in the order of the batch."""
+        """By topic, in order of their names: rows by partition, each partition's in the order of the batch."""
         columns = {name: batch.column(name) for name in batch.schema.names}
         unknown = [name for name in columns if name not in COLUMNS]
         if unknown or "value" not in columns:
@@ -44,7 +44,7 @@ class Placer:
             return
         rows = self._rows(columns, columns.get("key"), None)
         for topic, which in self._by_topic(columns, len(batch)):
-            yield topic, self._by_queue(topic, rows if which is None else rows.take(which), columns, which)
+            yield topic, self._by_partition(topic, rows if which is None else rows.take(which), columns, which)
 
     # --- rows with a topic and a key
 
@@ -61,26 +61,28 @@ class Placer:
         for number in sorted(range(len(texts)), key=lambda one: str(texts[one])):
             yield texts[number], np.flatnonzero(names.indices.to_numpy() == number)
 
-    def _by_queue(self, topic: str, rows: Rows, columns: dict[str, pa.Array], which: Longs | None) -> Placed:
-        queues = self._queues_of(topic)
-        numbers = queues_of(pc.fill_null(rows.key, topic.encode()), queues)
+    def _by_partition(self, topic: str, rows: Rows, columns: dict[str, pa.Array], which: Longs | None) -> Placed:
+        partitions = self._partitions_of(topic)
+        numbers = partitions_of(pc.fill_null(rows.key, topic.encode()), partitions)
         empty = np.asarray(pc.fill_null(pc.equal(pc.binary_length(rows.key), 0), False))
         if empty.any():
-            numbers[empty] = queue_for(topic.encode(), queues)      # an empty key is no key: its address is the topic
-        own = columns.get("queue", columns.get("partition"))
+            numbers[empty] = partition_for(topic.encode(),
+                                           partitions)      # an empty key is no key: its address is the topic
+        own = columns.get("partition")
         if own is not None:
             own = own if which is None else own.take(pa.array(which))
             asked = np.asarray(pc.fill_null(own.cast(pa.int64()), -1))
-            if asked.max() >= queues:
-                raise InvalidRow(f"a row asks for queue {asked.max()}; {topic!r} has the queues 0 to {queues - 1}")
+            if asked.max() >= partitions:
+                raise InvalidRow(f"a row asks for partition {asked.max()}; "
+                                 f"{topic!r} has the partitions 0 to {partitions - 1}")
             numbers = np.where(asked >= 0, asked, numbers)
         return _group(rows, numbers)
 
     # --- rows with an address
 
     def _by_address(self, columns: dict[str, pa.Array]) -> Iterator[tuple[str, Placed]]:
-        if any(name in columns for name in ("topic", "key", "queue", "partition")) or self._topic:
-            raise InvalidRow("an address says topic and key: leave out 'topic', 'key', 'queue' and the option")
+        if any(name in columns for name in ("topic", "key", "partition")) or self._topic:
+            raise InvalidRow("an address says topic and key: leave out 'topic', 'key', 'partition' and the option")
         found = columns["address"].dictionary_encode()
         if found.null_count:
             raise InvalidRow(f"{found.null_count} rows have no address")
@@ -91,8 +93,8 @@ class Placer:
                   for text, one in zip(found.dictionary.to_pylist(), routed, strict=True)]
         rows = self._rows(columns, keys, [stated[i] for i in index.tolist()] if any(stated) else None)
         for topic in sorted({one.topic for one in routed}):
-            queues = self._queues_of(topic)
-            mine = np.array([one.queue(queues) if one.topic == topic else -1 for one in routed])[index]
+            partitions = self._partitions_of(topic)
+            mine = np.array([one.partition(partitions) if one.topic == topic else -1 for one in routed])[index]
             which = np.flatnonzero(mine >= 0)
             yield topic, _group(rows.take(which), mine[which])
 
@@ -118,31 +120,32 @@ class Placer:
             headers = pa.nulls(len(value), pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
         return Rows(keys, value, None if headers is None else header_blocks(headers, more), _times(columns))
 
-    def _queues_of(self, topic: str) -> int:
-        if topic not in self._queues:
+    def _partitions_of(self, topic: str) -> int:
+        if topic not in self._partitions:
             self._ask([topic])
-        if topic not in self._queues:
+        if topic not in self._partitions:
             try:
                 self._hub.request("PUT", f"/v1/topics/{quote(topic, safe='')}")
             except HubRefused as error:
                 raise InvalidRow(f"the topic {topic!r} is not there and cannot be made: {error.detail}") from None
             self._ask([topic])
-        return self._queues[topic]
+        return self._partitions[topic]
 
     def _ask(self, topics: list[str]) -> None:
         answer = json.loads(self._hub.post_json("/v1/batches/positions", {"topics": topics}))
         self._routes = Routes([RouteEntry(**route) for route in answer["routes"]])
-        self._queues |= {one["name"]: one["queues"] for one in answer["topics"]}
+        self._partitions |= {one["name"]: one["partitions"] for one in answer["topics"]}
 
 
 def _group(rows: Rows, numbers: Longs) -> Placed:
-    """Rows by queue; each queue's keep their order."""
+    """Rows by partition; each partition's keep their order."""
     order = np.argsort(numbers, kind="stable")
     found, firsts = np.unique(numbers[order], return_index=True)
     if len(found) == 1:
         return [(int(found[0]), rows)]
     ends = [*firsts[1:].tolist(), len(order)]
-    return [(queue, rows.take(order[first:end])) for queue, first, end in zip(found.tolist(), firsts.tolist(), ends,
+    return [(partition, rows.take(order[first:end])) for partition, first,
+            end in zip(found.tolist(), firsts.tolist(), ends,
                                                                              strict=True)]
 
 

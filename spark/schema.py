@@ -39,7 +39,7 @@ ENVELOPE: Final = StructType([
 
 COLUMNS: Final[dict[str, DataType]] = {
     "topic": StringType(),
-    "queue": IntegerType(),
+    "partition": IntegerType(),
     "offset": LongType(),
     "key": BinaryType(),
     "value": BinaryType(),
@@ -55,8 +55,8 @@ COLUMNS: Final[dict[str, DataType]] = {
     "envelope": ENVELOPE,
 }
 
-EXTRA: Final[dict[str, DataType]] = {"partition": IntegerType(), "timestampType": IntegerType()}
-"""Columns under the Kafka connector's names, given where they are asked for: `partition` is `queue`."""
+EXTRA: Final[dict[str, DataType]] = {"timestampType": IntegerType()}
+"""Columns of the Kafka connector, given where they are asked for."""
 
 
 def schema_of(names: Sequence[str]) -> StructType:

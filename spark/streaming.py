@@ -3,7 +3,7 @@ between two triggers.
 
     {"plant": {"uuid": "6f0c...", "offsets": {"0": 17, "1": 4}, "began": {"1": 0}}}
 
-A queue that is not in a position yet (the topic was widened, a new topic matches the pattern) is read from its
+A partition that is not in a position yet (the topic was widened, a new topic matches the pattern) is read from its
 beginning, which the next position keeps in `began`: a repeated micro-batch begins there again.
 """
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spark.positions import Positions, TopicBounds
 from spark.reading import plan, spec_of
 
 SAMPLE_BYTES: Final = 65_536
-SAMPLED_QUEUES: Final = 8
+SAMPLED_PARTITIONS: Final = 8
 """From these the size of a row is estimated for `maxBytesPerTrigger`."""
 
 Offsets = dict[str, dict[str, Any]]
@@ -82,12 +82,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next micro-batch ends. Raises DataLoss where a topic went away."""
         known = self._asking().bounds() if self._target is None else self._target
         self._check_topics(start, known)
-        begins = {(name, queue): min(max(_begin(start, one, queue), one.log_starts[queue]), one.ends[queue])
-                  for name, one in known.items() for queue in one.queues}
-        lags = {(name, queue): known[name].ends[queue] - begin for (name, queue), begin in begins.items()}
+        begins = {(name, partition): min(max(_begin(start, one, partition), one.log_starts[partition]),
+                                         one.ends[partition])
+                  for name, one in known.items() for partition in one.partitions}
+        lags = {(name, partition): known[name].ends[partition] - begin for (name, partition), begin in begins.items()}
         rows = self._rows_of(limit, known, begins, lags)
         shares = lags if rows is None else share(lags, rows)
-        return {name: _entry(one, {queue: begins[name, queue] + shares[name, queue] for queue in one.queues},
+        return {name: _entry(one, {partition: begins[name, partition] + shares[name, partition]
+                                   for partition in one.partitions},
                              _began(start, one)) for name, one in known.items()}
 
     def _rows_of(self, limit: ReadLimit, known: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
@@ -103,12 +105,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _rows_in(self, max_bytes: int, known: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
                  lags: Mapping[tuple[str, int], int]) -> int:
-        """About how many rows are this many stored bytes, by the pieces at the beginning of some queues; at least 1."""
-        sampled = sorted((queue for queue, lag in lags.items() if lag), key=lambda queue: -lags[queue])
+        """About how many rows are this many stored bytes, by the pieces at the beginning of some partitions; at least
+        1."""
+        sampled = sorted((partition for partition, lag in lags.items() if lag), key=lambda partition: -lags[partition])
         rows = size_bytes = 0
-        for name, queue in sampled[:SAMPLED_QUEUES]:
-            begin = begins[name, queue]
-            one = Range(name, known[name].uuid, queue, begin, begin + 1)
+        for name, partition in sampled[:SAMPLED_PARTITIONS]:
+            begin = begins[name, partition]
+            one = Range(name, known[name].uuid, partition, begin, begin + 1)
             for _, pieces in pages(self._spec, [one]):
                 rows += int(pieces.count.sum())
                 size_bytes += int(pieces.length.sum())
@@ -118,18 +121,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._options.fail_on_data_loss:
             return
         for name, entry in start.items():
-            read = ", ".join(f"{queue}: {offset}" for queue, offset in entry["offsets"].items())
+            read = ", ".join(f"{partition}: {offset}" for partition, offset in entry["offsets"].items())
             if name not in known:
-                raise DataLoss(f"the topic {name!r} is gone; the stream had read its queues up to {{{read}}}. "
+                raise DataLoss(f"the topic {name!r} is gone; the stream had read its partitions up to {{{read}}}. "
                                "Set failOnDataLoss to false to go on without it")
             one = known[name]
             if entry["uuid"] != one.uuid:
                 raise DataLoss(f"the topic {name!r} was deleted and made again; the stream had read the old one "
                                f"up to {{{read}}}. Set failOnDataLoss to false to read the new one from its beginning")
-            for queue, offset in entry["offsets"].items():
-                if one.ends.get(int(queue), offset) < offset:
-                    raise DataLoss(f"queue {queue} of {name!r} ends at {one.ends[int(queue)]}, and the stream had read "
-                                   f"up to {offset}. Set failOnDataLoss to false to go on")
+            for partition, offset in entry["offsets"].items():
+                if one.ends.get(int(partition), offset) < offset:
+                    raise DataLoss(f"partition {partition} of {name!r} ends at {one.ends[int(partition)]}, "
+                                   f"and the stream had read up to {offset}. Set failOnDataLoss to false to go on")
 
     # --- reading
 
@@ -141,9 +144,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = []
         for name, entry in end.items():
             before = _offsets_of(start, name, entry["uuid"])
-            for queue, offset in entry["offsets"].items():
-                begin = before.get(queue, entry.get("began", {}).get(queue, 0))
-                ranges.append(Range(name, entry["uuid"], int(queue), begin, max(begin, offset)))
+            for partition, offset in entry["offsets"].items():
+                begin = before.get(partition, entry.get("began", {}).get(partition, 0))
+                ranges.append(Range(name, entry["uuid"], int(partition), begin, max(begin, offset)))
         return plan(ranges, self._options, positions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -161,7 +164,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _entry(one: TopicBounds, offsets: Mapping[int, int], began: Mapping[str, int] | None = None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"uuid": one.uuid, "offsets": {str(queue): offset for queue, offset in offsets.items()}}
+    entry: dict[str, Any] = {"uuid": one.uuid,
+                             "offsets": {str(partition): offset for partition, offset in offsets.items()}}
     return {**entry, "began": dict(began)} if began else entry
 
 
@@ -172,13 +176,14 @@ def _offsets_of(start: Offsets, name: str, uuid: str) -> dict[str, int]:
     return offsets
 
 
-def _begin(start: Offsets, one: TopicBounds, queue: int) -> int:
-    """Where a micro-batch that begins at `start` begins in a queue, as far as the position says."""
-    return _offsets_of(start, one.name, one.uuid).get(str(queue), 0)
+def _begin(start: Offsets, one: TopicBounds, partition: int) -> int:
+    """Where a micro-batch that begins at `start` begins in a partition, as far as the position says."""
+    return _offsets_of(start, one.name, one.uuid).get(str(partition), 0)
 
 
 def _began(start: Offsets, one: TopicBounds) -> dict[str, int]:
-    """Where the queues began that no position had before: what retention took before that was never to be read."""
+    """Where the partitions began that no position had before: what retention took before that was never to be read."""
     known = _offsets_of(start, one.name, one.uuid)
     before = start[one.name].get("began", {}) if known else {}
-    return before | {str(queue): one.log_starts[queue] for queue in one.queues if str(queue) not in known}
+    return before | {str(partition): one.log_starts[partition] for partition in one.partitions
+                     if str(partition) not in known}

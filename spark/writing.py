@@ -4,7 +4,7 @@
     key        string or binary
     topic      string; or the option `topic`
     address    string, instead of topic and key: where it goes is the hub's routes' word
-    queue      int (or `partition`): instead of the key's own queue
+    partition  int: instead of the key's own partition
     headers    array of (name, value)
     timestamp  when the sender made it; else when it is stored
 
@@ -97,8 +97,8 @@ class ChunkWriter:
         """One request, or several where the hub takes only smaller ones; their keys say which part each is."""
         now_ms = time.time_ns() // 1_000_000
         codec = CODECS[self._options.compression]
-        encoded = [(queue, encode_batch(rows, now_ms, codec)) for queue, rows in placed]
-        body = b"".join([part for queue, batch in encoded for part in (_PREFIX.pack(queue, len(batch)), batch)])
+        encoded = [(partition, encode_batch(rows, now_ms, codec)) for partition, rows in placed]
+        body = b"".join([part for partition, batch in encoded for part in (_PREFIX.pack(partition, len(batch)), batch)])
         headers = {"Content-Type": "application/octet-stream", "Idempotency-Key": key}
         try:
             self._hub.request("POST", f"/v1/topics/{quote(topic, safe='')}/batches", body, headers)
@@ -116,13 +116,13 @@ class ChunkWriter:
 
 
 def halves(placed: Placed) -> tuple[Placed, Placed]:
-    """Half of the queues each, or half of the rows of the only one. There are at least two rows."""
+    """Half of the partitions each, or half of the rows of the only one. There are at least two rows."""
     if len(placed) > 1:
         middle = len(placed) // 2
         return placed[:middle], placed[middle:]
-    ((queue, rows),) = placed
+    ((partition, rows),) = placed
     middle = len(rows) // 2
-    return [(queue, rows.take(np.arange(middle)))], [(queue, rows.take(np.arange(middle, len(rows))))]
+    return [(partition, rows.take(np.arange(middle)))], [(partition, rows.take(np.arange(middle, len(rows))))]
 
 
 def _task_name(own: str) -> str:

@@ -105,11 +105,11 @@ class Plan:
         return found
 
     def _together(self) -> list[list[Begun]]:
-        """What begins, as batches. Ordered by queue: messages that are committed together and follow each other there
-        have ids that do, and are one run."""
+        """What begins, as batches. Ordered by partition: messages that are committed together and follow each other
+        there have ids that do, and are one run."""
         found: list[list[Begun]] = []
         size_bytes = 0
-        for one in sorted(self._begins, key=_queue_id):
+        for one in sorted(self._begins, key=_partition_id):
             if not found or size_bytes >= PAGE_BYTES or len(found[-1]) >= self._most:
                 found.append([])
                 size_bytes = 0
@@ -182,8 +182,8 @@ class Plan:
         self._on_end(self, False)
 
 
-def _queue_id(one: Begun) -> int:
-    return one.messages[0][0].queue_id if one.messages is not None else 0
+def _partition_id(one: Begun) -> int:
+    return one.messages[0][0].partition_id if one.messages is not None else 0
 
 
 def _pages(transaction_id: int, first_page: int, first_id: int, pages: list[list[Row]]) -> list[StateRecord]:

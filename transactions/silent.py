@@ -77,7 +77,7 @@ class Silent:
         """What its member is asked; this is the first page of its half messages."""
         what = decode_page(page, 1)[0].what
         return Check(self.id, self.name[0], self.name[1], self.attempts, self.max_checks, now_ms - self.begun_ms,
-                     self.messages, self.by, what.address, "" if what.light else what.topic, what.key, what.value,
+                     self.messages, self.by, what.address, "" if what.to_queue else what.topic, what.key, what.value,
                      what.headers, what.attributes)
 
 

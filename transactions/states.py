@@ -1,9 +1,9 @@
 """What a transaction is, and what may happen to it: the specification of half messages, as a table. Pure.
 
 A transaction is *open* from its first half message on, until somebody decides. Half messages are stored and in no
-queue: no consumer sees one, and none has an offset. Then one of three things becomes of all of them at once:
+partition: no consumer sees one, and none has an offset. Then one of three things becomes of all of them at once:
 
-    committed     they enter their queues, or wait for their time; a consumer's acks and offsets with them
+    committed     they enter their partitions, or wait for their time; a consumer's acks and offsets with them
     rolled_back   they are gone
     expired       nobody decided in time: they are gone, and where there is a group to ask they are its dead letters
 
@@ -49,7 +49,7 @@ class Effect(Enum):
 
     NOTHING = "nothing"
     HOLD = "hold"                 # the half messages
-    APPEND = "append"             # the messages in their queues; half messages deleted; acks and offsets
+    APPEND = "append"             # the messages in their partitions; half messages deleted; acks and offsets
     DROP = "drop"                 # half messages deleted
     ASK = "ask"                   # that somebody is asked, and who
     BURY = "bury"                 # half messages deleted; the messages in the group's dead-letter queue

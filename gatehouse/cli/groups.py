@@ -70,16 +70,16 @@ def define_group(name: str, ordered: bool, invisible_s: float | None, max_attemp
 @click.argument("name")
 @click.argument("topic")
 @click.argument("to")
-@click.option("--queue", type=int, help="Only this queue of the topic.")
+@click.option("--partition", type=int, help="Only this partition of the topic.")
 @hub_options
-def rewind_group(name: str, topic: str, to: str, queue: int | None, url: str, json_wanted: bool) -> None:
+def rewind_group(name: str, topic: str, to: str, partition: int | None, url: str, json_wanted: bool) -> None:
     """Let a group go on in a topic from another place.
 
-    TO is earliest, latest, a time (RFC 3339), or an offset together with --queue.
+    TO is earliest, latest, a time (RFC 3339), or an offset together with --partition.
     """
     with asking(url) as hub:
-        rows = hub.group(name, topic).rewind(to, queue=queue)
-    _print_rows(rows, ["topic", "queue", "offset", "high_watermark", "lag"], json_wanted)
+        rows = hub.group(name, topic).rewind(to, partition=partition)
+    _print_rows(rows, ["topic", "partition", "offset", "high_watermark", "lag"], json_wanted)
 
 
 @groups.command("delete")
@@ -109,7 +109,8 @@ def list_dead_letters(group: str, limit: int, url: str, json_wanted: bool) -> No
     with asking(url) as hub:
         letters = hub.group(group).dead_letters(limit)
     rows = [{**letter, **letter["dead_letter"]} for letter in letters]
-    _print_rows(letters if json_wanted else rows, ["id", "reason", "attempts", "address", "queue", "offset", "value"],
+    _print_rows(letters if json_wanted else rows,
+                ["id", "reason", "attempts", "address", "partition", "offset", "value"],
                 json_wanted)
 
 
@@ -119,7 +120,7 @@ def list_dead_letters(group: str, limit: int, url: str, json_wanted: bool) -> No
 @click.option("--all", "every", is_flag=True, help="All of them.")
 @hub_options
 def redrive_dead_letters(group: str, ids: tuple[str, ...], every: bool, url: str, json_wanted: bool) -> None:
-    """Send dead letters back to the queue where they died.
+    """Send dead letters back to the partition where they died.
 
     Those with these IDS, or --all.
     """
@@ -136,9 +137,9 @@ def redrive_dead_letters(group: str, ids: tuple[str, ...], every: bool, url: str
 @click.argument("name", required=False)
 @hub_options
 def queues(name: str | None, url: str, json_wanted: bool) -> None:
-    """List light queues, or show what waits in one.
+    """List queues, or show what waits in one.
 
-    Light queues are AMQP's, and those of dead letters.
+    Queues are AMQP's, and those of dead letters.
     """
     with asking(url) as hub:
         if name is not None:

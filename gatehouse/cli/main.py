@@ -107,7 +107,7 @@ def explain(where: str, config_file: Path, json_wanted: bool) -> None:
         raise click.UsageError(f"{where!r} is not DOOR:ADDRESS, like mqtt:plant/line1/temp")
     try:
         config = load(config_file, os.environ, read_specs())
-        told = explain_address(door, address, config.routes, config.kernel.default_queues)
+        told = explain_address(door, address, config.routes, config.kernel.default_partitions)
     except ConfigError as error:
         raise Refused(f"{error.lines[0]} (`gatehouse check` shows all)", exits.USAGE) from None
     except (ValueError, KernelError) as error:

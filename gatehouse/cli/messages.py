@@ -131,27 +131,27 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
 
 def _tell_stored(stored: Stored, json_wanted: bool) -> None:
     told = asdict(stored)
-    show(told, "stored: " + ", ".join(f"{name} {cell(told[name])}" for name in ("topic", "queue", "offset", "id")),
+    show(told, "stored: " + ", ".join(f"{name} {cell(told[name])}" for name in ("topic", "partition", "offset", "id")),
          json_wanted)
 
 
 @click.command()
 @click.argument("topic")
 @click.option("--from", "start", metavar="START",
-              help="earliest (the default), latest, a time (RFC 3339), or an offset together with --queue.")
-@click.option("--queue", type=int, help="Only this queue of the topic.")
+              help="earliest (the default), latest, a time (RFC 3339), or an offset together with --partition.")
+@click.option("--partition", type=int, help="Only this partition of the topic.")
 @click.option("--max", "limit", type=click.IntRange(min=1), help="Stop after so many messages.")
 @click.option("--follow", is_flag=True, help="At the end wait for more instead of stopping.")
 @click.option("--filter", "pattern", metavar="FILTER", help=FILTER_HELP)
 @click.option("--group", help=GROUP_HELP)
 @hub_options
-def consume(topic: str, start: str | None, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
+def consume(topic: str, start: str | None, partition: int | None, limit: int | None, follow: bool, pattern: str | None,
             group: str | None, url: str, json_wanted: bool) -> None:
     """Print a topic's messages from START to its end, one per line."""
     if group is not None:
-        _take(url, topic, group, limit, follow, bool(start or pattern or queue is not None), json_wanted)
+        _take(url, topic, group, limit, follow, bool(start or pattern or partition is not None), json_wanted)
     else:
-        _read(url, topic, start or "earliest", queue, limit, follow, pattern, json_wanted)
+        _read(url, topic, start or "earliest", partition, limit, follow, pattern, json_wanted)
 
 
 @click.command()
@@ -173,8 +173,8 @@ def tail(topic: str, start: str | None, pattern: str | None, limit: int | None, 
 def _take(url: str, topic: str, group: str, limit: int | None, follow: bool, placed: bool, json_wanted: bool) -> None:
     """Print what a group has left, or what comes; every message is acknowledged once it is printed."""
     if placed:
-        raise click.UsageError("a group keeps its own place and filter: leave out --from, --queue and --filter, or see "
-                               "`gatehouse groups`")
+        raise click.UsageError("a group keeps its own place and filter: leave out --from, --partition and --filter, "
+                               "or see `gatehouse groups`")
     left = limit
     with asking(url) as hub:
         taker = hub.group(group, topic)
@@ -190,11 +190,11 @@ def _take(url: str, topic: str, group: str, limit: int | None, follow: bool, pla
             left = None if left is None else left - len(messages)
 
 
-def _read(url: str, topic: str, start: str, queue: int | None, limit: int | None, follow: bool, pattern: str | None,
+def _read(url: str, topic: str, start: str, partition: int | None, limit: int | None, follow: bool, pattern: str | None,
           json_wanted: bool) -> None:
     if pattern is not None:
         _check_filter(pattern)
-    query = {"from": start, "queue": "" if queue is None else str(queue), "filter": pattern or ""}
+    query = {"from": start, "partition": "" if partition is None else str(partition), "filter": pattern or ""}
     printed = 0
     with asking(url) as hub:
         for page in hub.pages(topic, query, follow):
@@ -219,4 +219,4 @@ def line_of(message: dict[str, Any]) -> str:
     value = message.get("value")
     if value is None and message.get("value_base64") is not None:
         value = f"(base64) {message['value_base64']}"
-    return f"{message.get('queue')}/{message.get('offset')}  {cell(message.get('address'))}  {cell(value)}"
+    return f"{message.get('partition')}/{message.get('offset')}  {cell(message.get('address'))}  {cell(value)}"

@@ -96,7 +96,7 @@ def topics(name: str | None, url: str, json_wanted: bool) -> None:
 
 
 def describe_topic(topic: dict[str, Any]) -> str:
-    """One topic for people: its settings, then a table of its queues."""
+    """One topic for people: its settings, then a table of its partitions."""
     plain = {key: _shown(key, value) for key, value in topic.items() if not isinstance(value, list)}
     text = pairs(plain)
     for rows in (value for value in topic.values() if isinstance(value, list) and value):

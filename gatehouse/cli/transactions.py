@@ -59,7 +59,7 @@ def show_transaction(transaction_id: str, url: str, json_wanted: bool) -> None:
 @ID
 @hub_options
 def commit_transaction(transaction_id: str, url: str, json_wanted: bool) -> None:
-    """Decide by hand: its messages enter their queues."""
+    """Decide by hand: its messages enter their partitions."""
     _decide(transaction_id, "commit", url, json_wanted)
 
 

@@ -184,20 +184,21 @@ class Client:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    async def read(self, topic: str, start: str = "earliest", *, queue: int | None = None, filter: str | None = None,
+    async def read(self, topic: str, start: str = "earliest", *, partition: int | None = None,
+                   filter: str | None = None,
                    follow: bool = False) -> AsyncGenerator[Message, None]:
-        """Messages of a topic from `start`: `earliest`, `latest`, an RFC 3339 time, or with `queue` an offset.
+        """Messages of a topic from `start`: `earliest`, `latest`, an RFC 3339 time, or with `partition` an offset.
 
         Ends where the topic ends now, or with `follow` never. Nothing is kept in the hub about this reader.
         """
-        query = {"from": start, "queue": "" if queue is None else str(queue), "filter": filter or ""}
+        query = {"from": start, "partition": "" if partition is None else str(partition), "filter": filter or ""}
         async for page in self.pages(topic, query, follow):
             for document in page:
                 yield decode(document)
 
     async def pages(self, topic: str, start: Mapping[str, str], follow: bool
                     ) -> AsyncGenerator[list[dict[str, Any]], None]:
-        """The hub's JSON messages page by page, from `start` (the query's `from`, `queue`, `cursor`, ...).
+        """The hub's JSON messages page by page, from `start` (the query's `from`, `partition`, `cursor`, ...).
 
         Ends at the first page that is empty and skipped nothing, or never where `follow`: then an empty page has
         waited for `LONG_POLL_S`.
@@ -217,7 +218,7 @@ class Client:
                 raise HubError("the hub sent a page without a cursor; is it of this version?")
             query["cursor"] = page["cursor"]
             query.pop("from", None)
-            query.pop("queue", None)
+            query.pop("partition", None)
 
     # --- groups --------------------------------------------------------------------------------------------------
 
@@ -229,8 +230,8 @@ class Client:
         """The leased group `name`, reading `topic`."""
         return Group(self, name, topic)
 
-    def light_queue(self, name: str) -> LeasedQueue:
-        """The light queue `name`: AMQP's, `$dead-letters/GROUP`, or another. It must exist."""
+    def leased_queue(self, name: str) -> LeasedQueue:
+        """The queue `name`: AMQP's, `$dead-letters/GROUP`, or another. It must exist."""
         return LeasedQueue(self, "queues", name)
 
     def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> Consumer:
@@ -306,11 +307,11 @@ class Client:
         return await self._listed("topics")
 
     async def topic(self, name: str) -> dict[str, Any]:
-        """One topic with its settings and the bounds of its queues."""
+        """One topic with its settings and the bounds of its partitions."""
         return await self.request("GET", path_of("v1", "topics", name))
 
     async def define_topic(self, name: str, **settings: Any) -> dict[str, Any]:
-        """Make a topic, or make one that exists read so: `queues`, and the settings of docs/configuration.md."""
+        """Make a topic, or make one that exists read so: `partitions`, and the settings of docs/configuration.md."""
         return await self.request("PUT", path_of("v1", "topics", name), settings)
 
     async def delete_topic(self, name: str) -> None:
@@ -318,11 +319,11 @@ class Client:
         await self.request("DELETE", path_of("v1", "topics", name))
 
     async def queues(self) -> list[dict[str, Any]]:
-        """Every light queue that may be read, by name, with its settings."""
+        """Every queue that may be read, by name, with its settings."""
         return await self._listed("queues")
 
     async def queue(self, name: str) -> dict[str, Any]:
-        """One light queue with its settings, and what is ready, leased, waiting."""
+        """One queue with its settings, and what is ready, leased, waiting."""
         return await self.request("GET", path_of("v1", "queues", name))
 
     async def _listed(self, what: str) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ class Consumer:
         if concurrency < 1 or (batch is not None and batch < 1) or invisible_s <= 0:
             raise ValueError("concurrency and batch are at least 1, invisible_s is more than 0")
         if ordered and not isinstance(group, Group):
-            raise ValueError("only a group can be ordered, a light queue has no keys")
+            raise ValueError("only a group can be ordered, a queue has no keys")
         self.group = group
         self._handler = handler
         self._batch = batch
@@ -211,4 +211,4 @@ def _named(given: Message | Sequence[Message]) -> str:
     """A message, or the first of several, for the log."""
     messages = [given] if isinstance(given, Message) else given
     more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
-    return f"{messages[0].topic}/{messages[0].queue}/{messages[0].offset}{more}"
+    return f"{messages[0].topic}/{messages[0].partition}/{messages[0].offset}{more}"

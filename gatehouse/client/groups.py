@@ -1,4 +1,4 @@
-"""Groups and light queues of a hub: take messages, then ack, extend or release each by its receipt handle.
+"""Groups and queues of a hub: take messages, then ack, extend or release each by its receipt handle.
 
 A message that was taken is invisible to the other members for a time; unless it is acked until then it comes again.
 `Consumer` does all of this by itself; these are the single calls.
@@ -30,7 +30,7 @@ class Redrive(NamedTuple):
 
 
 class LeasedQueue:
-    """Whatever messages are leased from: a group that reads a topic, or a light queue."""
+    """Whatever messages are leased from: a group that reads a topic, or a queue."""
 
     def __init__(self, client: Client, kind: str, name: str, topic: str = "") -> None:
         self.client = client
@@ -105,14 +105,15 @@ class Group(LeasedQueue):
         await self.client.request("DELETE", self._path())
 
     async def offsets(self) -> list[dict[str, Any]]:
-        """How far it is in each queue of the topic."""
+        """How far it is in each partition of the topic."""
         answer = await self.client.request("GET", self._path("offsets"), query={"topic": self.topic})
         found: list[dict[str, Any]] = answer["offsets"]
         return found
 
-    async def rewind(self, to: str, *, queue: int | None = None) -> list[dict[str, Any]]:
-        """Go on from `earliest`, `latest`, an RFC 3339 time, or with `queue` an offset; leases that run are void."""
-        document = {"topic": self.topic, "to": to} | ({} if queue is None else {"queue": queue})
+    async def rewind(self, to: str, *, partition: int | None = None) -> list[dict[str, Any]]:
+        """Go on from `earliest`, `latest`, an RFC 3339 time, or with `partition` an offset; leases that run are
+        void."""
+        document = {"topic": self.topic, "to": to} | ({} if partition is None else {"partition": partition})
         answer = await self.client.request("PUT", self._path("offsets"), document)
         found: list[dict[str, Any]] = answer["offsets"]
         return found

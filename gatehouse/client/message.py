@@ -38,7 +38,8 @@ class Properties(TypedDict, total=False):
 
 
 _RELATIVE: Final = {"expires_in": "expires_at", "delay": "deliver_at"}
-_PLACE: Final = frozenset(("id", "topic", "queue", "offset", "key", "key_base64", "value", "value_base64", "headers",
+_PLACE: Final = frozenset(("id", "topic", "partition", "offset", "key", "key_base64", "value", "value_base64",
+                           "headers",
                            "address", "timestamp", "door", "receipt_handle", "attempt"))
 
 
@@ -48,7 +49,7 @@ class Stored:
 
     id: str | None
     topic: str
-    queue: int
+    partition: int
     offset: int | None
     address: str
     timestamp: int | None
@@ -60,7 +61,7 @@ class Message:
 
     id: str
     topic: str
-    queue: int
+    partition: int
     offset: int
     key: bytes | None
     value: bytes | None
@@ -128,14 +129,14 @@ def decode_half(document: Mapping[str, Any]) -> tuple[
 def decode(document: Mapping[str, Any]) -> Message:
     """A message of the hub's JSON."""
     key, value, headers, properties = decode_half(document)
-    return Message(document["id"], document["topic"], document["queue"], document["offset"], key, value, headers,
+    return Message(document["id"], document["topic"], document["partition"], document["offset"], key, value, headers,
                    document["address"], document["timestamp"], document["door"], properties,
                    document.get("receipt_handle", ""), document.get("attempt", 0))
 
 
 def decode_stored(document: Mapping[str, Any]) -> Stored:
     """Where a message went, from the hub's answer."""
-    return Stored(document.get("id"), document["topic"], document["queue"], document.get("offset"),
+    return Stored(document.get("id"), document["topic"], document["partition"], document.get("offset"),
                   document["address"], document.get("timestamp"))
 
 

@@ -123,10 +123,10 @@ class SyncClient:
         """See `Client.publish_oneway`."""
         self.wait(self.client.publish_oneway(*messages))
 
-    def read(self, topic: str, start: str = "earliest", *, queue: int | None = None, filter: str | None = None,
+    def read(self, topic: str, start: str = "earliest", *, partition: int | None = None, filter: str | None = None,
              follow: bool = False) -> Iterator[Message]:
         """See `Client.read`."""
-        return self._iterate(self.client.read(topic, start, queue=queue, filter=filter, follow=follow))
+        return self._iterate(self.client.read(topic, start, partition=partition, filter=filter, follow=follow))
 
     def pages(self, topic: str, start: Mapping[str, str], follow: bool) -> Iterator[list[dict[str, Any]]]:
         """See `Client.pages`."""
@@ -140,9 +140,9 @@ class SyncClient:
         """See `Client.group`."""
         return SyncGroup(self, self.client.group(name, topic))
 
-    def light_queue(self, name: str) -> SyncLeasedQueue:
-        """See `Client.light_queue`."""
-        return SyncLeasedQueue(self, self.client.light_queue(name))
+    def leased_queue(self, name: str) -> SyncLeasedQueue:
+        """See `Client.leased_queue`."""
+        return SyncLeasedQueue(self, self.client.leased_queue(name))
 
     def consumer(self, group: str, topic: str, handler: Handler, **options: Any) -> SyncConsumer:
         """See `Client.consumer`; the handler is a plain function, run in threads. Use it as `with`."""
@@ -288,9 +288,9 @@ class SyncGroup(SyncLeasedQueue):
         """See `Group.offsets`."""
         return self._wait(self.group.offsets())
 
-    def rewind(self, to: str, *, queue: int | None = None) -> list[dict[str, Any]]:
+    def rewind(self, to: str, *, partition: int | None = None) -> list[dict[str, Any]]:
         """See `Group.rewind`."""
-        return self._wait(self.group.rewind(to, queue=queue))
+        return self._wait(self.group.rewind(to, partition=partition))
 
     def dead_letters(self, max: int = 100) -> list[dict[str, Any]]:
         """See `Group.dead_letters`."""

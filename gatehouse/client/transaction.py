@@ -120,11 +120,11 @@ class Transaction:
 
     def advance(self, group: str, message: Message) -> None:
         """With the commit: that group, which counts by offsets, is behind this message."""
-        self._offsets.append({"group": group, "topic": message.topic, "queue": message.queue,
+        self._offsets.append({"group": group, "topic": message.topic, "partition": message.partition,
                               "offset": message.offset + 1})
 
     async def commit(self) -> None:
-        """Every message enters its queue, and what was consumed is settled, in one piece; again is no mistake.
+        """Every message enters its partition, and what was consumed is settled, in one piece; again is no mistake.
 
         Raises LeaseLost where a message that is settled with it is no longer held (nothing is decided then),
         Conflict where it was decided otherwise, TransactionUndecided.

@@ -97,8 +97,8 @@ class KernelSection:
     auto_topics_per_minute: int = field(default=600, metadata={
         "min": 0, "max": 1_000_000, "help": "Topics that one user may make in a minute, or at once after a while "
                                             "without."})
-    default_queues: int = field(default=4, metadata={
-        "min": 1, "max": 10_000, "help": "Queues (Kafka: partitions) of a new topic."})
+    default_partitions: int = field(default=4, metadata={
+        "min": 1, "max": 10_000, "help": "Partitions of a new topic."})
     retention_hours: int = field(default=72, metadata={
         "min": 1, "max": 1_000_000, "help": "Segments of the log older than this are deleted."})
     retention_bytes: int = field(default=10 * GIB, metadata={
@@ -171,8 +171,8 @@ class RouteSettings:
     topic: str = field(metadata={"help": "Topic that stores them; may hold `{name}` of the filter."})
     key: str = field(default="{address}", metadata={
         "help": "Key of the message; may hold `{name}`, `{rest}` (what `#` matched) and `{address}` (all of it)."})
-    shard: str = field(default="", metadata={
-        "help": "What chooses the queue instead of the key; may hold `{name}`."})
+    partition_key: str = field(default="", metadata={
+        "help": "What chooses the partition instead of the key; may hold `{name}`."})
 
 
 @dataclass(frozen=True, slots=True)

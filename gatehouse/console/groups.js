@@ -69,11 +69,11 @@ export function group(page, hub, groupName) {
   ], (row) => row.topic, "The group has read nothing yet.");
   const offsets = new Table("Progress", [
     { title: "Topic", cell: (row) => name(row.topic) },
-    { title: "Queue", number: true, cell: (row) => number(row.queue) },
+    { title: "Partition", number: true, cell: (row) => number(row.partition) },
     { title: "Goes on at", number: true, cell: (row) => number(row.offset) },
     { title: "Next offset", number: true, cell: (row) => number(row.high_watermark) },
     { title: "Behind", number: true, cell: (row) => number(row.lag) },
-  ], (row) => `${row.topic}\n${row.queue}`, "No progress yet.");
+  ], (row) => `${row.topic}\n${row.partition}`, "No progress yet.");
   const facts = h("dl.facts.wide");
   page.every(DETAILS_MS, async () => {
     const [found, progress] = await Promise.all([get(path("v1", "groups", groupName), {}, page.signal),

@@ -1,5 +1,5 @@
 // A topic's messages as they come. However fast they do, only the newest are opened and shown, a few times a second.
-// Of every queue what is shown is all that the filter wants from some offset on; what lies before is counted and can be
+// Of every partition what is shown is all that the filter wants from some offset on; what lies before is counted and can be
 // asked for.
 
 import { follow, path } from "./api.js";
@@ -163,14 +163,14 @@ export class LiveMessages {
     }
     this.outrun = false;
     this.show(messages);
-    for (const one of messages) this.history.begin(one.queue, one.offset);
+    for (const one of messages) this.history.begin(one.partition, one.offset);
     this.tellLeft();
   }
 
   /** Where it belongs by its time: what is stored may have come before or after what is shown. */
   insert(message) {
     const row = this.row(message);
-    const behind = [...this.list.children].find(({ dataset: { time, queue, offset } }) => Number(queue) === message.queue
+    const behind = [...this.list.children].find(({ dataset: { time, partition, offset } }) => Number(partition) === message.partition
       ? Number(offset) < message.offset : Number(time) <= message.timestamp);
     this.list.insertBefore(row, behind ?? null);
     this.seen.add(message.id);
@@ -187,12 +187,12 @@ export class LiveMessages {
 
   cut() {
     while (this.list.children.length > this.room) {
-      const { queue, offset } = this.list.lastChild.dataset;
+      const { partition, offset } = this.list.lastChild.dataset;
       this.drop(this.list.lastChild);
-      if (queue === undefined) continue;
-      this.history.cut(Number(queue), Number(offset));
+      if (partition === undefined) continue;
+      this.history.cut(Number(partition), Number(offset));
       for (const row of [...this.list.children]) {     // times are the senders': a later one may be written as earlier
-        if (row.dataset.queue === queue && Number(row.dataset.offset) < Number(offset)) this.drop(row);
+        if (row.dataset.partition === partition && Number(row.dataset.offset) < Number(offset)) this.drop(row);
       }
     }
     this.empty.hidden = this.list.children.length > 0;
@@ -206,7 +206,7 @@ export class LiveMessages {
   row(message) {
     const line = [h("span.when", {}, moment(message.timestamp)), h("span.door", {}, visible(message.door ?? "")),
       h("span.key", {}, keyOf(message)), preview(message)];
-    return h("li", { data: { id: message.id, time: message.timestamp ?? 0, queue: message.queue, offset: message.offset } }, opening(message, ...line));
+    return h("li", { data: { id: message.id, time: message.timestamp ?? 0, partition: message.partition, offset: message.offset } }, opening(message, ...line));
   }
 
   /** The state, which is read out when it changes, and the count, which is not: it changes all the time. */

@@ -33,7 +33,7 @@ function details(message) {
   fact("Address", name(message.address ?? ""));
   fact("Key", keyOf(message));
   if (message.offset !== undefined && message.offset !== null) {
-    fact("Place", `${visible(message.topic)}, queue ${number(message.queue)}, offset ${number(message.offset)}`);
+    fact("Place", `${visible(message.topic)}, partition ${number(message.partition)}, offset ${number(message.offset)}`);
   }
   fact("Id", String(message.id));
   if (message.timestamp) fact("Time", time(message.timestamp));

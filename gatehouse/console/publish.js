@@ -64,5 +64,5 @@ function stored(result) {
     return h("p.good", {}, "Stored for later, id ", visible(result.id), ". ", link(route("scheduled"), "Scheduled messages"));
   }
   return h("p.good", {}, "Stored in ", link(route("topics", result.topic), name(result.topic)),
-    `, queue ${number(result.queue)}, offset ${number(result.offset)}.`);
+    `, partition ${number(result.partition)}, offset ${number(result.offset)}.`);
 }

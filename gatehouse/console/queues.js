@@ -1,4 +1,4 @@
-// Light queues: AMQP's, dead letters, backlogs of shared filters.
+// Queues: AMQP's, dead letters, backlogs of shared filters.
 
 import { ago, h, moment, name, number } from "./dom.js";
 import { listing } from "./listing.js";

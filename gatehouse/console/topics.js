@@ -1,4 +1,4 @@
-// Topics with what they hold; one topic with its queues and its messages as they come.
+// Topics with what they hold; one topic with its partitions and its messages as they come.
 
 import { get, path } from "./api.js";
 import { h, link, moment, name, number, route, duration, visible } from "./dom.js";
@@ -8,7 +8,7 @@ import { Table } from "./table.js";
 import { LiveMessages } from "./live.js";
 
 const DETAILS_MS = 3000;
-const QUEUES_SHOWN = 64;
+const PARTITIONS_SHOWN = 64;
 const SETTINGS = { retention_ms: "Retention", message_ttl_ms: "Time to live", delete_retention_ms: "Deletions kept",
   max_message_bytes: "Largest message", compact: "Compacted", interpret_headers: "Headers interpreted" };
 
@@ -19,7 +19,7 @@ export function topics(page) {
     columns: [
       { title: "Topic", cell: (row) => link(route("topics", row.name), name(row.name)) },
       { title: "Messages", number: true, cell: (row) => number(row.messages) },
-      { title: "Queues", number: true, cell: (row) => number(row.queues) },
+      { title: "Partitions", number: true, cell: (row) => number(row.partitions) },
       { title: "Groups", number: true, cell: (row) => number(row.groups) },
       { title: "Largest lag", number: true, cell: (row) => row.groups ? number(row.lag) : "–" },
       { title: "Made", cell: (row) => moment(row.created) },
@@ -30,24 +30,24 @@ export function topics(page) {
 
 export function topic(page, hub, topicName) {
   const facts = h("dl.facts.wide");
-  const bounds = new Table("Queues", [
-    { title: "Queue", number: true, cell: (row) => number(row.queue) },
+  const bounds = new Table("Partitions", [
+    { title: "Partition", number: true, cell: (row) => number(row.partition) },
     { title: "Messages", number: true, cell: (row) => number(row.high_watermark - row.log_start_offset) },
     { title: "First offset", number: true, cell: (row) => number(row.log_start_offset) },
     { title: "Next offset", number: true, cell: (row) => number(row.high_watermark) },
-  ], (row) => row.queue, "No queues.");
-  const queues = h("details", {}, h("summary", {}, "Queues"), bounds.element);
+  ], (row) => row.partition, "No partitions.");
+  const partitions = h("details", {}, h("summary", {}, "Partitions"), bounds.element);
   const live = new LiveMessages(page, topicName);
   live.listen();
   page.every(DETAILS_MS, async () => {
     const found = await get(path("v1", "topics", topicName), {}, page.signal);
     const messages = found.bounds.reduce((sum, one) => sum + one.high_watermark - one.log_start_offset, 0);
-    facts.replaceChildren(...Object.entries({ Messages: number(messages), Queues: number(found.queues), ...settings(found) })
+    facts.replaceChildren(...Object.entries({ Messages: number(messages), Partitions: number(found.partitions), ...settings(found) })
       .flatMap(([title, value]) => [h("dt", {}, title), h("dd", {}, value)]));
-    bounds.update(found.bounds.slice(0, QUEUES_SHOWN));
+    bounds.update(found.bounds.slice(0, PARTITIONS_SHOWN));
   });
   return h("div", {}, heading(h("span", {}, name(topicName)), link(route("publish", topicName), "Publish here")), facts,
-    queues, live.element);
+    partitions, live.element);
 }
 
 function settings(found) {

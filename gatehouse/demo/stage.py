@@ -131,7 +131,7 @@ class Stage:
             raise DemoFailed(f"the hub did not start: see {self.folder / 'hub.log'}")
         with SyncClient(ports.url) as client:
             for topic in ARCHIVED:
-                client.define_topic(topic, queues=1)
+                client.define_topic(topic, partitions=1)
 
     def _log(self, name: str) -> IO[str]:
         return (self.folder / f"{name}.log").open("a", encoding="utf-8")

@@ -272,14 +272,14 @@ class Admission:
         return self._kernel.place(address, tenant=principal.tenant, maker=principal.name,
                                   may_create=self.may_create(principal, address))
 
-    def place_in(self, principal: Principal, topic: str, key: bytes | None, queue: int | None = None) -> Placement:
+    def place_in(self, principal: Principal, topic: str, key: bytes | None, partition: int | None = None) -> Placement:
         """Where a message with topic and key given goes. Raises Denied and what `kernel.place_in` raises."""
         kernel = self._kernel
         if topic == UNROUTED:                # what is there has other addresses than what leads there
             self.require_topic(principal, Operation.PUBLISH, topic)
         address = kernel.address_of(topic, key, ())
         self.require(principal, Operation.PUBLISH, address)
-        return kernel.place_in(topic, key, queue=queue, tenant=principal.tenant, maker=principal.name,
+        return kernel.place_in(topic, key, partition=partition, tenant=principal.tenant, maker=principal.name,
                                may_create=self.may_create(principal, address))
 
     def maker(self, principal: Principal) -> str:

@@ -76,6 +76,6 @@ class Audit:
     def _make_topic(self) -> None:
         if self._kernel.topic(AUDIT_TOPIC, tenant=DEFAULT_TENANT) is None:
             try:
-                self._kernel.create_topic(AUDIT_TOPIC, queues=1, tenant=DEFAULT_TENANT)
+                self._kernel.create_topic(AUDIT_TOPIC, partitions=1, tenant=DEFAULT_TENANT)
             except TopicExists:              # made meanwhile, and not yet to be seen
                 return

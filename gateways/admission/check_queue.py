@@ -38,7 +38,7 @@ Key = tuple[str, str | None]
 """Network, and the user where it is known there."""
 
 
-class Queue:
+class NetworkQueue:
     """Of one network, or of one user there."""
 
     __slots__ = ("busy", "checks", "crowd", "due_ms", "failing", "key", "length", "rank")
@@ -60,10 +60,10 @@ class CheckQueue:
     def __init__(self, throttle: Throttle, recent: RecentLogins) -> None:
         self._throttle = throttle
         self._recent = recent
-        self._queues: dict[Key, Queue] = {}
-        self._ready: tuple[dict[Queue, None], ...] = ({}, {}, {}, {})                # by rank, in turn
-        self._listed: dict[tuple[int, int], dict[Queue, None]] = {}                  # by (length, rank)
-        self._sleeping: list[tuple[int, int, Queue]] = []                            # heap: due_ms, serial number
+        self._queues: dict[Key, NetworkQueue] = {}
+        self._ready: tuple[dict[NetworkQueue, None], ...] = ({}, {}, {}, {})                # by rank, in turn
+        self._listed: dict[tuple[int, int], dict[NetworkQueue, None]] = {}                  # by (length, rank)
+        self._sleeping: list[tuple[int, int, NetworkQueue]] = []  # heap: due_ms, serial number
         self._slept = 0
         self._waiting = 0
         self._under_way = 0
@@ -87,7 +87,7 @@ class CheckQueue:
         check.key = key = self.key_of(check.network, check.user)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = Queue(key)
+            queue = self._queues[key] = NetworkQueue(key)
         of_user = sum([one.user == check.user for one in queue.checks])
         if len(queue.checks) >= QUEUE_MAX or of_user >= WAITING_MAX:
             return check
@@ -117,7 +117,7 @@ class CheckQueue:
 
     # ---- inside
 
-    def _first(self, now_ms: int) -> Queue | None:
+    def _first(self, now_ms: int) -> NetworkQueue | None:
         """Whose turn it is."""
         if self._under_way >= CHECKS_AT_ONCE:
             return None
@@ -129,7 +129,7 @@ class CheckQueue:
                 return oldest
         return None
 
-    def _begin(self, queue: Queue, now_ms: int) -> Check:
+    def _begin(self, queue: NetworkQueue, now_ms: int) -> Check:
         """Its first check whose user does not have to wait."""
         check = next(one for one in queue.checks if self._user_free_ms(one, now_ms) <= now_ms)
         queue.checks.remove(check)
@@ -150,7 +150,7 @@ class CheckQueue:
         self._settle(queue, now_ms)
         return check
 
-    def _settle(self, queue: Queue, now_ms: int) -> None:
+    def _settle(self, queue: NetworkQueue, now_ms: int) -> None:
         """List the queue where it belongs now, at the end."""
         self._unlist(queue)
         if not queue.checks:
@@ -170,7 +170,7 @@ class CheckQueue:
             self._slept += 1
             heapq.heappush(self._sleeping, (due_ms, self._slept, queue))
 
-    def _unlist(self, queue: Queue) -> None:
+    def _unlist(self, queue: NetworkQueue) -> None:
         self._ready[queue.rank].pop(queue, None)
         listed = self._listed.get((queue.length, queue.rank))
         if listed is not None:
@@ -186,7 +186,7 @@ class CheckQueue:
                 queue.due_ms = 0
                 self._settle(queue, now_ms)
 
-    def _rank(self, queue: Queue, now_ms: int) -> int:
+    def _rank(self, queue: NetworkQueue, now_ms: int) -> int:
         network, user = queue.key
         if user is not None and self._recent.knows(network, user):
             return KNOWN
@@ -194,7 +194,7 @@ class CheckQueue:
             return FAILING
         return CROWD if queue.crowd else NEW
 
-    def _due_ms(self, queue: Queue, now_ms: int) -> int:
+    def _due_ms(self, queue: NetworkQueue, now_ms: int) -> int:
         earliest_ms = min(self._user_free_ms(one, now_ms) for one in queue.checks)
         if queue.rank == KNOWN:
             return earliest_ms

@@ -28,7 +28,7 @@ from gateways.admission.rules import ADDRESS, CLIENT, EVERY_TENANT, EVERYONE, GR
 from kernel.addresses.filters import MANY, ONE
 
 DEAD_LETTERS: Final = "$queue/$dead-letters"
-"""First levels of the light queues of groups' dead letters."""
+"""First levels of the queues of groups' dead letters."""
 
 BUILT_IN: Final = (
     Rule(False, EVERYONE, KINDS[TOPIC], TOPIC, AUDIT_TOPIC, DEFAULT_TENANT, "hub-1"),

@@ -24,7 +24,7 @@ class RoutedTopics:
         self._known = [*self._configured, *map(_KnownRoute, routes.own)]
 
     def topics_of(self, wanted: Levels) -> frozenset[str] | None:
-        """The topics that messages of these addresses are stored in; none for light queues, None: any."""
+        """The topics that messages of these addresses are stored in; none for queues, None: any."""
         if ONE not in wanted and MANY not in wanted:
             return self._topic_of_address("/".join(wanted))
         if wanted[0] in (ONE, MANY):
@@ -46,7 +46,7 @@ class RoutedTopics:
             return frozenset((self._routes.route(address).topic,))
         except Unroutable:                  # nothing new is stored there; what was is
             return frozenset((UNROUTED,))
-        except InvalidAddress:              # `$...` that no route takes: a light queue, or nothing
+        except InvalidAddress:              # `$...` that no route takes: a queue, or nothing
             return frozenset()
 
     def filters_into(self, topic: str) -> Sequence[Levels]:

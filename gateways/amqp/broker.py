@@ -156,8 +156,8 @@ class Broker:
         """A queue was deleted by another door, or because nobody has used it for so long; its consumers know."""
         vhost = self.vhosts.get(tenant)
         queue = vhost.queues.get(name) if vhost is not None else None
-        if vhost is not None and queue is not None and queue.light is not None:
-            queue.consumers, queue.light = [], None
+        if vhost is not None and queue is not None and queue.kernel_queue is not None:
+            queue.consumers, queue.kernel_queue = [], None
             self.store(vhost, vhost.delete_queue(queue), None, None)
 
     def unbind_own(self, vhost: VirtualHost, connection: object, may_keep: Callable[[Binding], bool]) -> None:

@@ -153,7 +153,7 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
             attributes = plain_attributes(raw)
             if attributes < 0:
                 return pos, OTHER_FRAME, 0
-            if known.light is None and raw[0] & 0xEF | raw[1]:
+            if known.queue is None and raw[0] & 0xEF | raw[1]:
                 return pos, OTHER_FRAME, 0             # a topic's readers see properties as headers of the record
             placement = known
             headers = stored_headers(payload[6:len(payload) - 1], raw)

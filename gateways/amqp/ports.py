@@ -1,4 +1,4 @@
-"""What this door asks of the kernel's light queues, in one place. `gateways.amqp.queues` implements it."""
+"""What this door asks of the kernel's queues, in one place. `gateways.amqp.queues` implements it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
-"""The kernel's light queues and groups as this door uses them: `ports.Queues` over the kernel.
+"""The kernel's queues and groups as this door uses them: `ports.Queues` over the kernel.
 
-A client's queue is one light queue of the same name. Its group is the light queue's own; a consumer is a member of that
+A client's queue is one queue of the same name. Its group is the queue's own; a consumer is a member of that
 whose credit is its room. What AMQP knows of a queue beyond the kernel's settings travels in `QueueSettings.door`.
 """
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
 from kernel.leasing.pages import MAX_ATTEMPT
-from kernel.leasing.settings import NOTHING, LightQueue, QueueSettings
+from kernel.leasing.settings import NOTHING, Queue, QueueSettings
 from kernel.leasing.sharing import SHARE
 from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 from kernel.records.record import named_headers
@@ -44,8 +44,8 @@ class KernelQueues:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._heard: dict[tuple[str, Binding], tuple[LightQueue, str]] = {}    # what a virtual host's binding hears
-        self._filters: dict[tuple[int, str], int] = {}     # (queue id, filter): how many bindings mean it
+        self._heard: dict[tuple[str, Binding], tuple[Queue, str]] = {}    # what a virtual host's binding hears
+        self._filters: dict[tuple[int, str], int] = {}     # (partition id, filter): how many bindings mean it
 
     # ---- queues
 
@@ -55,51 +55,51 @@ class KernelQueues:
         left_over = self._kernel.queue(queue.name, tenant)         # where the disk refused what was to be deleted
         if left_over is not None:
             self._kernel.delete_queue(left_over)
-        queue.light = self._kernel.declare_queue(queue.name, settings, tenant)
+        queue.kernel_queue = self._kernel.declare_queue(queue.name, settings, tenant)
 
     def adopt(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
-        light = self._kernel.queue(name, vhost.name)
-        if light is None or _door_settings(light) is not None:
+        kernel_queue = self._kernel.queue(name, vhost.name)
+        if kernel_queue is None or _door_settings(kernel_queue) is not None:
             return None
         queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
-        queue.light = light
+        queue.kernel_queue = kernel_queue
         return queue
 
     def on_gone(self, tell: Callable[[str, str], None]) -> None:
-        lights = self._kernel.leasing.light
-        before = lights.on_gone
+        kernel_queues = self._kernel.leasing.queues
+        before = kernel_queues.on_gone
 
-        def both(light: LightQueue) -> None:
-            before(light)
-            tell(light.tenant, light.name)
+        def both(kernel_queue: Queue) -> None:
+            before(kernel_queue)
+            tell(kernel_queue.tenant, kernel_queue.name)
 
-        lights.on_gone = both
+        kernel_queues.on_gone = both
 
     def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
         """What was not durable is deleted."""
         found = []
-        for light in self._kernel.queues(vhost.name):
-            known = _door_settings(light)
+        for kernel_queue in self._kernel.queues(vhost.name):
+            known = _door_settings(kernel_queue)
             if known is None:
                 continue
             if not known["durable"]:
-                self._kernel.delete_queue(light)
+                self._kernel.delete_queue(kernel_queue)
                 continue
-            queue = _reopened(vhost, light.name, known)
-            queue.light = light
+            queue = _reopened(vhost, kernel_queue.name, known)
+            queue.kernel_queue = kernel_queue
             found.append(queue)
         return found
 
     def drop(self, queue: AmqpQueue) -> None:
-        light, queue.light = queue.light, None
-        self._kernel.delete_queue(light)
+        kernel_queue, queue.kernel_queue = queue.kernel_queue, None
+        self._kernel.delete_queue(kernel_queue)
 
     def purge(self, queue: AmqpQueue) -> int:
         return self._group(queue).purge()
 
     def ready(self, queue: AmqpQueue) -> int:
         group = self._group(queue)
-        entering = [self._kernel.leasing.entering(queue_id) for queue_id in group.supplies]
+        entering = [self._kernel.leasing.entering(partition_id) for partition_id in group.supplies]
         return group.counts().ready + sum(entering)
 
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
@@ -108,7 +108,7 @@ class KernelQueues:
             return None
         queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
         try:
-            queue.light = self._kernel.shared_group(name, vhost.name)
+            queue.kernel_queue = self._kernel.shared_group(name, vhost.name)
         except (InvalidFilter, UnknownTopic) as error:
             raise ChannelFault(404, f"no {queue.where}: {error}") from None
         except KernelError as error:
@@ -116,38 +116,40 @@ class KernelQueues:
         return queue
 
     def _group(self, queue: AmqpQueue) -> LeasedGroup:
-        return queue.light if isinstance(queue.light, LeasedGroup) else self._kernel.queue_group(queue.light)
+        return queue.kernel_queue if isinstance(queue.kernel_queue,
+                                                LeasedGroup) else self._kernel.queue_group(queue.kernel_queue)
 
     # ---- what other doors send
 
     def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
-        light, text = queue.light, filter_of(binding, exchange_type)
+        kernel_queue, text = queue.kernel_queue, filter_of(binding, exchange_type)
         known = (queue.vhost.name, binding)
         if not text or known in self._heard:
             return
-        if (light.first_queue_id, text) not in self._filters:
+        if (kernel_queue.first_partition_id, text) not in self._filters:
             try:
-                self._kernel.bind(text, light, chosen=True)
+                self._kernel.bind(text, kernel_queue, chosen=True)
             except InvalidFilter:              # longer than an address can be: nothing can match it
                 return
-        self._heard[known] = (light, text)
-        self._filters[light.first_queue_id, text] = self._filters.get((light.first_queue_id, text), 0) + 1
+        self._heard[known] = (kernel_queue, text)
+        self._filters[kernel_queue.first_partition_id,
+                      text] = self._filters.get((kernel_queue.first_partition_id, text), 0) + 1
 
     def unhear(self, vhost: VirtualHost, binding: Binding) -> None:
-        light, text = self._heard.pop((vhost.name, binding), (None, ""))
-        if light is None:
+        kernel_queue, text = self._heard.pop((vhost.name, binding), (None, ""))
+        if kernel_queue is None:
             return
-        known = (light.first_queue_id, text)
+        known = (kernel_queue.first_partition_id, text)
         self._filters[known] -= 1
         if self._filters[known]:
             return
         del self._filters[known]
-        still = self._kernel.queue(light.name, light.tenant)
-        if still is not None and still.first_queue_id == light.first_queue_id:
-            self._kernel.unbind(text, light, chosen=True)
+        still = self._kernel.queue(kernel_queue.name, kernel_queue.tenant)
+        if still is not None and still.first_partition_id == kernel_queue.first_partition_id:
+            self._kernel.unbind(text, kernel_queue, chosen=True)
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
-        if isinstance(queue.light, LeasedGroup):
+        if isinstance(queue.kernel_queue, LeasedGroup):
             return self._kernel.address_of_leased(leased)
         said = stated_in(named_headers(leased[7], (ADDRESS_HEADER,)))
         if said is not None:
@@ -175,7 +177,7 @@ class KernelQueues:
             membership.add_credit(consumer.room() - membership.credit)
 
     def take_one(self, source: Source, on_done: Callable[[Leased | None], None]) -> None:
-        if source.queue.light is None:
+        if source.queue.kernel_queue is None:
             on_done(None)
         else:
             self._group(source.queue).take_now(_Getter(on_done), source.hold_limit())
@@ -184,27 +186,27 @@ class KernelQueues:
         self._kernel.append([], _Flushed(self._kernel, then), None)
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        if queue.light is not None:
+        if queue.kernel_queue is not None:
             self._group(queue).ack(handles, lazily=True)
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        if queue.light is not None:
-            shared = isinstance(queue.light, LeasedGroup)
+        if queue.kernel_queue is not None:
+            shared = isinstance(queue.kernel_queue, LeasedGroup)
             self._group(queue).release(handles, None if shared else 0)
 
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        if queue.light is not None:
+        if queue.kernel_queue is not None:
             self._group(queue).reject(handles)
 
     def bury_by(self, bury: Bury) -> None:
         burial = self._kernel.leasing.burial
         before = burial.route
 
-        def route(light: LightQueue, leased: Leased, reason: str) -> list[Message]:
-            if _door_settings(light) is None:
-                return [] if before is None else before(light, leased, reason)
-            target = light.settings.dead_letter
-            return bury(light.tenant, light.name, target, leased, reason) if target else []
+        def route(kernel_queue: Queue, leased: Leased, reason: str) -> list[Message]:
+            if _door_settings(kernel_queue) is None:
+                return [] if before is None else before(kernel_queue, leased, reason)
+            target = kernel_queue.settings.dead_letter
+            return bury(kernel_queue.tenant, kernel_queue.name, target, leased, reason) if target else []
 
         burial.route = route
 
@@ -213,8 +215,8 @@ class KernelQueues:
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
               may_create: bool, maker: str = "") -> Placement:
         if not in_topic:
-            return self._kernel.place_queue(queues[0].light, priority)
-        ids = tuple([queue.light.queue_id(priority) for queue in queues])
+            return self._kernel.place_queue(queues[0].kernel_queue, priority)
+        ids = tuple([queue.kernel_queue.partition_id(priority) for queue in queues])
         return self._kernel.place_routed(address, ids, vhost.name, may_create, maker)
 
     # ---- definitions
@@ -303,9 +305,9 @@ def _limit(given: int | None) -> int:
     return 0 if given is None else given or NOTHING
 
 
-def _door_settings(light: LightQueue) -> dict[str, Any] | None:
+def _door_settings(kernel_queue: Queue) -> dict[str, Any] | None:
     """What this door wrote; None for a queue of another's."""
-    if not light.settings.door:
+    if not kernel_queue.settings.door:
         return None
-    known: dict[str, Any] = json.loads(light.settings.door)
+    known: dict[str, Any] = json.loads(kernel_queue.settings.door)
     return known if "amqp" in known else None

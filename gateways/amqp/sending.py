@@ -105,7 +105,7 @@ class Sender:
         wall_ms = self._wall_ms()
         raw = mapping.without_own_headers(raw, traits.headers)
         names, timestamp_ms = payload[6:-1], 0
-        if placement.light is not None:
+        if placement.queue is not None:
             headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
         else:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)

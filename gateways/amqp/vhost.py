@@ -24,7 +24,7 @@ NO_HEADERS: Final = Table()
 class AmqpQueue:
     """A queue as clients see it; its messages are the kernel's."""
 
-    __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "settings", "light", "consumers",
+    __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "settings", "kernel_queue", "consumers",
                  "vhost", "where")
 
     def __init__(self, vhost: VirtualHost, name: str, *, durable: bool, auto_delete: bool, owner: object | None,
@@ -38,7 +38,7 @@ class AmqpQueue:
         self.arguments = arguments
         self.where = f"queue '{name}' in vhost '{vhost.name}'"         # for refusals
         self.settings = read_queue_arguments(arguments, self.where)
-        self.light: Any = None                 # the kernel's, once it is declared there
+        self.kernel_queue: Any = None                 # the kernel's, once it is declared there
         self.consumers: list[Consumer] = []
 
 

@@ -1,17 +1,17 @@
-"""The page cursor: where a reader is in every queue of a topic, in one opaque URL-safe word, so the server keeps no
+"""The page cursor: where a reader is in every partition of a topic, in one opaque URL-safe word, so the server keeps no
 state.
 
     base64url without padding of
     ┌─────────┬───────────────┬───────┬──────┬───────┬──────────────────────────────┬───────────┐
-    │ version │ topic uuid    │ queue │ turn │ count │ count x (queue, next offset) │ CRC-32    │
-    │ 1 byte  │ 16 bytes      │ +1, 0 │      │       │ queues ascending             │ 4 bytes   │
+    │ version │ topic uuid    │ partition │ turn │ count │ count x (partition, next offset) │ CRC-32    │
+    │ 1 byte  │ 16 bytes      │ +1, 0 │      │       │ partitions ascending             │ 4 bytes   │
     │         │               │ = all │      │       │                              │ big-endian│
     └─────────┴───────────────┴───────┴──────┴───────┴──────────────────────────────┴───────────┘
-    everything from `queue` to the CRC in unsigned LEB128
+    everything from `partition` to the CRC in unsigned LEB128
 
 The checksum tells a cursor from garbage and from one that was cut; it is no secret and proves nothing: what a reader
-may see is decided by his rights on every request. `turn` is the queue that is read first, so that full queues cannot
-starve others. Pure: `decode_cursor(encode_cursor(x)) == x`, anything else raises ValueError.
+may see is decided by his rights on every request. `turn` is the partition that is read first, so that full partitions
+cannot starve others. Pure: `decode_cursor(encode_cursor(x)) == x`, anything else raises ValueError.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION: Final = 1
 MAX_CURSOR_CHARS: Final = 6000
 """Below the limit of a request line (8190), with room for the path."""
 
-MAX_QUEUES: Final = 512
+MAX_PARTITIONS: Final = 512
 """As many as a cursor within `MAX_CURSOR_CHARS` holds with offsets below 2^35; readers of wider topics name one."""
 
 _UUID_BYTES: Final = 16
@@ -36,10 +36,11 @@ NUMBER_BITS: Final = 64
 
 
 class Cursor(NamedTuple):
-    """Where a reader is. `queue` is the only one that is read, None for all; `positions` are next offsets by queue."""
+    """Where a reader is. `partition` is the only one that is read, None for all; `positions` are next offsets by
+    partition."""
 
     topic_uuid: bytes
-    queue: int | None
+    partition: int | None
     turn: int
     positions: dict[int, int]
 
@@ -48,12 +49,12 @@ def encode_cursor(cursor: Cursor) -> str:
     """The opaque word for a cursor."""
     out = bytearray([VERSION])
     out += cursor.topic_uuid
-    out += encode_number(0 if cursor.queue is None else cursor.queue + 1)
+    out += encode_number(0 if cursor.partition is None else cursor.partition + 1)
     out += encode_number(cursor.turn)
     out += encode_number(len(cursor.positions))
-    for queue in sorted(cursor.positions):
-        out += encode_number(queue)
-        out += encode_number(cursor.positions[queue])
+    for partition in sorted(cursor.positions):
+        out += encode_number(partition)
+        out += encode_number(cursor.positions[partition])
     out += crc32(out).to_bytes(_CRC_BYTES, "big")
     return urlsafe_b64encode(out).rstrip(b"=").decode()
 
@@ -62,18 +63,18 @@ def decode_cursor(text: str) -> Cursor:
     """The cursor of an opaque word. Raises ValueError where no hub wrote it."""
     data = _checked(text)
     body = data[1 + _UUID_BYTES:]
-    queue, at = read_number(body, 0, NUMBER_BITS)
+    partition, at = read_number(body, 0, NUMBER_BITS)
     turn, at = read_number(body, at, NUMBER_BITS)
     count, at = read_number(body, at, NUMBER_BITS)
-    if count > MAX_QUEUES:
-        raise ValueError("too many queues")
+    if count > MAX_PARTITIONS:
+        raise ValueError("too many partitions")
     positions: dict[int, int] = {}
     for _ in range(count):
         number, at = read_number(body, at, NUMBER_BITS)
         positions[number], at = read_number(body, at, NUMBER_BITS)
     if at != len(body) or len(positions) != count:
         raise ValueError("wrong length")
-    cursor = Cursor(data[1:1 + _UUID_BYTES], queue - 1 if queue else None, turn, positions)
+    cursor = Cursor(data[1:1 + _UUID_BYTES], partition - 1 if partition else None, turn, positions)
     if encode_cursor(cursor) != text:
         raise ValueError("not in its one written form")
     return cursor

@@ -206,7 +206,7 @@ class Door:
 
     async def append_batches(self, principal: Principal, batches: list[tuple[int, bytes]], records: int,
                              idempotency_key: str | None) -> Stored:
-        """The same for record batches by queue id, which hold so many records."""
+        """The same for record batches by partition id, which hold so many records."""
         future = self.receipts.open()
         try:
             self.kernel.append_batches(batches, self.receipts, future,
@@ -302,10 +302,10 @@ class Door:
 
     async def wait_for_append(self, principal: Principal, topic: Topic, positions: dict[int, int], timeout_s: float
                               ) -> None:
-        """Returns when one of the topic's queues reaches beyond its position, at the time-out, or when the hub stops.
-        Raises NotAuthenticated or Denied where the principal may read it no longer.
+        """Returns when one of the topic's partitions reaches beyond its position, at the time-out, or when the hub
+        stops. Raises NotAuthenticated or Denied where the principal may read it no longer.
 
-        `positions` maps queue ids to next offsets. A waiting call costs a watch, a future and a timer.
+        `positions` maps partition ids to next offsets. A waiting call costs a watch, a future and a timer.
         """
         future: asyncio.Future[None] = self.loop.create_future()
 
@@ -318,7 +318,7 @@ class Door:
         timer = self.loop.call_later(timeout_s, wake)
         may_read = partial(self.admission.require_topic, principal, Operation.CONSUME, topic.name)
         try:
-            if all(kernel.bounds(queue)[1] <= at for queue, at in positions.items()):
+            if all(kernel.bounds(partition)[1] <= at for partition, at in positions.items()):
                 with seated(self.admission, NAME, principal, wake, may_read) as guest:
                     await self.unless_stopping(future)
                 guest.check()

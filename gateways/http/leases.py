@@ -143,11 +143,11 @@ def result_of(handle: str, error: KernelError | None) -> dict[str, Any]:
     return document_of(error.code, str(error), {"receipt_handle": handle})
 
 
-def queue_number(topic: Topic, queue_id: int) -> int:
-    """Which queue of its topic this is, from 0."""
+def partition_number(topic: Topic, partition_id: int) -> int:
+    """Which partition of its topic this is, from 0."""
     before = 0
     for first, count in topic.ranges:
-        if first <= queue_id < first + count:
-            return before + queue_id - first
+        if first <= partition_id < first + count:
+            return before + partition_id - first
         before += count
-    raise ValueError(f"{queue_id} is no queue of {topic.name}")
+    raise ValueError(f"{partition_id} is no partition of {topic.name}")

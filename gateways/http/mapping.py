@@ -380,6 +380,7 @@ def describe_place(placement: Placement, position: tuple[int, int, int] | None, 
     """Where a message went, or will go. Without a position its id is not known; offset and time of append are not
     while it waits for its time. `timestamp_ms` is the sender's, or 0."""
     offset = None if position is None or position[1] < 0 else position[1]
-    return {"id": None if position is None else str(position[2]), "topic": placement.topic, "queue": placement.queue,
+    return {"id": None if position is None else str(position[2]), "topic": placement.topic,
+            "partition": placement.partition,
             "offset": offset, "address": placement.address,
             "timestamp": timestamp_ms or (None if offset is None else append_ms)}

@@ -68,7 +68,7 @@ VALUE_OUT: Final[dict[str, Any]] = {
     "value_json": {"description": "In place of `value`, where `values=json` was asked for and it is JSON."},
 }
 
-PLACE: Final[dict[str, Any]] = {"topic": TEXT, "queue": WHOLE}
+PLACE: Final[dict[str, Any]] = {"topic": TEXT, "partition": WHOLE}
 
 MESSAGE_FIELDS: Final[dict[str, Any]] = {
     "id": MESSAGE_ID, **PLACE, "offset": WHOLE, "headers": _headers(BASE64), "address": TEXT, "timestamp": TIME_MS,
@@ -78,7 +78,7 @@ MESSAGE_OPTIONS: Final[dict[str, Any]] = {
     **VALUE_OUT, "transient": {**FLAG, "description": "Its sender did not wait until it was stored."}, **_OUT}
 
 MESSAGE_EXAMPLE: Final[dict[str, Any]] = {
-    "id": "281474976710657", "topic": "plant", "queue": 3, "offset": 17, "key": "line1/temp", "value": "21.5",
+    "id": "281474976710657", "topic": "plant", "partition": 3, "offset": 17, "key": "line1/temp", "value": "21.5",
     "headers": [["unit", "C"]], "address": "plant/line1/temp", "timestamp": 1_700_000_000_000, "door": "mqtt",
     "content_type": "text/plain"}
 
@@ -151,9 +151,9 @@ PUBLISH_HEADERS: Final = (IDEMPOTENCY_KEY, PREFER, *MESSAGE_HEADERS)
 # --- what a publish is answered -----------------------------------------------------------------------------------
 
 PUBLISHED_FIELDS: Final[dict[str, Any]] = {
-    "id": nullable(MESSAGE_ID), "topic": TEXT, "queue": WHOLE,
+    "id": nullable(MESSAGE_ID), "topic": TEXT, "partition": WHOLE,
     "offset": {"type": ["integer", "null"], "minimum": 0, "description": "Null while the message waits for its time."},
     "address": TEXT, "timestamp": {"type": ["integer", "null"], "minimum": 0}}
 PUBLISHED: Final = Named("Published", object_of(PUBLISHED_FIELDS), {
-    "id": "281474976710657", "topic": "plant", "queue": 3, "offset": 17, "address": "plant/line1/temp",
+    "id": "281474976710657", "topic": "plant", "partition": 3, "offset": 17, "address": "plant/line1/temp",
     "timestamp": 1_700_000_000_000})

@@ -33,7 +33,7 @@ TAGS: Final[dict[str, str]] = {
     "bulk": "Stored batches as they are, for readers and writers of many messages.",
     "topics": "What is stored, and for how long.",
     "groups": "Messages shared out among members: pop, ack, retry, dead letters.",
-    "queues": "Light queues, as AMQP and filters declare them.",
+    "queues": "Queues, as AMQP and filters declare them.",
     "webhooks": "Messages of groups, posted to URLs.",
     "scheduled": "Messages that wait for their time.",
     "transactions": "Half messages: seen once their sender commits, who is asked when he is silent.",
@@ -48,7 +48,7 @@ TAGS: Final[dict[str, str]] = {
 CAPTURES: Final[dict[str, Parameter]] = {parameter.name: parameter for parameter in (
     Parameter("topic", "The topic's name.", example="plant", text=TOPIC_NAME),
     Parameter("group", "The group's name.", example="workers", text=GROUP_NAME),
-    Parameter("queue", "The light queue's name.", example="work", text=GROUP_NAME),
+    Parameter("queue", "The queue's name.", example="work", text=GROUP_NAME),
     Parameter("id", "The message's `id`.", example="281474976710657",
               text={"type": "string", "pattern": "^[0-9]{1,20}$"}),
 )}

@@ -1,7 +1,7 @@
-"""One page of messages out of what was fetched from several queues. Pure.
+"""One page of messages out of what was fetched from several partitions. Pure.
 
-Inside a queue, so for every key, messages keep their order. Across queues a page follows the message ids, which grow
-from flush to flush of the hub, as far as the fetched pieces reach. A page always moves on: what cannot be given is
+Inside a partition, so for every key, messages keep their order. Across partitions a page follows the message ids, which
+grow from flush to flush of the hub, as far as the fetched pieces reach. A page always moves on: what cannot be given is
 named in it and stepped over.
 
     lost         offsets before the log's start: retention deleted them before this reader came
@@ -28,19 +28,19 @@ SENSELESS: Final = (CorruptBatch.code, "the producer's batch has no sound record
 
 
 class Source(NamedTuple):
-    """One queue of a page: its number, the offset that the reader wants next, and what was fetched from there."""
+    """One partition of a page: its number, the offset that the reader wants next, and what was fetched from there."""
 
-    queue: int
+    partition: int
     position: int
     fetched: Fetched
     compacted: bool = False              # offsets that no piece has are no damage
 
 
 class _Entry(NamedTuple):
-    """One step of a reader through one queue."""
+    """One step of a reader through one partition."""
 
     order: int                           # message id
-    queue: int
+    partition: int
     next_offset: int                     # the reader's position after this step
     record: Record | None                # None: nothing to show (a control batch), or `unreadable`
     unreadable: dict[str, Any] | None
@@ -49,8 +49,8 @@ class _Entry(NamedTuple):
 class Page(NamedTuple):
     """What one request is answered with."""
 
-    records: list[tuple[int, Record]]    # (queue, record)
-    positions: dict[int, int]            # next offset by queue
+    records: list[tuple[int, Record]]    # (partition, record)
+    positions: dict[int, int]            # next offset by partition
     lost: list[dict[str, Any]]
     unreadable: list[dict[str, Any]]
     skipped: int = 0
@@ -67,25 +67,26 @@ OpenPiece = Callable[[Piece], list[Record]]
 def build_page(sources: list[Source], max_messages: int, max_bytes: int,
                selects: Callable[[Record], bool] | None = None, open_piece: OpenPiece = sound_records) -> Page:
     """Take messages that `selects` wants until there are `max_messages`, or over `max_bytes` of keys and values."""
-    page = Page([], {source.queue: max(source.position, source.fetched.log_start_offset) for source in sources}, [], [])
+    page = Page([], {source.partition: max(source.position, source.fetched.log_start_offset) for source in sources},
+                [], [])
     for source in sources:
-        missing = page.positions[source.queue] - source.position
+        missing = page.positions[source.partition] - source.position
         if missing:
-            page.lost.append({"queue": source.queue, "offset": source.position, "count": missing})
-        position, behind = page.positions[source.queue], source.fetched.next_offset
+            page.lost.append({"partition": source.partition, "offset": source.position, "count": missing})
+        position, behind = page.positions[source.partition], source.fetched.next_offset
         if not source.fetched.pieces and behind > position:
             if not source.compacted:
-                page.unreadable.append(_unreadable(source.queue, position, behind, DAMAGED))
-            page.positions[source.queue] = behind
+                page.unreadable.append(_unreadable(source.partition, position, behind, DAMAGED))
+            page.positions[source.partition] = behind
     size_bytes = skipped = 0
-    for entry in merge(*(_entries(source, page.positions[source.queue], open_piece) for source in sources)):
+    for entry in merge(*(_entries(source, page.positions[source.partition], open_piece) for source in sources)):
         if max(len(page.records), len(page.unreadable)) >= max_messages or size_bytes >= max_bytes:
             break
-        page.positions[entry.queue] = entry.next_offset
+        page.positions[entry.partition] = entry.next_offset
         if entry.record is not None and selects is not None and not selects(entry.record):
             skipped += 1
         elif entry.record is not None:
-            page.records.append((entry.queue, entry.record))
+            page.records.append((entry.partition, entry.record))
             size_bytes += len(entry.record[2] or b"") + len(entry.record[3] or b"")
         elif entry.unreadable is not None:
             page.unreadable.append(entry.unreadable)
@@ -93,37 +94,39 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
 
 
 def _entries(source: Source, position: int, open_piece: OpenPiece) -> Iterator[_Entry]:
-    """The steps of one queue from `position` on; opens a piece only when the page has come to it."""
+    """The steps of one partition from `position` on; opens a piece only when the page has come to it."""
     for piece in source.fetched.pieces:
         end = piece.first_offset + piece.count
         if end <= position:
             continue
         if piece.first_offset > position and not source.compacted:
-            yield _gap(source.queue, piece.first_id, position, piece.first_offset, DAMAGED)
+            yield _gap(source.partition, piece.first_id, position, piece.first_offset, DAMAGED)
         first, position = max(position, piece.first_offset), end
         records = open_piece(piece)
         gaps = missing(piece, [record[0] for record in records]) if len(records) < piece.count else []
-        steps: Iterator[_Entry] = (_Entry(record[6], source.queue, record[0] + 1, record, None) for record in records
+        steps: Iterator[_Entry] = (_Entry(record[6], source.partition, record[0] + 1, record, None)
+                                   for record in records
                                    if record[0] >= first)
         if gaps:
-            steps = merge(steps, (_gap(source.queue, piece.first_id + start - piece.first_offset, max(start, first),
+            steps = merge(steps, (_gap(source.partition, piece.first_id + start - piece.first_offset, max(start, first),
                                        stop, SENSELESS) for start, stop in gaps if stop > first))
         yield from steps
         if not records and not gaps:                 # control records
-            yield _Entry(piece.first_id, source.queue, end, None, None)
+            yield _Entry(piece.first_id, source.partition, end, None, None)
 
 
-def _gap(queue: int, order: int, start: int, stop: int, why: tuple[str, str]) -> _Entry:
-    return _Entry(order, queue, stop, None, _unreadable(queue, start, stop, why))
+def _gap(partition: int, order: int, start: int, stop: int, why: tuple[str, str]) -> _Entry:
+    return _Entry(order, partition, stop, None, _unreadable(partition, start, stop, why))
 
 
-def _unreadable(queue: int, start: int, stop: int, why: tuple[str, str]) -> dict[str, Any]:
+def _unreadable(partition: int, start: int, stop: int, why: tuple[str, str]) -> dict[str, Any]:
     code, detail = why
-    return {"queue": queue, "offset": start, "count": stop - start, "code": code, "detail": detail}
+    return {"partition": partition, "offset": start, "count": stop - start, "code": code, "detail": detail}
 
 
-def note_unreadable(kernel: Kernel, page: Page, queue_id_of: Callable[[int], int]) -> None:
-    """Tell the kernel what producers' batches did not hold; `queue_id_of` makes a queue id of a page's queue."""
+def note_unreadable(kernel: Kernel, page: Page, partition_id_of: Callable[[int], int]) -> None:
+    """Tell the kernel what producers' batches did not hold; `partition_id_of` makes a partition id of a page's
+    partition."""
     for gap in page.unreadable:
         if gap["code"] == CorruptBatch.code:
-            kernel.note_unreadable(queue_id_of(gap["queue"]), gap["offset"], gap["count"])
+            kernel.note_unreadable(partition_id_of(gap["partition"]), gap["offset"], gap["count"])

@@ -56,7 +56,7 @@ PRINTABLE: Final[Schema] = {"type": "string", "format": "printable", "minLength"
                             "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$"}
 """The name of a user, a key or a user's group; in characters."""
 GROUP_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\u0000]+$"}
-"""Of a group, or of a light queue; in bytes of UTF-8."""
+"""Of a group, or of a queue; in bytes of UTF-8."""
 RFC_3339: Final[Schema] = {"type": "string", "format": "date-time", "pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"}
 """A time that can be told in milliseconds since 1970."""
 _DATE: Final = ("(19[7-9][0-9]|[2-9][0-9]{3})-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"

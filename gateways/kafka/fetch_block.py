@@ -1,8 +1,8 @@
 """A fetch's partitions as one numpy block, where a topic lists many: ten thousand cost a fraction of a millisecond.
 
-Decoding is a view on the frame, the comparison with what the queues hold is one per column, and the rows of the answer
-are one array. Fewer than `MANY` partitions are cheaper one by one (`fetch_codec`), and what is out of the ordinary
-(tagged fields, a partition that is not there) is left to that path too. Pure.
+Decoding is a view on the frame, the comparison with what the partitions hold is one per column, and the rows of the
+answer are one array. Fewer than `MANY` partitions are cheaper one by one (`fetch_codec`), and what is out of the
+ordinary (tagged fields, a partition that is not there) is left to that path too. Pure.
 
     request  v4   index i32 |             offset i64 |                                       most bytes i32
              v5   index i32 |             offset i64 |                       log start i64 | most bytes i32
@@ -46,7 +46,7 @@ ANSWERS: Final = tuple(np.dtype(_ANSWER_V4 if version < 5 else _ANSWER_V5 if ver
 
 
 class Scanned(NamedTuple):
-    """Every partition of a block against what its queue holds."""
+    """Every partition of a block against what its partition holds."""
 
     rows: bytes                      # the answer's rows, `row_bytes` each; those of `wants` are to be replaced
     row_bytes: int

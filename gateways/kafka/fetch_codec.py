@@ -228,7 +228,7 @@ class FetchRows:
         self.errors = 0                      # of reading; not counted: partitions that are not there
         self.topics = 0
         self._there = 0
-        self._listed: list[tuple[Sequence[int], list[int]]] = []       # (queue ids by partition, partitions asked for)
+        self._listed: list[tuple[Sequence[int], list[int]]] = []  # (partition ids by partition, partitions asked for)
 
     def open_topic(self, name: bytes, partitions: int) -> None:
         self.topics += 1
@@ -248,20 +248,20 @@ class FetchRows:
         for index, _epoch, _offset, _most in partitions:
             self._add(index, error, -1, -1)
 
-    def scan(self, partitions: list[FetchPartition], queue_ids: Sequence[int],
+    def scan(self, partitions: list[FetchPartition], partition_ids: Sequence[int],
              bounds: Callable[[int], tuple[int, int]]) -> None:
-        """Each partition of a topic against what its queue holds: a row, or a wish to read.
+        """Each partition of a topic against what its partition holds: a row, or a wish to read.
 
-        `queue_ids` by partition number; `bounds` gives a queue's log start and high watermark.
+        `partition_ids` by partition number; `bounds` gives a partition's log start and high watermark.
         """
-        count = len(queue_ids)
+        count = len(partition_ids)
         for index, epoch, offset, most in partitions:
             if index < 0 or index >= count:
                 self._add(index, UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
                 continue
             self._there += 1
-            queue_id = queue_ids[index]
-            start, high = bounds(queue_id)
+            partition_id = partition_ids[index]
+            start, high = bounds(partition_id)
             if epoch >= 0 and epoch != self.leader_epoch:
                 self.errors += 1
                 older = epoch < self.leader_epoch
@@ -272,45 +272,45 @@ class FetchRows:
             elif offset == high:
                 self._add(index, NONE, high, start)
             else:
-                self._want(index, queue_id, offset, most)
-        self._listed.append((queue_ids, [partition[0] for partition in partitions]))
+                self._want(index, partition_id, offset, most)
+        self._listed.append((partition_ids, [partition[0] for partition in partitions]))
 
-    def scan_many(self, block: Block, queue_ids: Sequence[int], bounds_by_partition: npt.NDArray[np.int64],
+    def scan_many(self, block: Block, partition_ids: Sequence[int], bounds_by_partition: npt.NDArray[np.int64],
                   bounds: Callable[[int], tuple[int, int]]) -> None:
         """The same for a block. `bounds_by_partition` holds (log start, high watermark) rows."""
         found = scan_block(block, self.version, bounds_by_partition, self.leader_epoch, self.read_committed)
         if found is None:
-            self.scan(partitions_of(block), queue_ids, bounds)
+            self.scan(partitions_of(block), partition_ids, bounds)
             return
         done = 0
         for row, index, offset, most in found.wants:
             self.rows.append(found.rows[done:row * found.row_bytes])
-            self._want(index, queue_ids[index], offset, most)
+            self._want(index, partition_ids[index], offset, most)
             done = (row + 1) * found.row_bytes
         self.rows.append(found.rows[done:])
         self.errors += found.errors
         self._there += len(block)
-        self._listed.append((queue_ids, block["index"].tolist()))
+        self._listed.append((partition_ids, block["index"].tolist()))
 
     def anything_there(self) -> bool:
         """Whether there is a partition to wait for."""
         return self._there > 0
 
-    def queue_ids(self) -> Collection[int]:
-        """The queues that were asked for and are there; the whole topic where that is half of it or more."""
+    def partition_ids(self) -> Collection[int]:
+        """The partitions that were asked for and are there; the whole topic where that is half of it or more."""
         if len(self._listed) == 1:
-            queue_ids, listed = self._listed[0]
-            if isinstance(queue_ids, range) and len(listed) >= MANY and len(listed) * 2 >= len(queue_ids):
-                return queue_ids
-        return {queue_ids[index] for queue_ids, listed in self._listed for index in listed
-                if 0 <= index < len(queue_ids)}
+            partition_ids, listed = self._listed[0]
+            if isinstance(partition_ids, range) and len(listed) >= MANY and len(listed) * 2 >= len(partition_ids):
+                return partition_ids
+        return {partition_ids[index] for partition_ids, listed in self._listed for index in listed
+                if 0 <= index < len(partition_ids)}
 
     def _add(self, index: int, error: int, high_watermark: int, log_start: int) -> None:
         self.rows.append(encode_row(self.version, index, error, high_watermark, log_start, self.read_committed))
 
-    def _want(self, index: int, queue_id: int, offset: int, most: int) -> None:
+    def _want(self, index: int, partition_id: int, offset: int, most: int) -> None:
         self.places.append((len(self.rows), index))
-        self.wants.append((queue_id, offset, most))
+        self.wants.append((partition_id, offset, most))
         self.rows.append(b"")
 
     def fill(self, place: tuple[int, int], error: int, high_watermark: int, log_start: int,

@@ -24,7 +24,7 @@ _RECORD_COUNT = struct.Struct(">57xi")
 
 ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.UnknownTopic: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
-    errors.UnknownQueue: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownPartition: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
     errors.TooManyTopics: error_codes.POLICY_VIOLATION,
     errors.TopicExists: error_codes.TOPIC_ALREADY_EXISTS,
     errors.InvalidTopic: error_codes.INVALID_TOPIC,

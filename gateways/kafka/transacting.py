@@ -151,7 +151,7 @@ class HeldBatch:
 
     def _half(self, record: Record) -> Half:
         _, timestamp_ms, key, value, headers, attributes, _ = record
-        placement = self._session.kernel.place_in(self._topic.name, key, queue=self._row.index,
+        placement = self._session.kernel.place_in(self._topic.name, key, partition=self._row.index,
                                                   tenant=self._session.principal.tenant, may_create=False)
         kept = encode_headers([pair for pair in headers if pair[0] not in TAKEN_OUT])
         return Half((placement, value, kept, attributes, timestamp_ms))
@@ -160,7 +160,7 @@ class HeldBatch:
         """What an idempotent producer's batch is known by: no name that a header can give, since there is a NUL."""
         if header.producer_id < 0:
             return None
-        return (f"\0{header.producer_id}\0{header.producer_epoch}\0{self._topic.queue_id(self._row.index)}"
+        return (f"\0{header.producer_id}\0{header.producer_epoch}\0{self._topic.partition_id(self._row.index)}"
                 f"\0{header.base_sequence}")
 
     def tell(self, name: str | None, keys: list[bytes | None], stored: Stored) -> None:

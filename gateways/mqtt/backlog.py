@@ -1,6 +1,6 @@
 """Messages that one slow client is still to be sent: in memory up to a bound, then as ranges of the log.
 
-A range names consecutive offsets of one queue; when its turn comes it is read back with `kernel.fetch` and what it
+A range names consecutive offsets of one partition; when its turn comes it is read back with `kernel.fetch` and what it
 holds waits in memory like the rest. Order is that of `keep`: memory first, since a message goes to memory only while
 no range is owed. When more ranges are owed than may be remembered, QoS 0 messages are dropped and counted; for QoS 1
 the client is given up: a silent gap would be a lie.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt import mapping
 from gateways.mqtt.codec import size_of
-from kernel.errors import OffsetOutOfRange, StorageFailed, UnknownQueue
+from kernel.errors import OffsetOutOfRange, StorageFailed, UnknownPartition
 from kernel.message import Fetched, Message, Placement, Record
 from kernel.records.batch import sound_records
 
@@ -35,23 +35,23 @@ Waiting = tuple[Placement, "list[Message]", int, bool]
 
 
 class Range:
-    """Consecutive offsets of one queue, all of one placement, that the client is owed.
+    """Consecutive offsets of one partition, all of one placement, that the client is owed.
 
-    The queue is noted, since a placement moves when its topic gets more queues.
+    The partition is noted, since a placement moves when its topic gets more partitions.
     """
 
-    __slots__ = ("placement", "queue_id", "first_offset", "count", "acknowledged")
+    __slots__ = ("placement", "partition_id", "first_offset", "count", "acknowledged")
 
     def __init__(self, placement: Placement, first_offset: int, count: int, acknowledged: bool) -> None:
         self.placement = placement
-        self.queue_id = placement.queue_id
+        self.partition_id = placement.partition_id
         self.first_offset = first_offset
         self.count = count
         self.acknowledged = acknowledged           # sent with QoS 1
 
     def goes_on(self, placement: Placement, offset: int, acknowledged: bool) -> bool:
         """Whether a message of this placement at this offset is the next."""
-        return (self.placement is placement and self.queue_id == placement.queue_id
+        return (self.placement is placement and self.partition_id == placement.partition_id
                 and self.first_offset + self.count == offset and self.acknowledged == acknowledged)
 
 
@@ -174,10 +174,11 @@ class Backlog:
     def _fetch(self) -> None:
         firsts: dict[int, int] = {}
         for owed in islice(self._ranges, FETCH_RANGES):
-            firsts.setdefault(owed.queue_id, owed.first_offset)
+            firsts.setdefault(owed.partition_id, owed.first_offset)
         size = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, self._unsent.part()))
         self._fetching = True
-        self._outbox.kernel.fetch([(queue_id, offset, size // len(firsts)) for queue_id, offset in firsts.items()],
+        self._outbox.kernel.fetch([(partition_id, offset, size // len(firsts)) for partition_id,
+                                   offset in firsts.items()],
                                   size, self._on_fetched)
 
     def _on_fetched(self, answers: list[Fetched]) -> None:
@@ -185,7 +186,7 @@ class Backlog:
         if not self._ranges:             # the client has gone meanwhile
             return
         try:
-            self._take_fetched({answer.queue_id: Found(answer) for answer in answers})
+            self._take_fetched({answer.partition_id: Found(answer) for answer in answers})
         except StorageFailed as error:
             self._outbox.give_up(f"{error.code}: what the client is owed cannot be read")
             return
@@ -197,7 +198,7 @@ class Backlog:
         first = True
         while ranges:
             owed = ranges[0]
-            source = found.get(owed.queue_id)
+            source = found.get(owed.partition_id)
             if source is None:
                 return
             lost = source.lost_of(owed)
@@ -215,7 +216,7 @@ class Backlog:
             elif owed.count and lost:        # the answer was for what is gone: ask again from where it begins now
                 return
             elif owed.count and first:       # promised, not lost, and not there: never wait for it for ever
-                raise StorageFailed(f"queue {owed.queue_id} has nothing at offset {owed.first_offset}")
+                raise StorageFailed(f"partition {owed.partition_id} has nothing at offset {owed.first_offset}")
             first = False
             if owed.count:
                 return
@@ -237,11 +238,11 @@ class Backlog:
 
 
 class Found:
-    """The answer for one queue, decoded once and taken from front to back. Raises StorageFailed."""
+    """The answer for one partition, decoded once and taken from front to back. Raises StorageFailed."""
 
     def __init__(self, answer: Fetched) -> None:
         self._answer = answer
-        if answer.error is not None and not isinstance(answer.error, (OffsetOutOfRange, UnknownQueue)):
+        if answer.error is not None and not isinstance(answer.error, (OffsetOutOfRange, UnknownPartition)):
             raise StorageFailed(str(answer.error))
         self._records: list[Record] = []
         for piece in answer.pieces:
@@ -250,7 +251,7 @@ class Found:
 
     def lost_of(self, owed: Range) -> int:
         """How many of the range retention, the deletion of its topic, or damage of the disk has taken."""
-        if isinstance(self._answer.error, UnknownQueue):
+        if isinstance(self._answer.error, UnknownPartition):
             return owed.count
         begins = self._answer.log_start_offset
         if not self._records:                    # what was there cannot be read, else there were some

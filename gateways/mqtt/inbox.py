@@ -191,7 +191,7 @@ class Inbox:
             self.acknowledge_in_turn(acks)
 
     def _has_topic(self, placement: Placement) -> bool:
-        return placement.light is not None or self._kernel.topic(placement.topic, placement.tenant) is not None
+        return placement.queue is not None or self._kernel.topic(placement.topic, placement.tenant) is not None
 
     def on_stored(self, stored: list[Stored]) -> None:
         try:

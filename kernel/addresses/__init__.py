@@ -1,1 +1,1 @@
-"""What an address is, which queue it leads to, and which filters match it."""
+"""What an address is, which partition it leads to, and which filters match it."""

@@ -1,7 +1,8 @@
-"""Which queue of a topic a key belongs to: Kafka's murmur2, so that a key keeps its order whichever door it came by.
+"""Which partition of a topic a key belongs to: Kafka's murmur2, so that a key keeps its order whichever door it came
+by.
 
-Rules: the hash is the Java client's (seed and constants below are its), and the queue is the hash without its sign bit,
-modulo the number of queues. librdkafka's default partitioner is another one; its `murmur2_random` agrees.
+Rules: the hash is the Java client's (seed and constants below are its), and the partition is the hash without its sign
+bit, modulo the number of partitions. librdkafka's default partitioner is another one; its `murmur2_random` agrees.
 
 Hot on a miss of the placement cache: plain functions over `bytes`, compiled by mypyc from this source.
 """
@@ -35,6 +36,6 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
-def queue_for(key: bytes, queues: int) -> int:
-    """Number of the queue, from 0, of this key in a topic of `queues` queues (1 or more)."""
-    return (murmur2(key) & POSITIVE) % queues
+def partition_for(key: bytes, partitions: int) -> int:
+    """Number of the partition, from 0, of this key in a topic of `partitions` partitions (1 or more)."""
+    return (murmur2(key) & POSITIVE) % partitions

@@ -1,4 +1,4 @@
-"""From an address, or a topic and a key, to the queue that stores it. May create the topic.
+"""From an address, or a topic and a key, to the partition that stores it. May create the topic.
 
 Where the topic is missing, `may_create` says whether whoever asks may have it made; a placement remembers that, as its
 topic can be deleted while it is in use.
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kernel.addresses.address import ADDRESS_HEADER, KEY_ESCAPES, UNROUTED, is_topic_name, unescape
-from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.murmur2 import partition_for
 from kernel.addresses.routes import Routes
 from kernel.delivery.subscriptions import Subscriptions
 from kernel.errors import (
@@ -21,14 +21,14 @@ from kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from kernel.leasing.settings import LightQueue
+from kernel.leasing.settings import Queue
 from kernel.message import Headers, Placement
 from kernel.records.record import encode_header, encode_key
 from kernel.settings import KernelSettings
 from kernel.state.topics import Topic, Topics
 
-LIGHT: Final = "$queue/"
-"""Addresses of light queues."""
+QUEUE_PREFIX: Final = "$queue/"
+"""Addresses of queues."""
 
 
 class Places:
@@ -36,90 +36,91 @@ class Places:
     gathered, or raises TooManyTopics."""
 
     def __init__(self, routes: Routes, topics: Topics, subscriptions: Subscriptions, settings: KernelSettings,
-                 create: Callable[[str, str, str], Topic], light: Callable[[str, str], LightQueue | None]) -> None:
+                 create: Callable[[str, str, str], Topic], find_queue: Callable[[str, str], Queue | None]) -> None:
         self.routes = routes
         self.settings = settings
         self._topics = topics
         self._subscriptions = subscriptions
         self._create = create
-        self._light = light
+        self._find_queue = find_queue
 
     def place(self, address: str, tenant: str, may_create: bool, maker: str = "") -> Placement:
         """Raises InvalidAddress, Unroutable, UnknownQueue, and where the topic is missing what `_make` raises."""
-        if address.startswith(LIGHT):
-            name = unescape(address[len(LIGHT):], KEY_ESCAPES)         # as rights to the queue are spelled
-            return self.place_light(self._require_light(name, tenant), 0, None)
+        if address.startswith(QUEUE_PREFIX):
+            name = unescape(address[len(QUEUE_PREFIX):], KEY_ESCAPES)         # as rights to the queue are spelled
+            return self.place_queue(self._require_queue(name, tenant), 0, None)
         routed = self.routes.route(address)
         topic = self._topics.get(routed.topic, tenant)
         if topic is None:
             topic = self._create(UNROUTED, tenant, "") if routed.topic == UNROUTED \
                 else self._make(routed.topic, tenant, may_create, maker)
-        placement = self._placement(topic, routed.queue(topic.queues), routed.key, address,
+        placement = self._placement(topic, routed.partition(topic.partitions), routed.key, address,
                                     address if routed.needs_header else "")
         placement.may_create, placement.maker = may_create, maker
         return placement
 
-    def place_light(self, queue: LightQueue, priority: int, key: bytes | None) -> Placement:
-        """Into a light queue and nowhere else."""
-        address = LIGHT + queue.name
-        placement = Placement(queue.tenant, address, "", 0, 0, queue.queue_id(priority), key, encode_key(key), b"",
+    def place_queue(self, queue: Queue, priority: int, key: bytes | None) -> Placement:
+        """Into a queue and nowhere else."""
+        address = QUEUE_PREFIX + queue.name
+        placement = Placement(queue.tenant, address, "", 0, 0, queue.partition_id(priority), key, encode_key(key), b"",
                               self.settings.max_message_bytes,
                               self._subscriptions.first_level(address, queue.tenant))
-        placement.light = queue
-        placement.fixed_queue = True
+        placement.queue = queue
+        placement.fixed_partition = True
         placement.topics_version = self._topics.version
         return placement
 
     def place_again(self, tenant: str, name: str, priority: int, key: bytes | None) -> Placement:
-        """Into the light queue that has this name by now. Raises UnknownQueue."""
-        return self.place_light(self._require_light(name, tenant), priority, key)
+        """Into the queue that has this name by now. Raises UnknownQueue."""
+        return self.place_queue(self._require_queue(name, tenant), priority, key)
 
-    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str, may_create: bool, maker: str = ""
+    def place_routed(self, address: str, partition_ids: tuple[int, ...], tenant: str, may_create: bool, maker: str = ""
                      ) -> Placement:
-        """Where the address leads, and by reference into these light queues, whatever is bound to the address.
+        """Where the address leads, and by reference into these queues, whatever is bound to the address.
 
         What no topic takes and these queues do is stored in `unrouted`.
         """
         try:
             placement = self.place(address, tenant, may_create, maker)
         except Unroutable:
-            if not queue_ids:
+            if not partition_ids:
                 raise
             placement = self.place_unrouted(address, tenant)
-        placement.routed = queue_ids
+        placement.routed = partition_ids
         return placement
 
     def copied_to(self, placement: Placement, topic: Topic) -> Placement:
-        """For a record of a producer's batch: the same message in the light queues alone that its address leads to."""
+        """For a record of a producer's batch: the same message in the queues alone that its address leads to."""
         first, *others = placement.also
-        copy = Placement(placement.tenant, placement.address, topic.name, topic.id, placement.queue, first,
+        copy = Placement(placement.tenant, placement.address, topic.name, topic.id, placement.partition, first,
                          placement.key, placement.key_part, encode_header(ADDRESS_HEADER, placement.address.encode()),
                          1 << 62, placement.first_level)
         copy.also = tuple(others)
         copy.limited = placement.limited
-        copy.fixed_queue = True
+        copy.fixed_partition = True
         copy.version, copy.topics_version = placement.first_level.version, self._topics.version
         return copy
 
-    def _require_light(self, name: str, tenant: str) -> LightQueue:
-        queue = self._light(name, tenant)
+    def _require_queue(self, name: str, tenant: str) -> Queue:
+        queue = self._find_queue(name, tenant)
         if queue is None:
             raise UnknownQueue(f"there is no queue {name!r}")
         return queue
 
-    def place_in(self, name: str, key: bytes | None, queue: int | None, tenant: str, may_create: bool, maker: str = ""
+    def place_in(self, name: str, key: bytes | None, partition: int | None, tenant: str, may_create: bool,
+                 maker: str = ""
                  ) -> Placement:
-        """Raises UnknownQueue, InvalidTopic, and where the topic is missing what `_make` raises."""
+        """Raises UnknownPartition, InvalidTopic, and where the topic is missing what `_make` raises."""
         topic = self._topics.get(name, tenant)
         if topic is None:
             if not is_topic_name(name):
                 raise InvalidTopic(f"{name[:249]!r} is no topic name: letters, digits, '.', '_', '-', at most 249")
             topic = self._make(name, tenant, may_create, maker)
         address = self.routes.address_of(name, key)
-        number = self._queue(topic, key, address) if queue is None else queue
+        number = self._partition(topic, key, address) if partition is None else partition
         placement = self._placement(topic, number, key, address, "")
         placement.fixed_topic = True
-        placement.fixed_queue = queue is not None
+        placement.fixed_partition = partition is not None
         placement.may_create, placement.maker = may_create, maker
         return placement
 
@@ -127,23 +128,23 @@ class Places:
         """Where a message is stored that has nowhere else to go: the topic `unrouted`, with the address as key."""
         routed = self.routes.unrouted(address)
         topic = self._topics.get(UNROUTED, tenant) or self._create(UNROUTED, tenant, "")
-        placement = self._placement(topic, routed.queue(topic.queues), routed.key, address, "")
+        placement = self._placement(topic, routed.partition(topic.partitions), routed.key, address, "")
         placement.fixed_topic = placement.may_create = True
         return placement
 
-    def _queue(self, topic: Topic, key: bytes | None, address: str) -> int:
-        """The queue that the address routes to, where that leads to this topic and key; else the key's own."""
+    def _partition(self, topic: Topic, key: bytes | None, address: str) -> int:
+        """The partition that the address routes to, where that leads to this topic and key; else the key's own."""
         try:
             routed = self.routes.route(address)
         except InvalidAddress:               # `$...` without a route
             routed = None
         if routed is not None and (routed.topic, routed.key) == (topic.name, key):
-            return routed.queue(topic.queues)
-        return queue_for(address.encode() if key is None else key, topic.queues)
+            return routed.partition(topic.partitions)
+        return partition_for(address.encode() if key is None else key, topic.partitions)
 
-    def for_record(self, topic: Topic, queue: int, key: bytes | None, headers: Headers) -> Placement:
+    def for_record(self, topic: Topic, partition: int, key: bytes | None, headers: Headers) -> Placement:
         """The placement of a record that is stored already, for matching its address."""
-        return self._placement(topic, queue, key, self.routes.address_of(topic.name, key, headers), "")
+        return self._placement(topic, partition, key, self.routes.address_of(topic.name, key, headers), "")
 
     def first_levels_of(self, topic: str) -> frozenset[str] | None:
         """The first levels that addresses stored in this topic can have; None: any."""
@@ -154,26 +155,26 @@ class Places:
     def renew(self, placement: Placement) -> None:
         """Topics have changed: find this placement's topic again, making it anew if it was deleted and whoever asked
         for the placement may. Raises as `place`, and again until it has succeeded."""
-        if isinstance(placement.light, LightQueue):
-            queue = self._require_light(placement.light.name, placement.tenant)
-            if queue.first_queue_id != placement.light.first_queue_id:
+        if isinstance(placement.queue, Queue):
+            queue = self._require_queue(placement.queue.name, placement.tenant)
+            if queue.first_partition_id != placement.queue.first_partition_id:
                 raise UnknownQueue(f"queue {queue.name!r} was deleted and made anew")
-            placement.light = queue
+            placement.queue = queue
         else:
             self._renew_topic(placement)
         placement.topics_version = self._topics.version
 
     def _renew_topic(self, placement: Placement) -> None:
         topic = self._topics.get(placement.topic, placement.tenant)
-        if topic is not None and topic.id == placement.topic_id and placement.queue < topic.queues:
+        if topic is not None and topic.id == placement.topic_id and placement.partition < topic.partitions:
             placement.max_message_bytes = self.max_message_bytes(topic)
             placement.compact = topic.settings.compact
-            if not placement.fixed_queue:
-                placement.queue = self._queue(topic, placement.key, placement.address)
-                placement.queue_id = topic.queue_id(placement.queue)
+            if not placement.fixed_partition:
+                placement.partition = self._partition(topic, placement.key, placement.address)
+                placement.partition_id = topic.partition_id(placement.partition)
             return
         fresh = self._place_anew(placement)
-        for name in ("topic", "topic_id", "queue", "queue_id", "key", "key_part", "address_header",
+        for name in ("topic", "topic_id", "partition", "partition_id", "key", "key_part", "address_header",
                      "max_message_bytes", "compact"):
             setattr(placement, name, getattr(fresh, name))
 
@@ -181,8 +182,8 @@ class Places:
         """Where the same would be placed now."""
         allowed = placement.tenant, placement.may_create, placement.maker
         if placement.fixed_topic:
-            queue = placement.queue if placement.fixed_queue else None
-            return self.place_in(placement.topic, placement.key, queue, *allowed)
+            partition = placement.partition if placement.fixed_partition else None
+            return self.place_in(placement.topic, placement.key, partition, *allowed)
         return self.place(placement.address, *allowed)
 
     def _make(self, name: str, tenant: str, may_create: bool, maker: str) -> Topic:
@@ -196,9 +197,10 @@ class Places:
                                 f"(kernel.max_auto_topics, {self.settings.max_auto_topics})")
         return self._create(name, tenant, maker)
 
-    def _placement(self, topic: Topic, queue: int, key: bytes | None, address: str, header: str) -> Placement:
+    def _placement(self, topic: Topic, partition: int, key: bytes | None, address: str, header: str) -> Placement:
         encoded = encode_header(ADDRESS_HEADER, header.encode()) if header else b""
-        placement = Placement(topic.tenant, address, topic.name, topic.id, queue, topic.queue_id(queue), key,
+        placement = Placement(topic.tenant, address, topic.name, topic.id, partition, topic.partition_id(partition),
+                              key,
                               encode_key(key), encoded, self.max_message_bytes(topic),
                               self._subscriptions.first_level(address, topic.tenant))
         placement.topics_version = self._topics.version
@@ -210,7 +212,7 @@ class Places:
         own = topic.settings.max_message_bytes
         return self.settings.max_message_bytes if own is None else own
 
-    def max_record_bytes(self, queue_id: int) -> int:
-        """The same by queue."""
-        found = self._topics.of_queue(queue_id)
+    def max_record_bytes(self, partition_id: int) -> int:
+        """The same by partition."""
+        found = self._topics.of_partition(partition_id)
         return self.settings.max_message_bytes if found is None else self.max_message_bytes(found[0])

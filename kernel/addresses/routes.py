@@ -1,9 +1,9 @@
-"""Routes: which topic, key and queue an address goes to, and the way back. Ordered, the first that matches wins.
+"""Routes: which topic, key and partition an address goes to, and the way back. Ordered, the first that matches wins.
 
     filter  fleet/{vehicle}/gps/#     levels, `{name}` captures one, `+` matches one, a trailing `#` becomes {rest}
     topic   positions                 template of the captures
     key     {address}                 template; {address} and {rest} may stand here too. Left out, it is {address}
-    shard   {vehicle}                 template; its murmur2 chooses the queue. Left out, the key does
+    partition_key   {vehicle}                 template; its murmur2 chooses the partition. Left out, the key does
 
 Where no route matches, `address.split_address` decides: the first level is the topic, the rest the key.
 
@@ -35,7 +35,7 @@ from kernel.addresses.address import (
     text_of_key,
 )
 from kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
-from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.murmur2 import partition_for
 from kernel.addresses.stated import stated_in
 from kernel.addresses.templates import ADDRESS, REST, InvalidTemplate, Template
 from kernel.errors import InvalidAddress, Unroutable
@@ -52,7 +52,7 @@ class RouteEntry:
     filter: str
     topic: str
     key: str = WHOLE_ADDRESS
-    shard: str = ""
+    partition_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RouteProblem:
     """Position of the entry in the list, from 0."""
 
     field: str
-    """`filter`, `topic`, `key` or `shard`."""
+    """`filter`, `topic`, `key` or `partition_key`."""
 
     text: str
 
@@ -84,8 +84,8 @@ class Routed(NamedTuple):
 
     topic: str
     key: bytes | None
-    shard_key: bytes
-    """What chooses the queue: the route's shard, else the key, else (keyless) the address."""
+    partition_key: bytes
+    """What chooses the partition: the route's partition_key, else the key, else (keyless) the address."""
 
     needs_header: bool
     """Topic and key lead back to another address, so this one must travel in the `address` header."""
@@ -93,16 +93,16 @@ class Routed(NamedTuple):
     route: Route | None
     """The route that decided; None: the default rule."""
 
-    def queue(self, queues: int) -> int:
-        """Number of the queue, from 0, in a topic of this many queues."""
-        return queue_for(self.shard_key, queues)
+    def partition(self, partitions: int) -> int:
+        """Number of the partition, from 0, in a topic of this many partitions."""
+        return partition_for(self.partition_key, partitions)
 
 
 class Route:
     """One compiled route."""
 
     def __init__(self, index: int, entry: RouteEntry, levels: tuple[str, ...], names: tuple[str, ...],
-                 topic: Template, key: Template, shard: Template | None) -> None:
+                 topic: Template, key: Template, partition_key: Template | None) -> None:
         self.index = index
         self.entry = entry
         self.levels = levels              # filter levels without the trailing '#'; captures are ONE
@@ -112,7 +112,7 @@ class Route:
         self.topic_tells = len(topic.names) <= 1          # two captures in a topic run together: they hold no '/'
         self.key = key
         self.key_tells = key.is_separable()
-        self.shard = shard
+        self.partition_key = partition_key
 
     def captures(self, address: str) -> dict[str, str] | None:
         """What the filter captures of this address (with `address` and `rest`); None if it does not match."""
@@ -149,7 +149,7 @@ class Route:
 
 
 Place = tuple[str, "bytes | None", bytes, "Route | None"]
-"""Topic, key, what chooses the queue, and the route that decided."""
+"""Topic, key, what chooses the partition, and the route that decided."""
 
 
 class Routes:
@@ -185,9 +185,9 @@ class Routes:
         """Raises InvalidAddress for a text that is no address and for `$...` to which no route gives a topic,
         Unroutable for another address without a topic."""
         check_address(address)
-        topic, key, shard_key, route = self._place(address)
+        topic, key, partition_key, route = self._place(address)
         needs_header = self.address_of(topic, key) != address
-        return Routed(topic, key, shard_key, needs_header, route)
+        return Routed(topic, key, partition_key, needs_header, route)
 
     def unrouted(self, address: str) -> Routed:
         """Where a message for this address goes that was taken, and whose topic has gone."""
@@ -233,7 +233,8 @@ class Routes:
                 if route.topic.names:
                     _check_rendered(topic, route, address)
                 key = key_of_text(route.key.render(captures))
-                return topic, key, key if route.shard is None else key_of_text(route.shard.render(captures)), route
+                chooses = key if route.partition_key is None else key_of_text(route.partition_key.render(captures))
+                return topic, key, chooses, route
         return None
 
     def _leads_to(self, address: str, topic: str, key: bytes | None) -> bool:
@@ -282,7 +283,7 @@ def _compile(index: int, entry: RouteEntry, problems: list[RouteProblem]) -> Rou
     captured = frozenset(name for name in names if name)
     wide = captured | {ADDRESS} | ({REST} if entry.filter.endswith(MANY) else set())
     templates: dict[str, Template] = {}
-    fields = (("topic", entry.topic, captured), ("key", entry.key, wide), ("shard", entry.shard, wide))
+    fields = (("topic", entry.topic, captured), ("key", entry.key, wide), ("partition_key", entry.partition_key, wide))
     for field, text, known in fields:
         try:
             templates[field] = Template(text, known)
@@ -301,7 +302,7 @@ def _compile(index: int, entry: RouteEntry, problems: list[RouteProblem]) -> Rou
                         "use {address}, or every capture with a '/' between each two")
     if len(problems) > before:
         return None
-    return Route(index, entry, levels, names, topic, key, templates["shard"] if entry.shard else None)
+    return Route(index, entry, levels, names, topic, key, templates["partition_key"] if entry.partition_key else None)
 
 
 def _parse_levels(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

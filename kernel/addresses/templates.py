@@ -1,4 +1,4 @@
-"""Templates of a route's topic, key and shard: literal text with `{name}` in it, rendered and undone.
+"""Templates of a route's topic, key and partition_key: literal text with `{name}` in it, rendered and undone.
 
     fleet-{vehicle}/{rest}   ->   literal "fleet-", capture vehicle, literal "/", capture rest
 

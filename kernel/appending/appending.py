@@ -35,7 +35,7 @@ class Appending:
         self._room = parts.room
         self.batches = Batches(self, parts, committer)
         self.refuse_full: Callable[[list[Message]], None] = lambda messages: None
-        """Raises QueueFull for messages that have no room in a light queue they would enter."""
+        """Raises QueueFull for messages that have no room in a queue they would enter."""
 
         self.require_room: Callable[[list[Message]], object] = lambda messages: None
         """The same for messages that do not enter it yet."""
@@ -74,7 +74,8 @@ class Appending:
 
     def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str,
                     add: Adding | None = None) -> None:
-        """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in queues."""
+        """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in
+        partitions."""
         gathering = self._committer.gather()
         mine = fingerprint(messages)
         if self.answered(gathering, mine, owner, token, key):
@@ -125,7 +126,7 @@ class Appending:
     def refuse_owed(self, messages: list[Message]) -> None:
         """Nothing new is taken that would have to outlive retention. Raises KeptFull, with nothing done."""
         for placement, value, _, attributes, _ in messages:
-            if placement.light is not None or placement.also or value and (placement.compact or attributes & RETAIN):
+            if placement.queue is not None or placement.also or value and (placement.compact or attributes & RETAIN):
                 raise KeptFull(KEPT_FULL)
 
     def refresh(self, placement: Placement) -> None:
@@ -142,17 +143,17 @@ class Appending:
 
     # ---- definitions
 
-    def create_topic(self, name: str, tenant: str, queues: int, settings: TopicSettings, owner: Owner | None,
+    def create_topic(self, name: str, tenant: str, partitions: int, settings: TopicSettings, owner: Owner | None,
                      token: object, maker: str = "") -> Topic:
         gathering = self._committer.gather()
-        topic = self._topics.create(name, tenant, queues, settings, gathering.burst.now_ms, maker)
+        topic = self._topics.create(name, tenant, partitions, settings, gathering.burst.now_ms, maker)
         self._define(gathering, topic.id, topic, owner, token)
         return topic
 
-    def change_topic(self, topic: Topic, queues: int | None, settings: TopicSettings | None, owner: Owner | None,
+    def change_topic(self, topic: Topic, partitions: int | None, settings: TopicSettings | None, owner: Owner | None,
                      token: object) -> Topic:
         gathering = self._committer.gather()
-        changed = self._topics.change(topic, queues, settings)
+        changed = self._topics.change(topic, partitions, settings)
         self._define(gathering, topic.id, changed, owner, token)
         self._subscriptions.touch()
         return changed
@@ -163,13 +164,14 @@ class Appending:
         self._topics.delete(topic)
         self._define(gathering, topic.id, None, owner, token)
         gathering.deleted += topic.ranges
-        names = {offset_record(group, queue_id, None) for group, of_group in offsets.items() for queue_id in of_group}
+        names = {offset_record(group, partition_id, None) for group,
+                 of_group in offsets.items() for partition_id in of_group}
         for pending in (self._committer.flight, gathering):      # committed, and not known to be durable yet
             if pending is not None:
                 names.update(record._replace(value=None) for record in pending.state if record.kind == Kind.OFFSET)
         for name in sorted(names, key=lambda one: one.key):
-            queue_id = decode_offset_key(name.key)[0]
-            if any(first <= queue_id < first + count for first, count in topic.ranges):
+            partition_id = decode_offset_key(name.key)[0]
+            if any(first <= partition_id < first + count for first, count in topic.ranges):
                 gathering.state.append(name)
         self._subscriptions.touch()
 
@@ -189,7 +191,8 @@ class Appending:
 
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object) -> None:
-        self.put_state([offset_record(group, queue_id, offset) for queue_id, offset in offsets.items()], owner, token)
+        self.put_state([offset_record(group, partition_id, offset) for partition_id, offset in offsets.items()], owner,
+                       token)
 
     def delete_state(self, records: list[StateRecord]) -> None:
         """Delete keys whose records were looked at, unless a newer one is on its way already, or the hub stops."""

@@ -1,7 +1,7 @@
 """Producers' batches on their way in: checked, opened as far as anybody needs it, and stored as they were sent.
 
 What a batch means to its topic is judged by how things stood when it came: whether the topic was compacted, or bound to
-a light queue. Two things are asked again when it enters: whether the topic is still there, and whether somebody
+a queue. Two things are asked again when it enters: whether the topic is still there, and whether somebody
 listens; for who has subscribed meanwhile it is opened once more.
 """
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernel.appending.idempotency import fingerprint_batches
 from kernel.appending.producers import KnownBatch, check_sequence, find_duplicate, with_batch
 from kernel.appending.validating import MAX_RECORDS, Arrived, Entering, Validating
 from kernel.delivery.retained import asks_to_retain
-from kernel.errors import MessageTooLarge, UnknownQueue, UnsupportedBatch
+from kernel.errors import MessageTooLarge, UnknownPartition, UnsupportedBatch
 from kernel.message import RETAIN, Message, Owner, Record
 from kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch
 from kernel.records.record import encode_headers
@@ -37,12 +37,12 @@ PENDING = -1
 
 
 class Inside(NamedTuple):
-    """What a producer's batch means beyond the queue that it enters whole."""
+    """What a producer's batch means beyond the partition that it enters whole."""
 
     records: list[Record]                  # none where nobody needs them
     listened: bool                         # somebody may hear of them
     noted: list[tuple[int, Message]]       # those that change state, with their index
-    copies: list[Message]                  # for light queues that are bound to addresses of its topic
+    copies: list[Message]                  # for queues that are bound to addresses of its topic
 
 
 class Batches:
@@ -58,14 +58,15 @@ class Batches:
         self._producers = parts.producers
         self.validating = Validating(parts.loop, parts.validation_worker, committer, parts.on_error)
 
-    def append(self, queue_id: int, batch: bytes, owner: Owner | None, token: object, divert: Divert | None) -> None:
+    def append(self, partition_id: int, batch: bytes, owner: Owner | None, token: object,
+               divert: Divert | None) -> None:
         """See `Kernel.append_batch`."""
-        arrived = self._arrived(queue_id, batch, divert is not None)
+        arrived = self._arrived(partition_id, batch, divert is not None)
         self.validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert))
 
     def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
         """See `Kernel.append_batches`."""
-        arrived = [self._arrived(queue_id, batch, False) for queue_id, batch in batches]
+        arrived = [self._arrived(partition_id, batch, False) for partition_id, batch in batches]
         if any(one.header.producer_id >= 0 for one in arrived):
             raise UnsupportedBatch("batches of an idempotent producer come one by one, each with its sequence")
         records = sum([one.header.record_count for one in arrived])
@@ -75,9 +76,9 @@ class Batches:
 
     # ---- when they come
 
-    def _arrived(self, queue_id: int, batch: bytes, wanted: bool) -> Arrived:
+    def _arrived(self, partition_id: int, batch: bytes, wanted: bool) -> Arrived:
         """Raises what `Kernel.append_batch` says of what can be seen without opening it."""
-        of = self._of(queue_id)
+        of = self._of(partition_id)
         topic = of[0]
         limit = self._places.max_message_bytes(topic)
         if len(batch) > limit:
@@ -87,35 +88,35 @@ class Batches:
             raise UnsupportedBatch("Kafka transactions are not built yet")
         wanted = (wanted or topic.settings.compact or topic.settings.interpret_headers
                   or self._parts.deliveries.listens(topic))
-        return Arrived(queue_id, batch, header, of, limit, wanted)
+        return Arrived(partition_id, batch, header, of, limit, wanted)
 
-    def _of(self, queue_id: int) -> tuple[Topic, int]:
-        of = self._topics.of_queue(queue_id)
+    def _of(self, partition_id: int) -> tuple[Topic, int]:
+        of = self._topics.of_partition(partition_id)
         if of is None:
-            raise UnknownQueue(f"there is no queue {queue_id}")
+            raise UnknownPartition(f"there is no partition {partition_id}")
         return of
 
     # ---- when they are sound
 
     def _enter(self, arrived: Arrived, owner: Owner | None, token: object, divert: Divert | None,
                validated: list[Validated]) -> Entering:
-        queue_id, (one,) = arrived.queue_id, validated
+        partition_id, (one,) = arrived.partition_id, validated
         header = one.header
-        self._of(queue_id)
+        self._of(partition_id)
         if divert is not None and divert(header, one.records or []):
             return
         inside = self._inside(arrived, one)
         yield from self._look_inside(arrived, inside)
-        self._of(queue_id)
+        self._of(partition_id)
         gathering = self._committer.gather()
-        if header.producer_id >= 0 and self._repeats(gathering, queue_id, header, owner, token):
+        if header.producer_id >= 0 and self._repeats(gathering, partition_id, header, owner, token):
             return
         if self._committer.short:
             self._parts.room.refuse()
         self._check(inside)
-        run = self._add(gathering, queue_id, one, inside)
+        run = self._add(gathering, partition_id, one, inside)
         if header.producer_id >= 0:
-            self._note_sequence(gathering, queue_id, header, run)
+            self._note_sequence(gathering, partition_id, header, run)
         if owner is not None:
             gathering.submissions.append(Submission(owner, token, [(run, 0)], None))
         self._committer.note_size()
@@ -126,16 +127,16 @@ class Batches:
         for one, inside in zip(arrived, insides, strict=True):
             yield from self._look_inside(one, inside)
         for one in arrived:
-            self._of(one.queue_id)
+            self._of(one.partition_id)
         gathering = self._committer.gather()
-        mine = fingerprint_batches([(one.queue_id, one.batch) for one in arrived])
+        mine = fingerprint_batches([(one.partition_id, one.batch) for one in arrived])
         if key is not None and self._appending.answered(gathering, mine, owner, token, key):
             return
         if self._committer.short:
             self._parts.room.refuse()
         for inside in insides:
             self._check(inside)
-        places: Places = [(self._add(gathering, one.queue_id, opened, inside), 0)
+        places: Places = [(self._add(gathering, one.partition_id, opened, inside), 0)
                           for one, opened, inside in zip(arrived, validated, insides, strict=True)]
         if key is not None:
             self._appending.remember(gathering, mine, places, owner, token, key)
@@ -144,9 +145,9 @@ class Batches:
             gathering.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
 
-    def _add(self, gathering: Gathering, queue_id: int, validated: Validated, inside: Inside) -> Run:
+    def _add(self, gathering: Gathering, partition_id: int, validated: Validated, inside: Inside) -> Run:
         header = validated.header
-        run = gathering.burst.add_batch(queue_id, validated.batch, header.record_count, header.max_ms)
+        run = gathering.burst.add_batch(partition_id, validated.batch, header.record_count, header.max_ms)
         gathering.burst.noted += [(message, run, at) for at, message in inside.noted]
         if inside.listened:
             gathering.burst.hear_batch(run, validated.records, validated.opened_bytes)
@@ -166,7 +167,7 @@ class Batches:
         if settings.compact or settings.interpret_headers:
             yield from self._note(arrived.of, inside)
         if inside.listened and self._subscriptions.binds:
-            yield from self._copy_for_queues(arrived.of, inside)
+            yield from self._copy_for_partitions(arrived.of, inside)
 
     def _check(self, inside: Inside) -> None:
         """Raises KeptFull, QueueFull."""
@@ -178,24 +179,24 @@ class Batches:
     def _note(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
         """The records of a batch that change state, with their index: where its topic is compacted, or says that
         headers count. Raises InvalidAddress."""
-        topic, queue = of
+        topic, partition = of
         settings = topic.settings
         for at, timestamp_ms, key, value, headers, attributes, _ in inside.records:
             attributes &= ~RETAIN
             if settings.interpret_headers and asks_to_retain(headers):
                 attributes |= RETAIN
             if settings.compact or attributes & RETAIN:
-                placement = self._places.for_record(topic, queue, key, headers)
+                placement = self._places.for_record(topic, partition, key, headers)
                 retained_key(topic.tenant, placement.address)
                 inside.noted.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
             if at % STEP_RECORDS == 0:
                 yield
 
-    def _copy_for_queues(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
-        """A producer's records that light queues are bound to are cut anew for them: once, however many there are."""
-        topic, queue = of
+    def _copy_for_partitions(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
+        """A producer's records that queues are bound to are cut anew for them: once, however many there are."""
+        topic, partition = of
         for at, timestamp_ms, key, value, headers, attributes, _ in inside.records:
-            placement = self._places.for_record(topic, queue, key, headers)
+            placement = self._places.for_record(topic, partition, key, headers)
             self._subscriptions.refresh(placement)
             if placement.also:
                 inside.copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
@@ -205,28 +206,28 @@ class Batches:
 
     # ---- sequences
 
-    def _repeats(self, gathering: Gathering, queue_id: int, header: BatchHeader, owner: Owner | None,
+    def _repeats(self, gathering: Gathering, partition_id: int, header: BatchHeader, owner: Owner | None,
                  token: object) -> bool:
         """Answer a batch that is known or pending already; refuse one that is not the next."""
-        state = self._producers.get(queue_id, header.producer_id)
+        state = self._producers.get(partition_id, header.producer_id)
         known = None if state is None else find_duplicate(state, header)
         if state is None or known is None:
             check_sequence(state, header)
             return False
         for pending in (self._committer.flight, gathering):
-            run = pending.produced_run(queue_id, header) if pending is not None else None
+            run = pending.produced_run(partition_id, header) if pending is not None else None
             if pending is not None and run is not None:
                 if owner is not None:
                     pending.submissions.append(Submission(owner, token, [(run, 0)], None))
                 return True
         if owner is not None:
-            fixed = (state.append_ms, [(queue_id, known.first_offset, known.first_id)])
+            fixed = (state.append_ms, [(partition_id, known.first_offset, known.first_id)])
             gathering.submissions.append(Submission(owner, token, None, fixed))
         return True
 
-    def _note_sequence(self, gathering: Gathering, queue_id: int, header: BatchHeader, run: Run) -> None:
-        state = self._producers.get(queue_id, header.producer_id)
+    def _note_sequence(self, gathering: Gathering, partition_id: int, header: BatchHeader, run: Run) -> None:
+        state = self._producers.get(partition_id, header.producer_id)
         batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING)
         now_ms = gathering.burst.now_ms
-        self._producers.put(queue_id, header.producer_id, with_batch(state, header, now_ms, batch))
-        gathering.produced.setdefault((queue_id, header.producer_id), []).append((header, run))
+        self._producers.put(partition_id, header.producer_id, with_batch(state, header, now_ms, batch))
+        gathering.produced.setdefault((partition_id, header.producer_id), []).append((header, run))

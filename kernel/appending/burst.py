@@ -1,8 +1,8 @@
 """What gathers between two flushes: messages encoded as they arrive, sealed into one frame. Hot.
 
-Messages of one queue lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so
+Messages of one partition lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so
 that a run becomes a Kafka batch by writing a header before it. A producer's own batch is a run of its own, kept as
-sent. Runs of one queue stand in the order of arrival.
+sent. Runs of one partition stand in the order of arrival.
 """
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in r
 
 
 class Run:
-    """Records of one queue within the frame being gathered."""
+    """Records of one partition within the frame being gathered."""
 
-    def __init__(self, queue_id: int, now_ms: int) -> None:
-        self.queue_id: int = queue_id
+    def __init__(self, partition_id: int, now_ms: int) -> None:
+        self.partition_id: int = partition_id
         self.count: int = 0
         self.first: bytes = b""                      # most runs of a wide burst are one record: no list for them
         self.more: list[bytes] | None = None
@@ -47,7 +47,7 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> bool
     """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`).
 
     Refuses the whole list with MessageTooLarge if one is, with InvalidAddress if one is to be retained under an address
-    that is too long for it. True where one enters a light queue that may be full."""
+    that is too long for it. True where one enters a queue that may be full."""
     last: Placement | None = None
     limit = 0
     limited = False
@@ -71,20 +71,20 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> bool
 
 
 class Stretch:
-    """Records of a run that enter light queues as well: by reference, their bytes lie in the run."""
+    """Records of a run that enter queues as well: by reference, their bytes lie in the run."""
 
-    def __init__(self, queue_ids: tuple[int, ...], run: Run, start: int) -> None:
-        self.queue_ids: tuple[int, ...] = queue_ids
+    def __init__(self, partition_ids: tuple[int, ...], run: Run, start: int) -> None:
+        self.partition_ids: tuple[int, ...] = partition_ids
         self.run: Run = run
         self.start: int = start                      # index in the run
         self.stop: int = start
 
 
 class Reference:
-    """Consecutive records of a run as one light queue gets them."""
+    """Consecutive records of a run as one queue gets them."""
 
-    def __init__(self, queue_id: int, run: Run, start: int, stop: int) -> None:
-        self.queue_id: int = queue_id
+    def __init__(self, partition_id: int, run: Run, start: int, stop: int) -> None:
+        self.partition_id: int = partition_id
         self.run: Run = run
         self.start: int = start
         self.stop: int = stop
@@ -115,13 +115,13 @@ class Burst:
         # (message, run, index in the run)
         self.noted: list[tuple[Message, Run, int]] = []
         self.stretches: list[Stretch] = []
-        self.references: list[Reference] = []            # known once `queue_ids` was asked
+        self.references: list[Reference] = []            # known once `partition_ids` was asked
 
     def add(self, messages: list[Message], places: list[tuple[Run, int]] | None, own: Run | None = None) -> None:
         """Encode messages, in order. Their placements' targets are fresh and their sizes checked.
 
         `places` is given where the caller wants to know: run and index in it are added per message. `own` is the run
-        that they enter, where they have ids already: they are all of its queue, and it has room for them.
+        that they enter, where they have ids already: they are all of its partition, and it has room for them.
         """
         now_ms = self.now_ms
         size_bytes = 0
@@ -138,7 +138,7 @@ class Burst:
                     stretch = None
                 last = placement
                 compact = placement.compact
-                run = self._run(placement.queue_id) if own is None else own
+                run = self._run(placement.partition_id) if own is None else own
                 heard = None
                 if placement.targets:
                     heard = []
@@ -181,21 +181,21 @@ class Burst:
             stretch.stop = stretch.run.count
         self.size_bytes += size_bytes
 
-    def _run(self, queue_id: int) -> Run:
-        run = self._open.get(queue_id)
+    def _run(self, partition_id: int) -> Run:
+        run = self._open.get(partition_id)
         if run is None or run.count >= RUN_LIMIT or run.own_id >= 0:
-            run = Run(queue_id, self.now_ms)
-            self._open[queue_id] = run
+            run = Run(partition_id, self.now_ms)
+            self._open[partition_id] = run
             self.runs.append(run)
         return run
 
-    def add_batch(self, queue_id: int, batch: bytes, count: int, max_ms: int) -> Run:
+    def add_batch(self, partition_id: int, batch: bytes, count: int, max_ms: int) -> Run:
         """A producer's batch, already checked."""
-        run = Run(queue_id, max_ms)
+        run = Run(partition_id, max_ms)
         run.count = count
         run.flags = WHOLE
         run.first = batch
-        self._open.pop(queue_id, None)
+        self._open.pop(partition_id, None)
         self.runs.append(run)
         self.size_bytes += len(batch)
         return run
@@ -211,60 +211,61 @@ class Burst:
         """As `add`, for messages that keep the ids they have. What follows on each other lies in one run."""
         start = 0
         while start < len(messages):
-            queue_id = messages[start][0].queue_id
-            run = self._run_of_copies(queue_id, ids[start])
+            partition_id = messages[start][0].partition_id
+            run = self._run_of_copies(partition_id, ids[start])
             stop = start + 1
             while stop < len(messages) and run.count + stop - start < RUN_LIMIT \
-                    and messages[stop][0].queue_id == queue_id and ids[stop] == ids[start] + stop - start:
+                    and messages[stop][0].partition_id == partition_id and ids[stop] == ids[start] + stop - start:
                 stop += 1
             self.add(messages[start:stop], places, run)
             start = stop
 
-    def _run_of_copies(self, queue_id: int, message_id: int) -> Run:
+    def _run_of_copies(self, partition_id: int, message_id: int) -> Run:
         """One that a message with this id follows in, or a new one."""
-        run = self._open.get(queue_id)
+        run = self._open.get(partition_id)
         if run is None or run.own_id < 0 or run.own_id + run.count != message_id or run.count >= RUN_LIMIT:
-            run = Run(queue_id, self.now_ms)
+            run = Run(partition_id, self.now_ms)
             run.own_id = message_id
-            self._open[queue_id] = run
+            self._open[partition_id] = run
             self.runs.append(run)
         return run
 
-    def queue_ids(self) -> list[int]:
-        """What this burst enters: the queue of every run, then of every reference."""
-        found = [run.queue_id for run in self.runs]
+    def partition_ids(self) -> list[int]:
+        """What this burst enters: the partition of every run, then of every reference."""
+        found = [run.partition_id for run in self.runs]
         if self.stretches:
             self._refer()
-            found += [reference.queue_id for reference in self.references]
+            found += [reference.partition_id for reference in self.references]
         return found
 
-    def entering(self, queue_id: int) -> int:
-        """How many messages of this burst enter a queue, themselves or by reference."""
+    def entering(self, partition_id: int) -> int:
+        """How many messages of this burst enter a partition, themselves or by reference."""
         count = 0
         for run in self.runs:
-            if run.queue_id == queue_id:
+            if run.partition_id == partition_id:
                 count += run.count
         for stretch in self.stretches:
-            if queue_id in stretch.queue_ids:
+            if partition_id in stretch.partition_ids:
                 count += stretch.stop - stretch.start
         return count
 
     def _refer(self) -> None:
-        """Stretches as references, queue by queue; what follows on each other in a run is one."""
+        """Stretches as references, partition by partition; what follows on each other in a run is one."""
         last: dict[int, Reference] = {}
         for stretch in self.stretches:
-            for queue_id in stretch.queue_ids:
-                reference = last.get(queue_id)
+            for partition_id in stretch.partition_ids:
+                reference = last.get(partition_id)
                 if reference is not None and reference.run is stretch.run and reference.stop == stretch.start:
                     reference.stop = stretch.stop
                 else:
-                    last[queue_id] = Reference(queue_id, stretch.run, stretch.start, stretch.stop)
-                    self.references.append(last[queue_id])
+                    last[partition_id] = Reference(partition_id, stretch.run, stretch.start, stretch.stop)
+                    self.references.append(last[partition_id])
 
     def seal(self, next_offsets: list[int], first_id: int, epoch: int) -> Sealed:
-        """Give every run its place; `next_offsets` holds, per entry of `queue_ids`, the next offset before this frame.
+        """Give every run its place; `next_offsets` holds, per entry of `partition_ids`, the next offset before this
+        frame.
 
-        A queue with several runs is listed with the same number each time; later runs are moved on here.
+        A partition with several runs is listed with the same number each time; later runs are moved on here.
         """
         runs = self.runs
         first_offsets: list[int] = []
@@ -274,7 +275,7 @@ class Burst:
         crcs: list[int] = []
         bodies: list[bytes] = []
         moved: dict[int, int] = {}
-        several = len(self._open) != len(runs) or len(self.references) > 0     # of a queue, perhaps
+        several = len(self._open) != len(runs) or len(self.references) > 0     # of a partition, perhaps
         next_id = first_id
         record_count = 0
         i = 0
@@ -283,8 +284,8 @@ class Burst:
             offset = next_offsets[i]
             i += 1
             if several:
-                offset += moved.get(run.queue_id, 0)
-                moved[run.queue_id] = moved.get(run.queue_id, 0) + count
+                offset += moved.get(run.partition_id, 0)
+                moved[run.partition_id] = moved.get(run.partition_id, 0) + count
             run.first_offset = offset
             message_id = run.own_id
             if message_id < 0:
@@ -304,7 +305,7 @@ class Burst:
             crcs.append(crc32c(data))
             bodies.append(data)
         entries = Entries()
-        entries.queue_id.fromlist([run.queue_id for run in runs])
+        entries.partition_id.fromlist([run.partition_id for run in runs])
         entries.first_offset.fromlist(first_offsets)
         entries.max_ms.fromlist([run.max_ms for run in runs])
         entries.message_id.fromlist(first_ids)
@@ -324,10 +325,10 @@ class Burst:
         i = len(self.runs)
         for reference in self.references:
             run, start, stop = reference.run, reference.start, reference.stop
-            queue_id, number = reference.queue_id, numbers[run]
-            offset = next_offsets[i] + moved.get(queue_id, 0)
+            partition_id, number = reference.partition_id, numbers[run]
+            offset = next_offsets[i] + moved.get(partition_id, 0)
             i += 1
-            moved[queue_id] = moved.get(queue_id, 0) + stop - start
+            moved[partition_id] = moved.get(partition_id, 0) + stop - start
             byte_offset, length, crc = entries.byte_offset[number], entries.byte_length[number], entries.crc[number]
             if stop - start < run.count and run.more is not None:
                 if run not in ends:
@@ -336,7 +337,7 @@ class Burst:
                 byte_offset += ends[run][start]
                 length = ends[run][stop] - ends[run][start]
                 crc = crc32c(b"".join(parts))
-            entries.queue_id.append(queue_id)
+            entries.partition_id.append(partition_id)
             entries.first_offset.append(offset)
             entries.max_ms.append(run.max_ms)
             entries.message_id.append(run.first_id + start)

@@ -41,7 +41,7 @@ class Flushing:
 
     def seal(self, gathering: Gathering, first_id: int) -> Sealed:
         burst = gathering.burst
-        next_offsets = self._heads.next_offsets(burst.queue_ids())
+        next_offsets = self._heads.next_offsets(burst.partition_ids())
         sealed = burst.seal(next_offsets, first_id, self._parts.epoch)
         for one in gathering.reserved:
             gathering.state += one.records(first_id + sealed.id_count)
@@ -63,8 +63,8 @@ class Flushing:
     def _place_sequences(self, gathering: Gathering) -> None:
         """Producers' batches have their offsets now; their states travel in the same frame."""
         producers = self._parts.producers
-        for (queue_id, producer_id), batches in gathering.produced.items():
-            state = producers.get(queue_id, producer_id)
+        for (partition_id, producer_id), batches in gathering.produced.items():
+            state = producers.get(partition_id, producer_id)
             if state is None:
                 continue
             placed = {(header.base_sequence, header.producer_epoch): run for header, run in batches}
@@ -74,12 +74,13 @@ class Flushing:
                 found.append(batch if run is None else
                              KnownBatch(batch.first_sequence, batch.records, run.first_offset, run.first_id))
             state = state._replace(batches=tuple(found))
-            producers.put(queue_id, producer_id, state)
-            gathering.state.append(StateRecord(Kind.PRODUCER, producer_key(queue_id, producer_id), encode_state(state)))
+            producers.put(partition_id, producer_id, state)
+            gathering.state.append(StateRecord(Kind.PRODUCER, producer_key(partition_id, producer_id),
+                                               encode_state(state)))
 
     def _remember(self, gathering: Gathering) -> None:
         for key, (fingerprint, places) in gathering.repeatable.items():
-            positions = [(run.queue_id, run.first_offset + i, run.first_id + i) for run, i in places]
+            positions = [(run.partition_id, run.first_offset + i, run.first_id + i) for run, i in places]
             answer = encode_answer(Answer(fingerprint, gathering.burst.now_ms, gathering.now_ms, positions))
             gathering.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), answer))
             gathering.answered[key] = answer
@@ -101,7 +102,7 @@ class Flushing:
         if gathering.burst.heard:
             self._parts.deliveries.deliver(gathering.burst.heard)
         if gathering.burst.runs:
-            entered = set(entries.queue_id)
+            entered = set(entries.partition_id)
             self._parts.watches.touch(entered)
             self._leasing.applied(entered)
         self._checkpoints.note()
@@ -120,7 +121,7 @@ class Flushing:
             parts.window.put(key, answer)
         if gathering.deleted:
             deleted = gathering.deleted
-            parts.checkpoint_worker.submit(lambda: parts.index.forget_queues(deleted), self._forgotten)
+            parts.checkpoint_worker.submit(lambda: parts.index.forget_partitions(deleted), self._forgotten)
             self.on_deleted(deleted)
 
     def _forgotten(self, _: None, error: BaseException | None) -> None:

@@ -34,7 +34,7 @@ class Repeatable(NamedTuple):
 
 
 class Reserved(Protocol):
-    """State that is complete at seal only, and messages that are part of it and enter no queue yet.
+    """State that is complete at seal only, and messages that are part of it and enter no partition yet.
 
     Those get their ids at seal, after the runs'. One of `applied` and `failed` is called afterwards.
     """
@@ -63,18 +63,18 @@ class Gathering:
         self.state: list[StateRecord] = []
         self.reserved: list[Reserved] = []
         self.lines: dict[Line, None] = {}                    # of groups, that have changed: sealed into state records
-        self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by queue and producer id
+        self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by partition and producer id
         self.repeatable: dict[str, Repeatable] = {}
         self.answered: dict[str, bytes] = {}                 # encoded, by idempotency key
         self.expired: list[str] = []                         # idempotency keys that leave the window with this frame
-        self.deleted: tuple[tuple[int, int], ...] = ()       # queues of deleted topics, as (first queue id, count)
+        self.deleted: tuple[tuple[int, int], ...] = ()  # partitions of deleted topics, as (first partition id, count)
         self.topic_changes = 0
         self.frees = False                                   # more than it takes: the reserve is there for it
-        self.entering_bytes: dict[int, int] = {}             # into light queues that refuse what exceeds their bytes
+        self.entering_bytes: dict[int, int] = {}             # into queues that refuse what exceeds their bytes
 
-    def produced_run(self, queue_id: int, header: BatchHeader) -> Run | None:
+    def produced_run(self, partition_id: int, header: BatchHeader) -> Run | None:
         """The run of this very batch, if it is in here."""
-        for known, run in self.produced.get((queue_id, header.producer_id), ()):
+        for known, run in self.produced.get((partition_id, header.producer_id), ()):
             if (known.producer_epoch, known.base_sequence, known.record_count) == \
                     (header.producer_epoch, header.base_sequence, header.record_count):
                 return run
@@ -95,7 +95,7 @@ def answers(submissions: list[Submission], append_ms: int, error: Exception | No
         if error is not None:
             positions = []
         elif places is not None:
-            positions = [(run.queue_id, run.first_offset + i, run.first_id + i) for run, i in places]
+            positions = [(run.partition_id, run.first_offset + i, run.first_id + i) for run, i in places]
         answer = Stored(one.token, error, stamp, positions)
         mine = found.get(owner)
         if mine is None:

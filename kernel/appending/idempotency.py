@@ -3,7 +3,7 @@
 The answer travels as a state record in the frame of the messages themselves. Keys leave the window by age, number or
 bytes, oldest first; the deletion is recorded with the next frame, so that a start finds what was there.
 
-An answer, big-endian. Messages of one queue mostly follow each other, so positions are runs and each message's run:
+An answer, big-endian. Messages of one partition mostly follow each other, so positions are runs and each message's run:
 
     version      u8      3
     fingerprint  16 B
@@ -11,7 +11,7 @@ An answer, big-endian. Messages of one queue mostly follow each other, so positi
     stored_ms    u64     by hub time; not in version 2
     runs         u32
     messages     u32
-    each run     queue id u64, offset of its first message i64, id of its first message i64
+    each run     partition id u64, offset of its first message i64, id of its first message i64
     run numbers  u16 per message, u32 where there are more runs than that; left out where there is one run
 """
 from __future__ import annotations
@@ -51,24 +51,24 @@ def fingerprint(messages: list[Message]) -> bytes:
 
 
 def fingerprint_batches(batches: list[tuple[int, bytes]]) -> bytes:
-    """The same for record batches by queue: their records, and not when the sender put them together."""
+    """The same for record batches by partition: their records, and not when the sender put them together."""
     digest = blake2b(digest_size=16)
-    for queue_id, batch in batches:
-        digest.update(queue_id.to_bytes(8, "big") + len(batch).to_bytes(8, "big"))
+    for partition_id, batch in batches:
+        digest.update(partition_id.to_bytes(8, "big") + len(batch).to_bytes(8, "big"))
         digest.update(memoryview(batch)[HEADER_BYTES:])
     return digest.digest()
 
 
 def encode_answer(answer: Answer) -> bytes:
     runs: list[tuple[int, int, int]] = []
-    open_runs: dict[int, tuple[int, int, int]] = {}          # by queue id: its run, and what would follow in it
+    open_runs: dict[int, tuple[int, int, int]] = {}          # by partition id: its run, and what would follow in it
     numbers = array("I")
-    for queue_id, offset, message_id in answer.positions:
-        number, *following = open_runs.get(queue_id, (-1, 0, 0))
+    for partition_id, offset, message_id in answer.positions:
+        number, *following = open_runs.get(partition_id, (-1, 0, 0))
         if number < 0 or following != [offset, message_id]:
             number = len(runs)
-            runs.append((queue_id, offset, message_id))
-        open_runs[queue_id] = (number, offset + 1, message_id + 1)
+            runs.append((partition_id, offset, message_id))
+        open_runs[partition_id] = (number, offset + 1, message_id + 1)
         numbers.append(number)
     head = _HEAD.pack(_VERSION, answer.fingerprint, answer.append_ms, answer.stored_ms, len(runs), len(numbers))
     return head + b"".join([_RUN.pack(*run) for run in runs]) + _pack_numbers(numbers, len(runs))
@@ -81,8 +81,8 @@ def decode_answer(value: bytes) -> Answer:
     seen = [0] * run_count
     positions: list[tuple[int, int, int]] = []
     for number in _unpack_numbers(value[at:], run_count, count):
-        queue_id, offset, message_id = runs[number]
-        positions.append((queue_id, offset + seen[number], message_id + seen[number]))
+        partition_id, offset, message_id = runs[number]
+        positions.append((partition_id, offset + seen[number], message_id + seen[number]))
         seen[number] += 1
     return Answer(fingerprint_, append_ms, stored_ms, positions)
 

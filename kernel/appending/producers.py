@@ -1,6 +1,6 @@
 """Idempotent producers: a batch sent twice is stored once, a gap is refused.
 
-Per queue and producer id the last five batches are remembered, as Kafka does: a client has at most five requests in
+Per partition and producer id the last five batches are remembered, as Kafka does: a client has at most five requests in
 flight. The state travels in the frame of the batch itself, so both are there or neither is.
 """
 from __future__ import annotations
@@ -41,14 +41,14 @@ class ProducerState(NamedTuple):
     batches: tuple[KnownBatch, ...]
 
 
-def producer_key(queue_id: int, producer_id: int) -> bytes:
-    return _KEY.pack(queue_id, producer_id)
+def producer_key(partition_id: int, producer_id: int) -> bytes:
+    return _KEY.pack(partition_id, producer_id)
 
 
 def decode_key(key: bytes) -> tuple[int, int]:
-    """(queue id, producer id)."""
-    queue_id, producer_id = _KEY.unpack(key)
-    return queue_id, producer_id
+    """(partition id, producer id)."""
+    partition_id, producer_id = _KEY.unpack(key)
+    return partition_id, producer_id
 
 
 def encode_state(state: ProducerState) -> bytes:
@@ -99,25 +99,25 @@ def with_batch(state: ProducerState | None, header: BatchHeader, append_ms: int,
 
 
 class Producers:
-    """States by (queue id, producer id), read through a bounded cache."""
+    """States by (partition id, producer id), read through a bounded cache."""
 
     def __init__(self, load: Callable[[bytes], bytes | None]) -> None:
         self._load = load
         self._cached: OrderedDict[tuple[int, int], ProducerState | None] = OrderedDict()
 
-    def get(self, queue_id: int, producer_id: int) -> ProducerState | None:
-        name = (queue_id, producer_id)
+    def get(self, partition_id: int, producer_id: int) -> ProducerState | None:
+        name = (partition_id, producer_id)
         if name in self._cached:
             self._cached.move_to_end(name)
             return self._cached[name]
-        stored = self._load(producer_key(queue_id, producer_id))
+        stored = self._load(producer_key(partition_id, producer_id))
         state = None if stored is None else decode_state(stored)
-        self.put(queue_id, producer_id, state)
+        self.put(partition_id, producer_id, state)
         return state
 
-    def put(self, queue_id: int, producer_id: int, state: ProducerState | None) -> None:
-        self._cached[queue_id, producer_id] = state
-        self._cached.move_to_end((queue_id, producer_id))
+    def put(self, partition_id: int, producer_id: int, state: ProducerState | None) -> None:
+        self._cached[partition_id, producer_id] = state
+        self._cached.move_to_end((partition_id, producer_id))
         if len(self._cached) > CACHED_PRODUCERS:
             self._cached.popitem(last=False)
 

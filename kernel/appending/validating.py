@@ -1,12 +1,12 @@
 """Producers' batches between their arrival and their entering: checked here, or opened and checked on another thread.
 
 What is small is checked at once, as long as this turn of the loop has not had its share of it. What is more goes to the
-worker, which takes one job after the other, so batches enter in the order in which they came; what comes for a queue
-after one that is still there goes there, too, and never overtakes it. So the sequences of producers are looked at in
-order, when a batch enters and not when it comes.
+worker, which takes one job after the other, so batches enter in the order in which they came; what comes for a
+partition after one that is still there goes there, too, and never overtakes it. So the sequences of producers are
+looked at in order, when a batch enters and not when it comes.
 
 What a batch means is found out record by record, in slices, before it enters: its last step is its entering, and until
-then nothing of its queues does.
+then nothing of its partitions does.
 
 Of what waits only the bytes as they were sent are held; what is given to the worker opens to MAX_OPENED_BYTES at most,
 all together. Where what waits comes to VALIDATING_BYTES the hub is congested, and publishers are not read.
@@ -38,10 +38,10 @@ MAX_RECORDS: Final = 1 << 18               # of all batches that enter together:
 class Arrived(NamedTuple):
     """A batch whose header is checked."""
 
-    queue_id: int
+    partition_id: int
     batch: bytes
     header: BatchHeader
-    of: tuple[Topic, int]                  # topic and number of the queue
+    of: tuple[Topic, int]                  # topic and number of the partition
     record_bytes: int                      # what the topic takes
     wanted: bool                           # its records, by whoever looks into it
 
@@ -93,7 +93,7 @@ class Validating:
         self._done: deque[tuple[list[Validated] | None, BaseException | None]] = deque()   # of the first in `_working`
         self.slices = Slices(loop, on_error)
         self._working_bytes = 0                      # that they may open to
-        self._queues: dict[int, int] = {}            # waiting batches of each queue that has any
+        self._partitions: dict[int, int] = {}            # waiting batches of each partition that has any
         self._spent_records = 0                      # of this turn's TURN_RECORDS
         self._spent_bytes = 0                        # opened in this turn
         self._resetting = False
@@ -111,7 +111,8 @@ class Validating:
 
         What is found at once, by this or by `enter`, is raised; what is found later is told to the owner.
         """
-        validated = None if any(one.queue_id in self._queues for one in arrived) else self._validated_here(arrived)
+        validated = None if any(one.partition_id in self._partitions
+                                for one in arrived) else self._validated_here(arrived)
         if validated is not None:
             for _ in enter(validated):
                 pass                                 # what is checked here is little
@@ -121,7 +122,7 @@ class Validating:
         size_bytes = sum([len(one.batch) for one in arrived])
         most_bytes = min(sum([one.most_bytes for one in arrived]), MAX_OPENED_BYTES)
         for one in arrived:
-            self._queues[one.queue_id] = self._queues.get(one.queue_id, 0) + 1
+            self._partitions[one.partition_id] = self._partitions.get(one.partition_id, 0) + 1
         self.size_bytes += size_bytes
         self._waiting.append(Waiting(arrived, owner, token, enter, size_bytes, most_bytes))
         self._work()
@@ -217,9 +218,9 @@ class Validating:
         self.size_bytes -= waiting.size_bytes
         self._working_bytes -= waiting.most_bytes
         for one in waiting.arrived:
-            self._queues[one.queue_id] -= 1
-            if not self._queues[one.queue_id]:
-                del self._queues[one.queue_id]
+            self._partitions[one.partition_id] -= 1
+            if not self._partitions[one.partition_id]:
+                del self._partitions[one.partition_id]
 
     def _refuse(self, waiting: Waiting, error: Exception) -> None:
         if waiting.owner is None:

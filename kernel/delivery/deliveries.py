@@ -96,7 +96,7 @@ class Deliveries:
                     continue
                 if run.records is not None:
                     records, run.records = run.records, None
-                    yield from self._add_records(outbox, run.queue_id, records, run.first_offset)
+                    yield from self._add_records(outbox, run.partition_id, records, run.first_offset)
                     continue
                 opened = self._opened_here(run)
                 if opened is None:
@@ -105,7 +105,7 @@ class Deliveries:
                     self._opening = True
                     self._cut(run, [], run.first_offset)
                     return
-                yield from self._add_part(outbox, run.queue_id, opened, sound_records(opened))
+                yield from self._add_part(outbox, run.partition_id, opened, sound_records(opened))
         yield from outbox.send()
 
     @staticmethod
@@ -121,11 +121,11 @@ class Deliveries:
 
     def _opened_here(self, run: Run) -> Piece | None:
         """None: it opens to more than a turn has time for."""
-        return opened_whole(_piece_of(run), OPEN_HERE_BYTES, self._places.max_record_bytes(run.queue_id))
+        return opened_whole(_piece_of(run), OPEN_HERE_BYTES, self._places.max_record_bytes(run.partition_id))
 
     def _cut(self, run: Run, opened: list[Opened], offset: int) -> None:
         """The records from an offset on, on the other thread; `opened` holds the batch from the second time on."""
-        limit = self._places.max_record_bytes(run.queue_id)
+        limit = self._places.max_record_bytes(run.partition_id)
 
         def part() -> tuple[Piece, list[Record]]:
             if not opened:
@@ -142,12 +142,12 @@ class Deliveries:
             self._after_part(run, opened, run.first_offset + run.count)
         else:
             piece, records = part
-            self.slices.run(self._hand_out_part(run.queue_id, piece, records),
+            self.slices.run(self._hand_out_part(run.partition_id, piece, records),
                             partial(self._after_part, run, opened, piece.first_offset + piece.count))
 
-    def _hand_out_part(self, queue_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
+    def _hand_out_part(self, partition_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
         outbox = Outbox(self._on_error)
-        yield from self._add_part(outbox, queue_id, piece, records)
+        yield from self._add_part(outbox, partition_id, piece, records)
         yield from outbox.send()
 
     def _after_part(self, run: Run, opened: list[Opened], offset: int) -> None:
@@ -158,22 +158,23 @@ class Deliveries:
             self._opening = False
             self._go_on()
 
-    def _add_part(self, outbox: Outbox, queue_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
+    def _add_part(self, outbox: Outbox, partition_id: int, piece: Piece, records: list[Record]) -> Iterator[None]:
         if len(records) < piece.count:
-            self._unreadable.note(queue_id, missing(piece, [record[0] for record in records]))
-        yield from self._add_records(outbox, queue_id, records, 0)
+            self._unreadable.note(partition_id, missing(piece, [record[0] for record in records]))
+        yield from self._add_records(outbox, partition_id, records, 0)
 
-    def _add_records(self, outbox: Outbox, queue_id: int, records: list[Record], first_offset: int) -> Iterator[None]:
+    def _add_records(self, outbox: Outbox, partition_id: int, records: list[Record],
+                     first_offset: int) -> Iterator[None]:
         """Their offsets count from this one."""
-        found = self._topics.of_queue(queue_id)
+        found = self._topics.of_partition(partition_id)
         if found is None:
             return
-        topic, queue = found
+        topic, partition = found
         places: dict[bytes | None, Placement] = {}
         for number, (offset, timestamp_ms, key, value, headers, attributes, _) in enumerate(records, 1):
             placement = places.get(key)
             if placement is None or headers:
-                placement = self._places.for_record(topic, queue, key, headers)
+                placement = self._places.for_record(topic, partition, key, headers)
                 self._subscriptions.refresh(placement)
                 if not headers:
                     places[key] = placement

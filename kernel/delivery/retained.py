@@ -1,7 +1,8 @@
 """Retained values: per address the last message that came with the mark RETAIN, stored with its frame.
 
     key     see `kernel.retention.owed`: addresses sort by level, which `kernel.addresses.skip_scan` makes use of
-    value   queue id u64, its number in the topic u32, offset i64, topic length u16, topic, record (`records.inline`)
+    value   partition id u64, its number in the topic u32, offset i64, topic length u16, topic, record
+            (`records.inline`)
 
 A look-up reads pages: on the reading thread a scan of the store that skips what cannot match, laid over by what
 changed since the last checkpoint; then, back on the kernel's thread, what changed meanwhile. So a page is true when it
@@ -56,17 +57,18 @@ def retained_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> l
         if attributes & RETAIN:
             topic = placement.topic.encode()
             newest[retained_key(placement.tenant, placement.address)] = None if not value else (
-                _PLACE.pack(run.queue_id, placement.queue, run.first_offset + at, len(topic)) + topic
+                _PLACE.pack(run.partition_id, placement.partition, run.first_offset + at, len(topic)) + topic
                 + inline.of_message(message, append_ms, run.first_id + at))
     return [StateRecord(Kind.RETAINED, key, stored) for key, stored in newest.items()]
 
 
 def decode_retained(key: bytes, stored: bytes) -> Retained:
     """A RETAINED record. The tenant in its key is known to whoever asked."""
-    queue_id, queue, offset, topic_len = _PLACE.unpack_from(stored)
+    partition_id, partition, offset, topic_len = _PLACE.unpack_from(stored)
     record_at = _PLACE.size + topic_len
     record = records_of(inline.piece_of(stored[record_at:], offset))[0]
-    return Retained(address_of(key.partition(NUL)[2]), stored[_PLACE.size:record_at].decode(), queue, queue_id, record)
+    return Retained(address_of(key.partition(NUL)[2]), stored[_PLACE.size:record_at].decode(), partition, partition_id,
+                    record)
 
 
 class Page(NamedTuple):
@@ -167,7 +169,7 @@ class RetainedValues:
             if stored is None:
                 continue
             retained = decode_retained(key, stored)
-            topic = self._topics.of_queue(retained.queue_id)
+            topic = self._topics.of_partition(retained.partition_id)
             record = retained.record
             if expires_at(record[4], record[1], topic[0].settings if topic else None) > wall_ms:
                 living.append(retained)

@@ -18,20 +18,20 @@ STEP_MESSAGES: Final = 64
 """Messages, counted for each who gets them, that are handed over before the clock is read: about a tenth of a slice."""
 
 
-class LightTarget:
-    """A light queue among the subscribers: what matches enters it. `chosen` ones a door may leave out, see
+class QueueTarget:
+    """A queue among the subscribers: what matches enters it. `chosen` ones a door may leave out, see
     `Placement.routed`."""
 
-    __slots__ = ("queue_id", "chosen", "tenant", "filters")
+    __slots__ = ("partition_id", "chosen", "tenant", "filters")
 
-    def __init__(self, queue_id: int, chosen: bool, tenant: str) -> None:
-        self.queue_id = queue_id
+    def __init__(self, partition_id: int, chosen: bool, tenant: str) -> None:
+        self.partition_id = partition_id
         self.chosen = chosen
         self.tenant = tenant
         self.filters: dict[str, None] = {}           # what is bound to it
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
-        """Never called: what matches is in the queue already."""
+        """Never called: what matches is in the partition already."""
 
 
 class Audience:
@@ -99,8 +99,8 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self._audiences: dict[str, Audience] = {}
-        self._light_targets: dict[tuple[int, bool], LightTarget] = {}
-        self.limited: set[int] = set()               # light queues that refuse messages when they are full
+        self._queue_targets: dict[tuple[int, bool], QueueTarget] = {}
+        self.limited: set[int] = set()               # queues that refuse messages when they are full
         self.version = 0
 
     def __len__(self) -> int:
@@ -131,18 +131,18 @@ class Subscriptions:
         best: dict[Subscriber, int] = {}
         also: dict[int, None] = dict.fromkeys(placement.routed or ())
         audience = self._audiences.get(placement.tenant)
-        if audience and placement.light is None:
+        if audience and placement.queue is None:
             for subscriber, options in audience.trie.match(levels_of(placement.address)):
-                if isinstance(subscriber, LightTarget):
+                if isinstance(subscriber, QueueTarget):
                     if placement.routed is None or not subscriber.chosen:
-                        also[subscriber.queue_id] = None
+                        also[subscriber.partition_id] = None
                 elif options >= best.get(subscriber, options):
                     best[subscriber] = options
         placement.targets = tuple(best.items())
         placement.also = tuple(also)
-        placement.limited = bool(self.limited) and (placement.queue_id in self.limited
+        placement.limited = bool(self.limited) and (placement.partition_id in self.limited
                                                     or not self.limited.isdisjoint(also))
-        if also and not placement.address_header:      # a light queue knows no topic: the record says its address
+        if also and not placement.address_header:      # a queue knows no topic: the record says its address
             placement.address_header = encode_header(ADDRESS_HEADER, placement.address.encode())
         placement.version = placement.first_level.version
 
@@ -156,35 +156,35 @@ class Subscriptions:
         audience = self._audiences.get(tenant)
         return audience is not None and audience.may_match(first_levels)
 
-    # ---- light queues
+    # ---- queues
 
-    def bind(self, filter_text: str, queue_id: int, chosen: bool, tenant: str) -> None:
-        """What matches enters this light queue of the tenant. Raises InvalidFilter."""
-        target = self._light_targets.get((queue_id, chosen)) or LightTarget(queue_id, chosen, tenant)
+    def bind(self, filter_text: str, partition_id: int, chosen: bool, tenant: str) -> None:
+        """What matches enters this queue of the tenant. Raises InvalidFilter."""
+        target = self._queue_targets.get((partition_id, chosen)) or QueueTarget(partition_id, chosen, tenant)
         self.subscribe(filter_text, target, 0, tenant)
-        self._light_targets[queue_id, chosen] = target
+        self._queue_targets[partition_id, chosen] = target
         target.filters[filter_text] = None
 
-    def unbind(self, filter_text: str, queue_id: int, chosen: bool) -> bool:
+    def unbind(self, filter_text: str, partition_id: int, chosen: bool) -> bool:
         """False where there was no such binding. Raises InvalidFilter."""
-        target = self._light_targets.get((queue_id, chosen))
+        target = self._queue_targets.get((partition_id, chosen))
         if target is None:
             return False
         target.filters.pop(filter_text, None)
         if not target.filters:
-            del self._light_targets[queue_id, chosen]
+            del self._queue_targets[partition_id, chosen]
         return self.unsubscribe(filter_text, target, target.tenant)
 
-    def bindings_of(self, queue_id: int) -> list[tuple[bool, str]]:
-        """(chosen, filter) of what leads to a light queue."""
+    def bindings_of(self, partition_id: int) -> list[tuple[bool, str]]:
+        """(chosen, filter) of what leads to a queue."""
         return [(chosen, filter_text) for chosen in (False, True)
-                for target in [self._light_targets.get((queue_id, chosen))] if target is not None
+                for target in [self._queue_targets.get((partition_id, chosen))] if target is not None
                 for filter_text in target.filters]
 
     @property
     def binds(self) -> bool:
-        """Whether any light queue is bound."""
-        return bool(self._light_targets)
+        """Whether any queue is bound."""
+        return bool(self._queue_targets)
 
 
 class Outbox:

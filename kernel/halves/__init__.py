@@ -1,4 +1,4 @@
-"""Half messages: stored, with an id, and in no queue until somebody decides about them.
+"""Half messages: stored, with an id, and in no partition until somebody decides about them.
 
     records      pages of half messages, as bytes
     rows         how they become part of one

@@ -1,8 +1,8 @@
 """Half messages in the kernel: taken in, read back, and let go of, each within the frame being gathered.
 
-Whatever is asked between two turns of the loop is one frame. So a decision is: the messages into their queues, or to
-their time, or to a dead-letter queue; a consumer's acks and offsets; the records of the half messages deleted; and what
-whoever decides notes about it. Checks come first and raise; what follows them cannot fail but as a whole. Hot.
+Whatever is asked between two turns of the loop is one frame. So a decision is: the messages into their partitions, or
+to their time, or to a dead-letter queue; a consumer's acks and offsets; the records of the half messages deleted; and
+what whoever decides notes about it. Checks come first and raise; what follows them cannot fail but as a whole. Hot.
 """
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Halves:
             self._appending.commit_offsets(name, of_group, None, None)
 
     def release(self, gathering: Gathering, halves: list[Held]) -> None:
-        """Into their queues under their ids, or to their time."""
+        """Into their partitions under their ids, or to their time."""
         messages: list[Message] = []
         ids: list[int] = []
         for message_id, delay_ms, what in halves:

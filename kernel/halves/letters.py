@@ -17,7 +17,7 @@ from kernel.scheduling.records import Pending
 PUBLISHED: Final = ~RETAIN
 
 Way = tuple[Placement, bytes, int]
-"""From a place to the dead letters: the queue, the headers that are new, encoded, and how many these are."""
+"""From a place to the dead letters: the partition, the headers that are new, encoded, and how many these are."""
 
 
 class Letters:
@@ -48,19 +48,20 @@ class Letters:
     def _way(self, what: Pending) -> Way:
         extra = encode_header(HEADER, json.dumps([{**self._where(what), **self._death}]).encode())
         to = self._burial.place(self._queue, what.key)
-        if what.light:
+        if what.to_queue:
             return to, extra, 1
         return to, encode_header(ADDRESS_HEADER, what.address.encode()) + extra, 2
 
     def _where(self, what: Pending) -> dict[str, Any]:
         """It was to go."""
-        topic = "" if what.light else what.topic
-        return {"group": self._group, "topic": topic, "queue": what.queue, "offset": -1, "address": what.address}
+        topic = "" if what.to_queue else what.topic
+        return {"group": self._group, "topic": topic, "partition": what.partition, "offset": -1,
+                "address": what.address}
 
     def _once_more(self, what: Pending, headers_encoded: bytes) -> bytes:
         """With what it has died of before, and one address."""
         headers = list(read_headers(headers_encoded, 0)[0])
-        if not what.light:
+        if not what.to_queue:
             headers = [header for header in headers if header[0] != ADDRESS_HEADER]
             headers.append((ADDRESS_HEADER, what.address.encode()))
         return with_history(headers, [*deaths_of(headers_encoded), {**self._where(what), **self._death}])

@@ -1,7 +1,7 @@
-"""Where each queue begins and ends: two numbers per queue, in pages of 256 queues. Hot.
+"""Where each partition begins and ends: two numbers per partition, in pages of 256 partitions. Hot.
 
-Queue ids of a topic follow one another, so a million queues are some four thousand pages; a queue that never held a
-message has no page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
+Partition ids of a topic follow one another, so a million partitions are some four thousand pages; a partition that
+never held a message has no page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
 """
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import Final
 
 from kernel.log.frame import Entries
 
-PAGE_QUEUES: Final = 256
+PAGE_PARTITIONS: Final = 256
 _SHIFT: Final = 8
-_MASK: Final = PAGE_QUEUES - 1
+_MASK: Final = PAGE_PARTITIONS - 1
 
 
 class Heads:
-    """log_start and next offset of every queue, as far as they are durable."""
+    """log_start and next offset of every partition, as far as they are durable."""
 
     def __init__(self) -> None:
         self.pages: dict[int, array[int]] = {}
         self.dirty: set[int] = set()
-        self.consumed: dict[int, int] = {}         # queues whose beginning was consumed since a checkpoint: their start
+        self.consumed: dict[int, int] = {}  # partitions whose beginning was consumed since a checkpoint: their start
 
-    def next_offset(self, queue_id: int) -> int:
-        page = self.pages.get(queue_id >> _SHIFT)
+    def next_offset(self, partition_id: int) -> int:
+        page = self.pages.get(partition_id >> _SHIFT)
         if page is None:
             return 0
-        offset: int = page[(queue_id & _MASK) * 2 + 1]
+        offset: int = page[(partition_id & _MASK) * 2 + 1]
         return offset
 
-    def log_start(self, queue_id: int) -> int:
-        page = self.pages.get(queue_id >> _SHIFT)
+    def log_start(self, partition_id: int) -> int:
+        page = self.pages.get(partition_id >> _SHIFT)
         if page is None:
             return 0
-        offset: int = page[(queue_id & _MASK) * 2]
+        offset: int = page[(partition_id & _MASK) * 2]
         return offset
 
     def bounds_of(self, first: int, count: int) -> array[int]:
-        """log_start and next offset of each of `count` queues that follow one another."""
+        """log_start and next offset of each of `count` partitions that follow one another."""
         found: array[int] = array("q")
         end = first + count
         while first < end:
@@ -53,74 +53,74 @@ class Heads:
             first = stop
         return found
 
-    def next_offsets(self, queue_ids: list[int]) -> list[int]:
-        """Next offsets of many queues at once."""
+    def next_offsets(self, partition_ids: list[int]) -> list[int]:
+        """Next offsets of many partitions at once."""
         found: list[int] = []
         pages = self.pages
-        for queue_id in queue_ids:
-            page = pages.get(queue_id >> _SHIFT)
+        for partition_id in partition_ids:
+            page = pages.get(partition_id >> _SHIFT)
             if page is None:
                 found.append(0)
             else:
-                offset: int = page[(queue_id & _MASK) * 2 + 1]
+                offset: int = page[(partition_id & _MASK) * 2 + 1]
                 found.append(offset)
         return found
 
     def apply(self, entries: Entries) -> None:
-        """Records entered these queues."""
+        """Records entered these partitions."""
         pages = self.pages
-        queue_ids: list[int] = entries.queue_id.tolist()
+        partition_ids: list[int] = entries.partition_id.tolist()
         firsts: list[int] = entries.first_offset.tolist()
         counts: list[int] = entries.count.tolist()
-        for i in range(len(queue_ids)):
-            queue_id = queue_ids[i]
-            number = queue_id >> _SHIFT
+        for i in range(len(partition_ids)):
+            partition_id = partition_ids[i]
+            number = partition_id >> _SHIFT
             page = pages.get(number)
             if page is None:
-                page = pages[number] = array("q", bytes(PAGE_QUEUES * 16))
+                page = pages[number] = array("q", bytes(PAGE_PARTITIONS * 16))
             self.dirty.add(number)
             end = firsts[i] + counts[i]
-            at = (queue_id & _MASK) * 2 + 1
+            at = (partition_id & _MASK) * 2 + 1
             if page[at] < end:
                 page[at] = end
 
-    def advance(self, queue_id: int, start: int) -> None:
-        """What lies before `start` was consumed: the queue begins there, unless it begins later already."""
-        number = queue_id >> _SHIFT
+    def advance(self, partition_id: int, start: int) -> None:
+        """What lies before `start` was consumed: the partition begins there, unless it begins later already."""
+        number = partition_id >> _SHIFT
         page = self._page(number)
-        at = (queue_id & _MASK) * 2
+        at = (partition_id & _MASK) * 2
         if page[at] < start:
             page[at] = start
             self.dirty.add(number)
-            self.consumed[queue_id] = start
+            self.consumed[partition_id] = start
 
     def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
-        """The pages of these queues as they are once the records before these offsets are gone; nothing changes
+        """The pages of these partitions as they are once the records before these offsets are gone; nothing changes
         here."""
         changed: dict[int, array[int]] = {}
-        for queue_id, offset in starts.items():
-            number = queue_id >> _SHIFT
+        for partition_id, offset in starts.items():
+            number = partition_id >> _SHIFT
             page = changed.get(number)
             if page is None:
                 page = changed[number] = array("q", self.packed(number))
-            at = (queue_id & _MASK) * 2
+            at = (partition_id & _MASK) * 2
             page[at] = max(page[at], min(offset, page[at + 1]))
         return {number: page.tobytes() for number, page in changed.items()}
 
     def used(self) -> list[int]:
-        """Queues that have given out offsets."""
-        return [number << _SHIFT | at for number, page in self.pages.items() for at in range(PAGE_QUEUES)
+        """Partitions that have given out offsets."""
+        return [number << _SHIFT | at for number, page in self.pages.items() for at in range(PAGE_PARTITIONS)
                 if page[at * 2 + 1]]
 
-    def pages_leaping(self, queue_ids: Iterable[int], by: int) -> dict[int, bytes]:
-        """The pages of these queues as they are once each goes on so many offsets later; nothing changes here."""
+    def pages_leaping(self, partition_ids: Iterable[int], by: int) -> dict[int, bytes]:
+        """The pages of these partitions as they are once each goes on so many offsets later; nothing changes here."""
         changed: dict[int, array[int]] = {}
-        for queue_id in queue_ids:
-            number = queue_id >> _SHIFT
+        for partition_id in partition_ids:
+            number = partition_id >> _SHIFT
             page = changed.get(number)
             if page is None:
                 page = changed[number] = array("q", self.packed(number))
-            page[(queue_id & _MASK) * 2 + 1] += by
+            page[(partition_id & _MASK) * 2 + 1] += by
         return {number: page.tobytes() for number, page in changed.items()}
 
     def merge(self, number: int, packed: bytes) -> None:
@@ -138,5 +138,5 @@ class Heads:
     def _page(self, number: int) -> array[int]:
         page = self.pages.get(number)
         if page is None:
-            page = self.pages[number] = array("q", bytes(PAGE_QUEUES * 16))
+            page = self.pages[number] = array("q", bytes(PAGE_PARTITIONS * 16))
         return page

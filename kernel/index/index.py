@@ -1,14 +1,15 @@
 """The index in the store: written at checkpoints, read where the tail in memory does not reach.
 
-    b"b" queue_id first_offset    up to 256 entries of a queue as rows, see ROW; keys are big-endian, so they sort
-    b"h" page                     a page of queue heads
+    b"b" partition_id first_offset    up to 256 entries of a partition as rows, see ROW; keys are big-endian, so they
+                                      sort
+    b"h" page                     a page of partition heads
     b"s" kind key                 the newest state record of a key, see `kernel.state.state`
     b"l" segment base             how many state records in the segment are the newest of their key
     b"m" name                     positions up to which all of this is complete, the next message id, the append time; a
                                   mark while what only this store knows still is to be written to the log
 
 Everything here follows from the log. A checkpoint carries the log position it is complete to, written last; replay from
-there repeats the same writes, because blocks are cut from a fixed start in the order of the log. Of a light queue's
+there repeats the same writes, because blocks are cut from a fixed start in the order of the log. Of a queue's
 entries only those are written that nobody has consumed by then; blocks that are consumed whole are deleted.
 """
 from __future__ import annotations
@@ -44,7 +45,7 @@ _LOST: Final = b"mlost"
 
 
 class Entry(NamedTuple):
-    """One row: `count` records of a queue and where they lie."""
+    """One row: `count` records of a partition and where they lie."""
 
     first_offset: int
     position: int
@@ -82,11 +83,11 @@ class Checkpoint(NamedTuple):
     changes: StateChanges
     pages: dict[int, bytes]
     positions: Positions
-    consumed: dict[int, int]           # queues of which nothing before this offset is needed any more
+    consumed: dict[int, int]           # partitions of which nothing before this offset is needed any more
 
 
-def block_key(queue_id: int, offset: int) -> bytes:
-    return _KEY.pack(b"b", queue_id, offset)
+def block_key(partition_id: int, offset: int) -> bytes:
+    return _KEY.pack(b"b", partition_id, offset)
 
 
 def tail_entry(tail: Tail, number: int) -> Entry:
@@ -98,12 +99,12 @@ def tail_entry(tail: Tail, number: int) -> Entry:
 
 
 def pack_blocks(tail: Tail, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:
-    """The tail's entries as blocks, queue by queue, without those that were consumed since."""
+    """The tail's entries as blocks, partition by partition, without those that were consumed since."""
     columns = tail.entries
-    queue_ids: npt.NDArray[np.int64] = np.array(columns.queue_id, dtype=np.int64)
-    if not len(queue_ids):
+    partition_ids: npt.NDArray[np.int64] = np.array(columns.partition_id, dtype=np.int64)
+    if not len(partition_ids):
         return []
-    order = np.argsort(queue_ids, kind="stable")
+    order = np.argsort(partition_ids, kind="stable")
     frame = np.array(tail.frame, dtype=np.int64)[order]
     rows = np.empty(len(order), ROW)
     for name in ("first_offset", "max_ms", "byte_offset", "byte_length", "count", "crc", "flags"):
@@ -112,17 +113,17 @@ def pack_blocks(tail: Tail, consumed: dict[int, int]) -> list[tuple[bytes, bytes
     rows["append_ms"] = np.array(tail.append_ms)[frame]
     rows["first_id"] = np.array(columns.message_id)[order]
     packed = rows.tobytes()
-    sorted_ids = queue_ids[order]
+    sorted_ids = partition_ids[order]
     starts = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[0] - 1)).tolist()
     blocks = []
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
-        queue_id = int(sorted_ids[start])
-        if queue_id in consumed:
+        partition_id = int(sorted_ids[start])
+        if partition_id in consumed:
             ends = rows["first_offset"][start:stop] + rows["count"][start:stop]
-            start += int(np.searchsorted(ends, consumed[queue_id], side="right"))
+            start += int(np.searchsorted(ends, consumed[partition_id], side="right"))
         for at in range(start, stop, BLOCK_ENTRIES):
             data = packed[at * ROW.itemsize:min(stop, at + BLOCK_ENTRIES) * ROW.itemsize]
-            blocks.append((block_key(queue_id, int(rows[at]["first_offset"])), data))
+            blocks.append((block_key(partition_id, int(rows[at]["first_offset"])), data))
     return blocks
 
 
@@ -156,9 +157,9 @@ class Index:
         states, gone = self._state_puts(checkpoint.changes, segments)
         puts += states
         gone += left
-        for queue_id, start in checkpoint.consumed.items():
-            below = self._first_block_needed(queue_id, start)
-            gone += [key for key, _ in self._store.scan(block_key(queue_id, 0), below)]
+        for partition_id, start in checkpoint.consumed.items():
+            below = self._first_block_needed(partition_id, start)
+            gone += [key for key, _ in self._store.scan(block_key(partition_id, 0), below)]
         puts.append((_META, _POSITIONS.pack(*checkpoint.positions)))
         self._leftovers = True                # until all of it is written
         self._store.write(puts, gone, sync=sync)
@@ -169,10 +170,10 @@ class Index:
         """Blocks of a checkpoint that a crash cut off: what they hold has been replayed and is in the tail. They may
         begin elsewhere than the tail's own, as less was consumed then, and would hide what those have."""
         first: dict[int, int] = {}
-        for queue_id, offset in zip(tail.entries.queue_id, tail.entries.first_offset, strict=True):
-            first[queue_id] = min(offset, first.get(queue_id, offset))
-        return [key for queue_id, offset in first.items()
-                for key, _ in self._store.scan(block_key(queue_id, offset), block_key(queue_id + 1, 0))
+        for partition_id, offset in zip(tail.entries.partition_id, tail.entries.first_offset, strict=True):
+            first[partition_id] = min(offset, first.get(partition_id, offset))
+        return [key for partition_id, offset in first.items()
+                for key, _ in self._store.scan(block_key(partition_id, offset), block_key(partition_id + 1, 0))
                 if key not in replaced]
 
     def _superseded(self, changes: StateChanges) -> list[bytes]:
@@ -246,17 +247,17 @@ class Index:
             yield stored_key[2:], decode_held(stored).value
 
     def last_kept_keys(self) -> list[bytes]:
-        """The last KEPT record of every queue that has one."""
+        """The last KEPT record of every partition that has one."""
         base, below = store_key(Kind.KEPT, b""), store_key(Kind.KEPT + 1, b"")
         found: list[bytes] = []
         cursor = self._store.cursor()
         key = cursor.seek(base)
         while key is not None and key < below:
-            queue_id = _U64.unpack_from(key, len(base))[0]
-            last = self._store.floor(base + _U64.pack(queue_id) + b"\xff" * 8, key)
+            partition_id = _U64.unpack_from(key, len(base))[0]
+            last = self._store.floor(base + _U64.pack(partition_id) + b"\xff" * 8, key)
             assert last is not None, "there is this one"
             found.append(last[0][len(base):])
-            key = cursor.seek(base + _U64.pack(queue_id + 1))
+            key = cursor.seek(base + _U64.pack(partition_id + 1))
         return found
 
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
@@ -275,25 +276,25 @@ class Index:
         self._store.write(puts, gone, sync=True)
 
     def forget_segment(self, base: int, starts: dict[int, int]) -> None:
-        """A main segment is about to go: entries of these queues before these offsets, and its counter."""
-        ranges = [(block_key(queue_id, 0), self._first_block_needed(queue_id, start))
-                  for queue_id, start in starts.items()]
+        """A main segment is about to go: entries of these partitions before these offsets, and its counter."""
+        ranges = [(block_key(partition_id, 0), self._first_block_needed(partition_id, start))
+                  for partition_id, start in starts.items()]
         self._store.write([], [b"l" + _U64.pack(base)], ranges, sync=True)
 
-    def _first_block_needed(self, queue_id: int, start: int) -> bytes:
+    def _first_block_needed(self, partition_id: int, start: int) -> bytes:
         """The key of the first block with entries from `start` on: a block goes only when all of it does."""
-        found = self._store.floor(block_key(queue_id, start), block_key(queue_id, 0))
+        found = self._store.floor(block_key(partition_id, start), block_key(partition_id, 0))
         if found is not None and Entry._make(_ROW.unpack_from(found[1], len(found[1]) - _ROW.size)).end_offset > start:
             return found[0]
-        return block_key(queue_id, start)
+        return block_key(partition_id, start)
 
-    def forget_queues(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """All entries of deleted queues, as (first queue id, count)."""
+    def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """All entries of deleted partitions, as (first partition id, count)."""
         self._store.write([], (), [(block_key(first, 0), block_key(first + count, 0)) for first, count in ranges])
 
-    def first_appended_since(self, queue_id: int, append_ms: int) -> int | None:
-        """The first offset of the queue that was appended at or after a time."""
-        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+    def first_appended_since(self, partition_id: int, append_ms: int) -> int | None:
+        """The first offset of the partition that was appended at or after a time."""
+        for _, block in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0)):
             rows = np.frombuffer(block, ROW)
             since = np.flatnonzero(rows["append_ms"] >= append_ms)
             if len(since):
@@ -302,14 +303,14 @@ class Index:
 
     # ---- reading
 
-    def entries_from(self, queue_id: int, offset: int, max_bytes: int, stop_offset: int,
+    def entries_from(self, partition_id: int, offset: int, max_bytes: int, stop_offset: int,
                      from_position: int = 0) -> list[Entry]:
-        """The queue's entries from the one that holds `offset` on, until `max_bytes` of records or `stop_offset`.
+        """The partition's entries from the one that holds `offset` on, until `max_bytes` of records or `stop_offset`.
 
         Blocks go whole, so there may be entries of segments that have gone: `from_position` leaves them out.
         """
-        lowest, beyond = block_key(queue_id, 0), block_key(queue_id + 1, 0)
-        first = self._store.floor(block_key(queue_id, offset), lowest)
+        lowest, beyond = block_key(partition_id, 0), block_key(partition_id + 1, 0)
+        first = self._store.floor(block_key(partition_id, offset), lowest)
         found: list[Entry] = []
         total = 0
         for _, block in self._store.scan(first[0] if first else lowest, beyond):
@@ -324,9 +325,9 @@ class Index:
                 offset = entry.end_offset      # a checkpoint that a crash cut off may have left the same entries twice
         return found
 
-    def first_at_or_after(self, queue_id: int, timestamp_ms: int, start_offset: int) -> Entry | None:
+    def first_at_or_after(self, partition_id: int, timestamp_ms: int, start_offset: int) -> Entry | None:
         """The first entry from `start_offset` on with a record at or after a time."""
-        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+        for _, block in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0)):
             rows = np.frombuffer(block, ROW)
             kept = rows["first_offset"] + rows["count"] > start_offset
             late = np.flatnonzero((rows["max_ms"] >= timestamp_ms) & kept)
@@ -334,10 +335,10 @@ class Index:
                 return Entry._make(_ROW.unpack_from(block, int(late[0]) * ROW.itemsize))
         return None
 
-    def with_largest_timestamp(self, queue_id: int, start_offset: int) -> Entry | None:
+    def with_largest_timestamp(self, partition_id: int, start_offset: int) -> Entry | None:
         """The first entry from `start_offset` on whose largest timestamp no other one exceeds."""
         latest: Entry | None = None
-        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+        for _, block in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0)):
             rows = np.frombuffer(block, ROW)
             rows_in_reach = np.flatnonzero(rows["first_offset"] + rows["count"] > start_offset)
             if not len(rows_in_reach):
@@ -347,9 +348,9 @@ class Index:
                 latest = Entry._make(_ROW.unpack_from(block, number * ROW.itemsize))
         return latest
 
-    def first_from_position(self, queue_id: int, position: int) -> int | None:
-        """The first offset of the queue that lies at or after a position."""
-        for _, block in self._store.scan(block_key(queue_id, 0), block_key(queue_id + 1, 0)):
+    def first_from_position(self, partition_id: int, position: int) -> int | None:
+        """The first offset of the partition that lies at or after a position."""
+        for _, block in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0)):
             rows = np.frombuffer(block, ROW)
             later = np.flatnonzero(rows["position"] >= position)
             if len(later):

@@ -1,10 +1,11 @@
 """Going on behind what is lost: what may have been given out is never given out again.
 
-Frames that cannot be read gave out offsets, message ids, ids of topics, queues and producers, and one of them may have
-begun an epoch. How much is not known; how many bytes they had is. So the first frames of the new epoch
+Frames that cannot be read gave out offsets, message ids, ids of topics, partitions and producers, and one of them may
+have begun an epoch. How much is not known; how many bytes they had is. So the first frames of the new epoch
 leave out more than fits into those bytes:
 
-    offsets     every queue of which no later frame says how far it got goes on RECORDS_PER_BYTE times the lost bytes
+    offsets     every partition of which no later frame says how far it got goes on RECORDS_PER_BYTE times the lost
+                bytes
                 later, MIN_OFFSETS at least where the end is lost
     the rest    as behind a backup that was put back (`kernel.log.resuming`)
 
@@ -32,17 +33,17 @@ class Loss(NamedTuple):
     """Frames that a start could not read."""
 
     lost_bytes: int
-    known: set[int]            # queues of which later frames say how far they got
+    known: set[int]            # partitions of which later frames say how far they got
 
 
 def left_out(parts: Parts, loss: Loss) -> Iterator[StateRecord]:
     """The records that leave out what may have been given out, and then state that only the index has."""
     end_is_lost = parts.index.is_marked_lost()
     topics = parts.topics
-    yield counters_record(counters_behind((topics.next_id, topics.next_queue_id, topics.next_producer_id),
+    yield counters_record(counters_behind((topics.next_id, topics.next_partition_id, topics.next_producer_id),
                                           ROOM_COUNTERS))
     by = max(loss.lost_bytes * RECORDS_PER_BYTE, MIN_OFFSETS if end_is_lost else 0)
-    for number, page in parts.heads.pages_leaping(_queues(parts) - loss.known, by).items():
+    for number, page in parts.heads.pages_leaping(_partitions(parts) - loss.known, by).items():
         yield heads_record(number, page)
     if end_is_lost:
         segments = [*parts.log.segments(), *parts.log.kept_segments()]
@@ -51,10 +52,10 @@ def left_out(parts: Parts, loss: Loss) -> Iterator[StateRecord]:
                 yield record
 
 
-def _queues(parts: Parts) -> set[int]:
-    """All queues there are."""
-    found = {queue_id for topic in parts.topics.all() for queue_id in topic.queue_ids()}
+def _partitions(parts: Parts) -> set[int]:
+    """All partitions there are."""
+    found = {partition_id for topic in parts.topics.all() for partition_id in topic.partition_ids()}
     found.update(parts.heads.used())
     for key, value in parts.state.scan(Kind.QUEUE):
-        found.update(decode_queue(key, value).queue_ids())
+        found.update(decode_queue(key, value).partition_ids())
     return found

@@ -32,7 +32,7 @@ class _Cut(NamedTuple):
 
 
 class Opening:
-    """`limit_of` says how large a record of a queue may be."""
+    """`limit_of` says how large a record of a partition may be."""
 
     def __init__(self, worker: Worker, limit_of: Callable[[int], int]) -> None:
         self._worker = worker
@@ -48,9 +48,9 @@ class Opening:
             on_done(answers)
             return
         cuts: list[_Cut] = []
-        for (_, offset, queue_bytes), answer in zip(wants, answers, strict=True):
+        for (_, offset, partition_bytes), answer in zip(wants, answers, strict=True):
             if answer.pieces:
-                max_bytes -= self._open_answer(answer, offset, min(queue_bytes, max_bytes), cuts)
+                max_bytes -= self._open_answer(answer, offset, min(partition_bytes, max_bytes), cuts)
         if cuts:
             self._worker.submit(partial(self._cut_all, cuts), partial(self._cut_done, answers, cuts, on_done))
         else:
@@ -61,9 +61,9 @@ class Opening:
         left = max_bytes
         given: list[Piece] = []
         for piece in answer.pieces:
-            opened = self._open_here(answer.queue_id, piece, left) if piece.whole else piece
+            opened = self._open_here(answer.partition_id, piece, left) if piece.whole else piece
             if opened is None and not given and max_bytes > 0:
-                limit = self._limit_of(answer.queue_id)
+                limit = self._limit_of(answer.partition_id)
                 cuts.append(_Cut(answer, piece, offset, max_bytes, limit))
                 answer.pieces = []
                 return max_bytes
@@ -75,12 +75,12 @@ class Opening:
         answer.pieces = given
         return max_bytes - left
 
-    def _open_here(self, queue_id: int, piece: Piece, max_bytes: int) -> Piece | None:
-        key = (queue_id, piece.first_offset)
+    def _open_here(self, partition_id: int, piece: Piece, max_bytes: int) -> Piece | None:
+        key = (partition_id, piece.first_offset)
         if key in self._large:
             return None
         max_bytes = min(max_bytes, OPEN_HERE_BYTES)
-        opened = opened_whole(piece, max_bytes, self._limit_of(queue_id)) if max_bytes > 0 else None
+        opened = opened_whole(piece, max_bytes, self._limit_of(partition_id)) if max_bytes > 0 else None
         if opened is None and max_bytes == OPEN_HERE_BYTES:
             if len(self._large) >= MAX_LARGE:
                 self._large.clear()
@@ -93,7 +93,7 @@ class Opening:
         return [self._cut(cut) for cut in cuts]
 
     def _cut(self, cut: _Cut) -> Piece:
-        key = (cut.answer.queue_id, cut.piece.first_offset)
+        key = (cut.answer.partition_id, cut.piece.first_offset)
         opened = self._held.get(key)
         if opened is None:
             opened = self._held[key] = Opened(cut.piece)

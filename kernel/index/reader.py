@@ -1,4 +1,4 @@
-"""Reading queues: from memory at the tail, else from the index and the log, on another thread.
+"""Reading partitions: from memory at the tail, else from the index and the log, on another thread.
 
 A fetch looks for entries in the newest part of the index first. What the cache of recent bodies holds is answered at
 once; for anything else one job reads index and log, so a reader far behind never holds up the kernel's thread. An entry
@@ -28,7 +28,7 @@ from kernel.retention.kept import kept_pieces
 from kernel.state.state import Changed, Kind, StateTable
 from kernel.state.topics import Topics
 
-MAX_ENTRIES: Final = 4_096         # of one queue in one fetch
+MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
 END: Final = 1 << 62               # above every offset
 
@@ -54,9 +54,9 @@ class Recent:
 
 
 class Want(NamedTuple):
-    """One queue's part of a fetch."""
+    """One partition's part of a fetch."""
 
-    queue_id: int
+    partition_id: int
     offset: int
     max_bytes: int
     kept: bool               # records that are only kept are wanted too
@@ -91,7 +91,7 @@ class Reader:
 
     def __init__(self, heads: Heads, index: Index, state: StateTable, topics: Topics, log: Log, worker: Worker,
                  recent_bytes: int, on_damage: Callable[[Damage], None], limit_of: Callable[[int], int]) -> None:
-        """`limit_of` says how large a record of a queue may be."""
+        """`limit_of` says how large a record of a partition may be."""
         self._heads = heads
         self._state = state
         self._topics = topics
@@ -108,10 +108,10 @@ class Reader:
 
     # ---- fetch
 
-    def start_of(self, queue_id: int) -> int:
-        """Where readers may begin: a compacted queue has its newest records from the first offset on."""
-        start = self._heads.log_start(queue_id)
-        return 0 if start and self._topics.is_compacted(queue_id) else start
+    def start_of(self, partition_id: int) -> int:
+        """Where readers may begin: a compacted partition has its newest records from the first offset on."""
+        start = self._heads.log_start(partition_id)
+        return 0 if start and self._topics.is_compacted(partition_id) else start
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None], kept: bool = False, stored: bool = False) -> None:
@@ -121,10 +121,10 @@ class Reader:
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
         left, cold_left = max_bytes, COLD_BYTES
-        for queue_id, offset, queue_max_bytes in wants:
-            start, high = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
-            first = self.start_of(queue_id)
-            answer = Fetched(queue_id, None, first, high, [])
+        for partition_id, offset, partition_max_bytes in wants:
+            start, high = self._heads.log_start(partition_id), self._heads.next_offset(partition_id)
+            first = self.start_of(partition_id)
+            answer = Fetched(partition_id, None, first, high, [])
             answers.append(answer)
             if offset == high:
                 continue
@@ -133,7 +133,7 @@ class Reader:
                 continue
             if left <= 0:
                 continue
-            want = Want(queue_id, offset, min(queue_max_bytes, left), kept or first < start)
+            want = Want(partition_id, offset, min(partition_max_bytes, left), kept or first < start)
             pieces = None if offset < start else self._from_memory(want)
             if pieces is None and cold_left > 0:
                 want = want._replace(max_bytes=min(want.max_bytes, cold_left))
@@ -151,7 +151,7 @@ class Reader:
 
     def fetch_kept(self, wants: list[tuple[int, int, int]], max_bytes: int,
                    on_done: Callable[[list[Fetched]], None]) -> None:
-        """As `fetch`, with what is kept below the start of a queue."""
+        """As `fetch`, with what is kept below the start of a partition."""
         self.fetch(wants, max_bytes, on_done, kept=True)
 
     def _submit_cold(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
@@ -176,7 +176,7 @@ class Reader:
     def _is_cold(self, want: Want) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
         for tail in (self.frozen, self.tail):
-            first = tail.first_offset_of(want.queue_id) if tail is not None else -1
+            first = tail.first_offset_of(want.partition_id) if tail is not None else -1
             if first >= 0:
                 return want.offset < first
         return True
@@ -188,7 +188,7 @@ class Reader:
         for tail in (self.frozen, self.tail):
             if tail is None:
                 continue
-            numbers, at = tail.find(want.queue_id, want.offset)
+            numbers, at = tail.find(want.partition_id, want.offset)
             for number in numbers[at:at + MAX_ENTRIES]:
                 entry = tail_entry(tail, number)
                 if entry.end_offset <= want.offset:
@@ -212,7 +212,7 @@ class Reader:
         """Where the log has what is wanted: first as the store knows it, then as memory does."""
         want, in_tail = plan.want, plan.in_tail
         stop = in_tail[0].first_offset if in_tail else END
-        entries = self._index.entries_from(want.queue_id, want.offset, want.max_bytes, stop, from_position) \
+        entries = self._index.entries_from(want.partition_id, want.offset, want.max_bytes, stop, from_position) \
             if want.offset < stop else []
         total = sum([entry.byte_length for entry in entries])
         for entry in in_tail:
@@ -236,7 +236,7 @@ class Reader:
             in_tail = [entry for entry in plan.in_tail if entry.position >= first]
             entries = self._entries_of(plan._replace(in_tail=in_tail), first)
             stop = entries[0].first_offset if entries else END
-            pieces, reached = kept_pieces(self._index, changed, want.queue_id, want.offset, stop, want.max_bytes) \
+            pieces, reached = kept_pieces(self._index, changed, want.partition_id, want.offset, stop, want.max_bytes) \
                 if want.offset < stop else ([], stop)
             if reached == stop and entries:
                 within = entries_within(entries, want.max_bytes - sum([len(one.data) for one in pieces]), not pieces)
@@ -270,7 +270,7 @@ class Reader:
                 answer.error = StorageFailed(f"the log cannot be read: {error}")
                 continue
             answer.pieces, next_offset = found[i]
-            answer.log_start_offset = self.start_of(answer.queue_id)     # retention may have gone on meanwhile
+            answer.log_start_offset = self.start_of(answer.partition_id)     # retention may have gone on meanwhile
             answer.next_offset = min(next_offset, answer.high_watermark)
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
@@ -281,32 +281,32 @@ class Reader:
 
     # ---- by time
 
-    def append_ms_of(self, queue_id: int, offset: int) -> int:
+    def append_ms_of(self, partition_id: int, offset: int) -> int:
         """When the record at this offset, or the first behind it, was appended; 0 where there is none. May look into
         the index, at one block."""
-        entries = self._tail_entries(Want(queue_id, offset, 1, False))
+        entries = self._tail_entries(Want(partition_id, offset, 1, False))
         if not entries or entries[0].first_offset > offset:
-            entries = self._index.entries_from(queue_id, offset, 1, 1 << 62) or entries
+            entries = self._index.entries_from(partition_id, offset, 1, 1 << 62) or entries
         return entries[0].append_ms if entries else 0
 
-    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `Kernel.offset_for_time`."""
-        in_memory = self._first_in_memory(queue_id, timestamp_ms)
-        start = self.start_of(queue_id)
-        self._worker.submit(partial(self._find_time, queue_id, timestamp_ms, start, in_memory),
+        in_memory = self._first_in_memory(partition_id, timestamp_ms)
+        start = self.start_of(partition_id)
+        self._worker.submit(partial(self._find_time, partition_id, timestamp_ms, start, in_memory),
                             partial(self._time_found, on_done))
 
-    def _first_in_memory(self, queue_id: int, timestamp_ms: int) -> Entry | None:
+    def _first_in_memory(self, partition_id: int, timestamp_ms: int) -> Entry | None:
         for tail in (self.frozen, self.tail):
-            for number in tail.numbers_of(queue_id) if tail is not None else ():
+            for number in tail.numbers_of(partition_id) if tail is not None else ():
                 if tail is not None and tail.entries.max_ms[number] >= timestamp_ms:
                     return tail_entry(tail, number)
         return None
 
-    def _find_time(self, queue_id: int, timestamp_ms: int, start: int,
+    def _find_time(self, partition_id: int, timestamp_ms: int, start: int,
                    in_memory: Entry | None) -> tuple[int, int] | None:
         """On the reading thread."""
-        entry = self._index.first_at_or_after(queue_id, timestamp_ms, start) or in_memory
+        entry = self._index.first_at_or_after(partition_id, timestamp_ms, start) or in_memory
         if entry is None:
             return None
         for one in self._read([entry]):
@@ -316,26 +316,26 @@ class Reader:
                         return record[0], record[1]
         return entry.first_offset, entry.max_ms
 
-    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
+    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `Kernel.offset_of_largest_timestamp`."""
-        in_memory = self._latest_in_memory(queue_id)
-        start = self.start_of(queue_id)
-        self._worker.submit(partial(self._find_latest, queue_id, start, in_memory),
+        in_memory = self._latest_in_memory(partition_id)
+        start = self.start_of(partition_id)
+        self._worker.submit(partial(self._find_latest, partition_id, start, in_memory),
                             partial(self._time_found, on_done))
 
-    def _latest_in_memory(self, queue_id: int) -> Entry | None:
-        """The first entry of the queue in memory whose largest timestamp no other one exceeds."""
+    def _latest_in_memory(self, partition_id: int) -> Entry | None:
+        """The first entry of the partition in memory whose largest timestamp no other one exceeds."""
         latest: Entry | None = None
         for tail in (self.frozen, self.tail):
-            if tail is not None and (numbers := tail.numbers_of(queue_id)):
+            if tail is not None and (numbers := tail.numbers_of(partition_id)):
                 number = max(numbers, key=tail.entries.max_ms.__getitem__)
                 if latest is None or tail.entries.max_ms[number] > latest.max_ms:
                     latest = tail_entry(tail, number)
         return latest
 
-    def _find_latest(self, queue_id: int, start: int, in_memory: Entry | None) -> tuple[int, int] | None:
+    def _find_latest(self, partition_id: int, start: int, in_memory: Entry | None) -> tuple[int, int] | None:
         """On the reading thread."""
-        entry = self._index.with_largest_timestamp(queue_id, start)
+        entry = self._index.with_largest_timestamp(partition_id, start)
         if entry is None or in_memory is not None and in_memory.max_ms > entry.max_ms:
             entry = in_memory
         if entry is None:

@@ -16,7 +16,7 @@ from kernel.log.frame import StateRecord, decode_head
 from kernel.log.log import KEPT_BASE, Damage, Frame
 from kernel.parts import Parts
 from kernel.state.state import Kind, StateChanges
-from kernel.state.views import queues_of_heads
+from kernel.state.views import partitions_of_heads
 
 LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, Kind.OFFSET)
 """Kinds of state that are in memory whole; the others are read when they are needed."""
@@ -73,7 +73,7 @@ class Recovery:
 
     def _on_damage(self, damage: Damage) -> None:
         """Frames that cannot be read gave out offsets and ids that nobody knows, but where later frames of the same
-        queues say how far they got. What the index is complete to, it knows, and it alone."""
+        partitions say how far they got. What the index is complete to, it knows, and it alone."""
         self._parts.on_damage(damage)
         if damage.end <= self._complete:
             self._index.mark_lost()
@@ -113,10 +113,10 @@ class Recovery:
         self._reader.tail.absorb(frame.position, frame.end, head.append_ms, frame.end - frame.position, head.entries)
         self._heads.apply(head.entries)
         if self._loss is not None:
-            self._loss.known.update(head.entries.queue_id)
+            self._loss.known.update(head.entries.partition_id)
             for record in head.state:
                 if record.kind == Kind.HEADS:
-                    self._loss.known.update(queues_of_heads(record.key))
+                    self._loss.known.update(partitions_of_heads(record.key))
         self._state.changes.absorb(frame.position, head.state)
         for record in head.state:
             self._apply(record)

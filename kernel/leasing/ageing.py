@@ -1,6 +1,6 @@
-"""Messages of a light queue that expire at its head while nobody takes them: settled, and dead letters, in time.
+"""Messages of a queue that expire at its head while nobody takes them: settled, and dead letters, in time.
 
-The oldest ready message is looked at once when it gets to the head of its sub-queue; one timer wakes for the earliest
+The oldest ready message is looked at once when it gets to the head of its partition; one timer wakes for the earliest
 time at which it expires. Whoever takes finds out about all others. A topic's messages stay where they are, so its
 groups settle what has expired when somebody takes.
 
@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kernel.leasing.group import READ_AGAIN_MS, LeasedGroup
-from kernel.leasing.settings import LightQueue
+from kernel.leasing.settings import Queue
 from kernel.leasing.supply import EXPIRES, Rules, Supply
 from kernel.message import Fetched, Leased
 from kernel.parts import Parts
@@ -28,7 +28,7 @@ LOOKED_BYTES: Final = 4 << 20
 
 
 class Ageing:
-    """One light queue's."""
+    """One queue's."""
 
     def __init__(self, leasing: Leasing, group: LeasedGroup) -> None:
         self._leasing = leasing
@@ -57,7 +57,8 @@ class Ageing:
             self._judge(supply, message)
         else:
             moved = supply.line.moved
-            supply.fetch([(supply.line.queue_id, head, 1)], 1, lambda found: self._read(supply, head, moved, found[0]))
+            supply.fetch([(supply.line.partition_id, head, 1)], 1,
+                         lambda found: self._read(supply, head, moved, found[0]))
 
     def _read(self, supply: Supply, head: int, moved: int, found: Fetched) -> None:
         if self._group.gone or moved != supply.line.moved or self._known.get(supply) != head:
@@ -127,25 +128,25 @@ class Sweep:
     def __init__(self, parts: Parts, leasing: Leasing) -> None:
         self._parts = parts
         self._leasing = leasing
-        self._left: list[tuple[int, LightQueue]] = []          # sub-queue, and of which queue
+        self._left: list[tuple[int, Queue]] = []          # partition, and of which queue
 
-    def begin(self, queues: list[LightQueue]) -> None:
+    def begin(self, queues: list[Queue]) -> None:
         heads = self._parts.heads
-        self._left = [(queue_id, queue) for queue in queues for queue_id in queue.queue_ids()
-                      if heads.log_start(queue_id) < heads.next_offset(queue_id)]
+        self._left = [(partition_id, queue) for queue in queues for partition_id in queue.partition_ids()
+                      if heads.log_start(partition_id) < heads.next_offset(partition_id)]
         self._next()
 
     def _next(self) -> None:
         some, self._left = self._left[-LOOKED_AT_ONCE:], self._left[:-LOOKED_AT_ONCE]
         if some and not self._leasing.deadlines.stopped:
-            wants = [(queue_id, self._parts.heads.log_start(queue_id), 1) for queue_id, _ in some]
+            wants = [(partition_id, self._parts.heads.log_start(partition_id), 1) for partition_id, _ in some]
             self._parts.reader.fetch_kept(wants, LOOKED_BYTES, partial(self._looked, some))
 
-    def _looked(self, some: list[tuple[int, LightQueue]], found: list[Fetched]) -> None:
-        for (queue_id, queue), answer in zip(some, found, strict=True):
+    def _looked(self, some: list[tuple[int, Queue]], found: list[Fetched]) -> None:
+        for (partition_id, queue), answer in zip(some, found, strict=True):
             if any(EXPIRES in piece.data for piece in answer.pieces) \
-                    and self._leasing.light.definitions.get(queue.tenant, queue.name) == queue:
-                self._leasing.deadlines.act(partial(self._leasing.light.group_of, queue))
+                    and self._leasing.queues.definitions.get(queue.tenant, queue.name) == queue:
+                self._leasing.deadlines.act(partial(self._leasing.queues.group_of, queue))
             elif not answer.pieces and answer.error is None and answer.next_offset < 0 and len(some) > 1:
-                self._left.append((queue_id, queue))           # too much at once; else nothing can be read there
+                self._left.append((partition_id, queue))           # too much at once; else nothing can be read there
         self._parts.loop.call_soon(self._next)

@@ -2,7 +2,7 @@
 
 The copy keeps the message's id, key, value and headers, and has one header more, `dead-letter`: why, from where, after
 how many attempts, when, and what has happened to it before. A group over a topic, or behind a shared filter, has a
-light queue for them, `$dead-letters/GROUP`; any other light queue says itself where they go: `queue:NAME`,
+queue for them, `$dead-letters/GROUP`; any other queue says itself where they go: `queue:NAME`,
 `address:ADDRESS`, or in words of the door that declared it.
 
 A sender can write such a header, too, and a producer's batches are stored as they come. So each death has a seal that
@@ -16,12 +16,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.placing import LIGHT
+from kernel.addresses.placing import QUEUE_PREFIX
 from kernel.appending.gathering import Gathering
 from kernel.errors import KernelError, Stopping
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
-from kernel.leasing.settings import LightQueue, QueueSettings
+from kernel.leasing.settings import Queue, QueueSettings
 from kernel.message import RETAIN, Headers, Leased, Message, Placement
 from kernel.parts import Parts
 from kernel.records.message_expiry import EXPIRES_HEADER
@@ -41,11 +41,11 @@ TO_ADDRESS: Final = "address:"
 REFUSED: Final = (REJECTED, ATTEMPTS)   # reasons that a consumer had a part in
 NESTED_MAX: Final = 4                   # a death, its transaction, that one's checks, a check
 
-_DEATH: Final = {"reason": str, "topic": str, "queue": int, "offset": int, "attempts": int, "at_ms": int,
+_DEATH: Final = {"reason": str, "topic": str, "partition": int, "offset": int, "attempts": int, "at_ms": int,
                  "address": str}
 
-Route = Callable[["LightQueue", Leased, str], "list[Message]"]
-"""A door's own: the messages that a dead letter of a light queue becomes, for this reason; none to drop it."""
+Route = Callable[["Queue", Leased, str], "list[Message]"]
+"""A door's own: the messages that a dead letter of a queue becomes, for this reason; none to drop it."""
 
 
 class Burial:
@@ -76,7 +76,7 @@ class Burial:
             else self._of_group(group, message)
         if placement is None:
             return []
-        encoded = with_death(message, self.describe(group, message, reason), keeps_address=placement.light is not None)
+        encoded = with_death(message, self.describe(group, message, reason), keeps_address=placement.queue is not None)
         return [(placement, message[6], encoded, message[8] & ~RETAIN, message[4])]
 
     def _of_group(self, group: LeasedGroup, message: Leased) -> Placement | None:
@@ -84,17 +84,17 @@ class Burial:
             return None
         return self.place(self.own_queue(group.shared or group.name, group.tenant), message[5])
 
-    def own_queue(self, name: str, tenant: str) -> LightQueue:
+    def own_queue(self, name: str, tenant: str) -> Queue:
         """For the dead letters of what has this name, whatever settings somebody has given it. Raises Stopping."""
-        light = self._leasing.light
-        return light.definitions.get(tenant, PREFIX + name) or light.declare(PREFIX + name, QueueSettings(), tenant)
+        queues = self._leasing.queues
+        return queues.definitions.get(tenant, PREFIX + name) or queues.declare(PREFIX + name, QueueSettings(), tenant)
 
-    def place(self, queue: LightQueue, key: bytes | None) -> Placement:
+    def place(self, queue: Queue, key: bytes | None) -> Placement:
         """There, for a dead letter with this key."""
-        return self._parts.places.place_light(queue, 0, key)
+        return self._parts.places.place_queue(queue, 0, key)
 
-    def _of_queue(self, queue: LightQueue, message: Leased, reason: str) -> Placement | None:
-        """Where a light queue's settings say; None to drop it: nowhere, a place that is not there, or in a circle."""
+    def _of_queue(self, queue: Queue, message: Leased, reason: str) -> Placement | None:
+        """Where a queue's settings say; None to drop it: nowhere, a place that is not there, or in a circle."""
         to, places = queue.settings.dead_letter, self._parts.places
         try:
             if to.startswith(TO_QUEUE):
@@ -110,18 +110,18 @@ class Burial:
             raise
         except KernelError:
             return None
-        circles = placement.address in _passed(message, LIGHT + queue.name, reason)
+        circles = placement.address in _passed(message, QUEUE_PREFIX + queue.name, reason)
         return None if circles else with_key(placement, message[5])
 
     def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
         """What a dead letter says about its death."""
-        found = self._parts.topics.of_queue(message[0].queue_id)
+        found = self._parts.topics.of_partition(message[0].partition_id)
         topic = found[0].name if found is not None else ""
         headers, _ = read_headers(message[7], 0)
-        address = LIGHT + group.queue.name if group.queue is not None \
+        address = QUEUE_PREFIX + group.queue.name if group.queue is not None \
             else self._parts.places.routes.address_of(topic, message[5], headers)
         death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
-                 "queue": found[1] if found else 0, "offset": message[1], "attempts": message[2],
+                 "partition": found[1] if found else 0, "offset": message[1], "attempts": message[2],
                  "at_ms": self._leasing.wall_ms(), "address": address}
         return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
 
@@ -134,8 +134,8 @@ def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:
 
 
 def with_key(placement: Placement, key: bytes | None) -> Placement:
-    """A light queue keeps the key that the message has."""
-    if placement.light is not None:
+    """A queue keeps the key that the message has."""
+    if placement.queue is not None:
         placement.key, placement.key_part = key, encode_key(key)
     return placement
 

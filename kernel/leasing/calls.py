@@ -1,4 +1,4 @@
-"""What doors ask about groups and light queues: the part of the kernel's face that `kernel.leasing` answers."""
+"""What doors ask about groups and queues: the part of the kernel's face that `kernel.leasing` answers."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from kernel.leasing.redriving import Gaps, Redriving
 from kernel.leasing.rewinding import Rewinding
 from kernel.leasing.settings import (
     GroupSettings,
-    LightQueue,
+    Queue,
     QueueSettings,
     binding_key,
     check_name,
@@ -73,7 +73,7 @@ class GroupCalls:
         return self._rewinding.topics(tenant, name)
 
     def group_offsets(self, name: str, topic: Topic) -> dict[int, int]:
-        """Per queue id that the group has met, the first offset that is not settled."""
+        """Per partition id that the group has met, the first offset that is not settled."""
         return self._rewinding.offsets(topic.tenant, name, topic)
 
     def groups_behind(self, topics: list[Topic]) -> Iterator[tuple[int, int]]:
@@ -82,9 +82,9 @@ class GroupCalls:
 
     def rewind_group(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
                      token: object = None) -> None:
-        """Go on from these offsets, by queue id; leases that run there are void.
+        """Go on from these offsets, by partition id; leases that run there are void.
 
-        Raises UnknownQueue, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
+        Raises UnknownPartition, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
         """
         self._rewinding.rewind(self.leasing.of_topic(name, topic), topic, offsets)
         self.leasing.answer(owner, token)
@@ -109,7 +109,7 @@ class GroupCalls:
 
     def address_of_leased(self, message: Leased) -> str:
         """The address that a leased message was published to."""
-        found = self._topics.of_queue(message[0].queue_id)
+        found = self._topics.of_partition(message[0].partition_id)
         headers = read_headers(message[7], 0)[0] if ADDRESS_HEADER in message[7] or self.has_routes else ()
         if found is not None:
             return self._places.routes.address_of(found[0].name, message[5], headers)
@@ -123,38 +123,38 @@ class GroupCalls:
     def topic(self, name: str, tenant: str = "/") -> Topic | None:
         return self._topics.get(name, tenant)
 
-    # ---- light queues
+    # ---- queues
 
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
-                      owner: Owner | None = None, token: object = None) -> LightQueue:
-        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
-        queue = self.leasing.light.declare(name, settings or QueueSettings(), tenant)
+                      owner: Owner | None = None, token: object = None) -> Queue:
+        """The queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
+        queue = self.leasing.queues.declare(name, settings or QueueSettings(), tenant)
         self.leasing.answer(owner, token)
         return queue
 
-    def delete_queue(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> None:
+    def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
-        self.leasing.light.delete(queue)
+        self.leasing.queues.delete(queue)
         self.leasing.answer(owner, token)
 
-    def purge(self, queue: LightQueue, owner: Owner | None = None, token: object = None) -> int:
+    def purge(self, queue: Queue, owner: Owner | None = None, token: object = None) -> int:
         """Settle what is ready in a queue, and what is on its way in; how many messages that was. Raises Stopping."""
-        count = self.leasing.light.group_of(queue).purge()
+        count = self.leasing.queues.group_of(queue).purge()
         self.leasing.answer(owner, token)
         return count
 
-    def queue(self, name: str, tenant: str = "/") -> LightQueue | None:
-        return self.leasing.light.definitions.get(tenant, name)
+    def queue(self, name: str, tenant: str = "/") -> Queue | None:
+        return self.leasing.queues.definitions.get(tenant, name)
 
-    def queues(self, tenant: str = "/") -> list[LightQueue]:
+    def queues(self, tenant: str = "/") -> list[Queue]:
         """Sorted by name."""
-        return [queue for _, queue in self.leasing.light.definitions.all(tenant)]
+        return [queue for _, queue in self.leasing.queues.definitions.all(tenant)]
 
-    def queue_group(self, queue: LightQueue) -> LeasedGroup:
-        """The group that a light queue is of itself: who takes from the queue takes from it."""
-        return self.leasing.light.group_of(queue)
+    def queue_group(self, queue: Queue) -> LeasedGroup:
+        """The group that a queue is of itself: who takes from the queue takes from it."""
+        return self.leasing.queues.group_of(queue)
 
-    def redrive(self, queue: LightQueue, letters: list[Record], owner: Owner | None = None, token: object = None, *,
+    def redrive(self, queue: Queue, letters: list[Record], owner: Owner | None = None, token: object = None, *,
                 gaps: Gaps = ()) -> list[KernelError | None]:
         """Send records of a dead-letter queue back to where they died. Answers for each why it stays; `owner` is told
         when the rest is durable. `gaps` are where whoever read the queue up to the last of them found nothing: however
@@ -163,38 +163,38 @@ class GroupCalls:
         self.leasing.answer(owner, token)
         return results
 
-    def bind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
+    def bind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
              token: object = None) -> None:
         """Messages to matching addresses of its tenant enter the queue too, by reference, from this frame on.
 
         `chosen` bindings do not count for messages whose door chose their queues. Raises InvalidFilter, Stopping.
         """
-        self._subscriptions.bind(filter, queue.first_queue_id, chosen, queue.tenant)
-        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), b"")
+        self._subscriptions.bind(filter, queue.first_partition_id, chosen, queue.tenant)
+        record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), b"")
         self._appending.put_state([record], owner, token)
 
-    def unbind(self, filter: str, queue: LightQueue, *, chosen: bool = False, owner: Owner | None = None,
+    def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
                token: object = None) -> None:
         """Undo `bind`. Raises InvalidFilter, Stopping."""
-        self._subscriptions.unbind(filter, queue.first_queue_id, chosen)
-        record = StateRecord(Kind.BINDING, binding_key(queue.first_queue_id, chosen, filter), None)
+        self._subscriptions.unbind(filter, queue.first_partition_id, chosen)
+        record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), None)
         self._appending.put_state([record], owner, token)
 
-    def place_queue(self, queue: LightQueue, priority: int = 0, key: bytes | None = None) -> Placement:
-        """Into a light queue alone."""
-        return self._places.place_light(queue, priority, key)
+    def place_queue(self, queue: Queue, priority: int = 0, key: bytes | None = None) -> Placement:
+        """Into a queue alone."""
+        return self._places.place_queue(queue, priority, key)
 
-    def place_routed(self, address: str, queue_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True,
+    def place_routed(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True,
                      maker: str = "") -> Placement:
-        """Where the address leads, and by reference into exactly these light queues, besides bindings that are not
+        """Where the address leads, and by reference into exactly these queues, besides bindings that are not
         `chosen`. Raises as `place`."""
-        return self._places.place_routed(address, queue_ids, tenant, may_create, maker)
+        return self._places.place_routed(address, partition_ids, tenant, may_create, maker)
 
     # ---- offsets of assigned groups
 
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object = None) -> None:
-        """Per queue id the group's next offset and some bytes of its own (at most 4096).
+        """Per partition id the group's next offset and some bytes of its own (at most 4096).
 
         Raises GroupIsLeased, Stopping.
         """
@@ -207,9 +207,10 @@ class GroupCalls:
         self.leasing.require_commits(tenant, group)
 
     def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
-        """The durable offsets by queue id of a tenant's group."""
-        return {queue_id: offset for queue_id, offset in self.parts.views.offsets.get(group, {}).items()
-                for found in [self._topics.of_queue(queue_id)] if found is not None and found[0].tenant == tenant}
+        """The durable offsets by partition id of a tenant's group."""
+        return {partition_id: offset for partition_id, offset in self.parts.views.offsets.get(group, {}).items()
+                for found in [self._topics.of_partition(partition_id)] if found is not None
+                and found[0].tenant == tenant}
 
     # ---- definitions of the doors' own
 

@@ -1,4 +1,4 @@
-"""Light queues and groups by name: read through to the state, so that a hundred thousand idle ones cost no memory.
+"""Queues and groups by name: read through to the state, so that a hundred thousand idle ones cost no memory.
 
 A definition takes effect at once, so that the next message can be placed; `settle` and `undo` follow when its frame is
 durable or refused.
@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from kernel.leasing.settings import (
     GroupSettings,
-    LightQueue,
+    Queue,
     decode_group,
     decode_queue,
     encode_group,
@@ -101,7 +101,7 @@ class Definitions(Generic[T]):
         return known
 
 
-def queue_definitions(state: StateTable) -> Definitions[LightQueue]:
+def queue_definitions(state: StateTable) -> Definitions[Queue]:
     return Definitions(state, Kind.QUEUE, decode_queue, encode_queue)
 
 

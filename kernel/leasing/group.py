@@ -1,7 +1,7 @@
 """A leased group: any number of members take messages of its lines, each message leased to one of them at a time.
 
 A *member* is pushed messages as far as its credit goes and holds them until it leaves; a *pop* takes messages once and
-holds them for a time. Whoever comes first is served first, lines in turn, sub-queues by priority.
+holds them for a time. Whoever comes first is served first, lines in turn, partitions by priority.
 
 Memory changes at once; the pages of the lines travel in the frame being gathered. A pop is answered once its leases are
 durable, since they outlive the hub. A member is handed its messages at once: its leases end with its connection.
@@ -20,7 +20,7 @@ from kernel.leasing.line import Lease, Line
 from kernel.leasing.members import Budget, Core, Counts, HoldLimit, Member, Membership, Pop
 from kernel.leasing.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
 from kernel.leasing.receipts import good_handles
-from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, LightQueue
+from kernel.leasing.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
 from kernel.leasing.supply import Rules, Supply, Taken
 from kernel.message import Handle, Leased, Owner
 
@@ -34,7 +34,7 @@ READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after t
 
 
 class LeasedGroup:
-    """See the module's text. `topic_id` is 0 for a light queue's own group, which is called \"\"."""
+    """See the module's text. `topic_id` is 0 for a queue's own group, which is called \"\"."""
 
     def __init__(self, core: Core, tenant: str, name: str, topic_id: int, settings: GroupSettings) -> None:
         self._core = core
@@ -42,12 +42,12 @@ class LeasedGroup:
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
-        self.queue: LightQueue | None = None               # whose own group this is
+        self.queue: Queue | None = None               # whose own group this is
         self.shared = ""                                   # of such a queue: the group's name, see `sharing`
         self.limit: Limit | None = None                    # of such a queue
         self.ageing: Ageing | None = None                  # likewise
-        self.ttl_ms = 0                                    # of a light queue; a topic says itself
-        self.supplies: dict[int, Supply] = {}              # by queue id
+        self.ttl_ms = 0                                    # of a queue; a topic says itself
+        self.supplies: dict[int, Supply] = {}              # by partition id
         self.by_priority = False                           # else lines take turns
         self.members: list[Membership] = []
         self.wants: Callable[[Leased], bool] | None = None
@@ -315,7 +315,7 @@ class LeasedGroup:
             if not wanted:
                 break
             supply = self._next_supply()
-            if self.by_priority and any(one.line.queue_id > supply.line.queue_id for one in self._reading):
+            if self.by_priority and any(one.line.partition_id > supply.line.partition_id for one in self._reading):
                 self._turn.append(supply)            # what is being read goes first
                 break
             taken = supply.take(min(wanted, SHARE), wall_ms, rules)
@@ -347,7 +347,7 @@ class LeasedGroup:
         """The line whose turn it is: the highest priority, or the one that waits longest."""
         if not self.by_priority:
             return self._turn.popleft()
-        supply = max(self._turn, key=lambda one: one.line.queue_id)
+        supply = max(self._turn, key=lambda one: one.line.partition_id)
         self._turn.remove(supply)
         return supply
 
@@ -451,7 +451,7 @@ class LeasedGroup:
         count = 0
         for supply in self.supplies.values():
             self._core.touch(supply.line)
-            count += supply.purge(supply.end() + self._core.entering(supply.line.queue_id))
+            count += supply.purge(supply.end() + self._core.entering(supply.line.partition_id))
         self.settled += count
         return count
 

@@ -1,6 +1,6 @@
 """Receipt handles as text: which lease of which message of which group, signed so that nobody makes one up.
 
-    queue_id u64 | offset u64 | attempt u16 | epoch u64 | mac 10 B        in URL-safe base64: 48 characters
+    partition_id u64 | offset u64 | attempt u16 | epoch u64 | mac 10 B        in URL-safe base64: 48 characters
 
 The MAC covers tenant and group too. The key lies in the log: a handle is good for as long as its lease is, however
 often the hub starts in between. The epoch is the line's: after a rewind attempts are counted anew, and a handle from
@@ -31,11 +31,11 @@ class Handles:
     def encode(self, handle: Handle) -> str:
         """The text of a handle."""
         line, offset, attempt = handle
-        named = _HANDLE.pack(line.queue_id, offset, min(attempt, 0xFFFF), line.epoch)
+        named = _HANDLE.pack(line.partition_id, offset, min(attempt, 0xFFFF), line.epoch)
         return urlsafe_b64encode(named + self._mac(named)).decode()
 
     def decode(self, text: str) -> tuple[int, int, int, int]:
-        """Queue id, offset, attempt, epoch. Raises UnknownReceipt."""
+        """Partition id, offset, attempt, epoch. Raises UnknownReceipt."""
         try:
             raw = urlsafe_b64decode(text) if len(text) == HANDLE_CHARACTERS else b""
         except ValueError:
@@ -43,8 +43,8 @@ class Handles:
         named = raw[:_HANDLE.size]
         if len(raw) != _HANDLE.size + _MAC_BYTES or not compare_digest(self._mac(named), raw[_HANDLE.size:]):
             raise UnknownReceipt("this is no receipt handle of this group")
-        queue_id, offset, attempt, epoch = _HANDLE.unpack(named)
-        return queue_id, offset, attempt, epoch
+        partition_id, offset, attempt, epoch = _HANDLE.unpack(named)
+        return partition_id, offset, attempt, epoch
 
     def _mac(self, named: bytes) -> bytes:
         return blake2b(named, key=self._key, digest_size=_MAC_BYTES).digest()

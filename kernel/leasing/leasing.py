@@ -1,7 +1,7 @@
 """Every group that somebody uses: their lines, what goes into each frame, what a flush brings them, and their time.
 
     ack, pop, release ─► line changes ─► touch: into the frame being gathered ─► seal: changed pages as state records
-    a durable frame   ─► its queues ─► the lines that read them ─► their groups serve
+    a durable frame   ─► its partitions ─► the lines that read them ─► their groups serve
 
 A line is in memory while something of it is leased, waiting or settled out of order, or while its group is used; at a
 start those that have pages are loaded, the others when they are first asked for.
@@ -22,12 +22,12 @@ from kernel.leasing.deadlines import Deadlines
 from kernel.leasing.definitions import group_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.handles import Handles
-from kernel.leasing.light_queues import LightQueues
 from kernel.leasing.line import Lease, Line
 from kernel.leasing.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
+from kernel.leasing.queues import Queues
 from kernel.leasing.restoring import Pages, Restoring
 from kernel.leasing.selecting import Selecting
-from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, check_name
+from kernel.leasing.settings import ASSIGNED, GroupSettings, Queue, check_name
 from kernel.leasing.supply import Supply
 from kernel.log.frame import StateRecord
 from kernel.message import Handle, Leased, Owner
@@ -36,13 +36,13 @@ from kernel.state.state import Kind
 from kernel.state.topics import Topic
 from kernel.state.views import offset_record
 
-LEAVING: Final = 10_000            # queues whose next start is remembered, before those that have reached it are not
+LEAVING: Final = 10_000  # partitions whose next start is remembered, before those that have reached it are not
 LAZY_MS: Final = 20
 """Changes that nobody waits for (a member's leases, acks whose end nobody asked to hear of) get a frame of their own
 after this, if no other has come. A crash before forgets them: those messages come again."""
 
 _CHANCE = struct.Struct("<QQ")
-_QUEUE = struct.Struct(">Q")
+_PARTITION = struct.Struct(">Q")
 
 
 class Leasing:
@@ -56,18 +56,18 @@ class Leasing:
         self._gather = gather
         self._pending = pending
         self._loop = parts.loop
-        self.light = LightQueues(parts, self, gather, pending)
+        self.queues = Queues(parts, self, gather, pending)
         self.groups = group_definitions(parts.state)
         self.burial = Burial(parts, self, gather)
         self._by_name: dict[tuple[str, str], dict[int, LeasedGroup]] = {}      # by tenant and name, then by topic
         self._of_topic: dict[int, list[LeasedGroup]] = {}
-        self._readers: dict[int, list[tuple[LeasedGroup, Supply]]] = {}     # by queue id
+        self._readers: dict[int, list[tuple[LeasedGroup, Supply]]] = {}     # by partition id
         self._woken: dict[LeasedGroup, None] = {}
         self.deadlines = Deadlines(parts.loop)
-        self.on_floor: Callable[[int], None] = lambda queue_id: None
+        self.on_floor: Callable[[int], None] = lambda partition_id: None
         self._numbers = 0
         self._lazy: dict[Line, None] = {}
-        self._leaving: dict[int, int] = {}                             # by queue id, see `note_leaving`
+        self._leaving: dict[int, int] = {}                             # by partition id, see `note_leaving`
         self._lazy_armed = False
         self._epochs = 0
         self.loaded_pages: Pages = {}                  # of lines that are being loaded
@@ -83,7 +83,7 @@ class Leasing:
 
     def start(self) -> None:
         """Once everything is open: what happens to queues without anybody's doing begins."""
-        self.light.start()
+        self.queues.start()
 
     def stop(self) -> None:
         """Hand out nothing more."""
@@ -110,7 +110,7 @@ class Leasing:
 
     def _commits(self, tenant: str, name: str) -> bool:
         """Whether a tenant's group of this name has committed offsets."""
-        found = map(self._parts.topics.of_queue, self._parts.views.offsets.get(name, ()))
+        found = map(self._parts.topics.of_partition, self._parts.views.offsets.get(name, ()))
         return any(of is not None and of[0].tenant == tenant for of in found)
 
     def _make(self, name: str, topic: Topic, settings: GroupSettings | None, start: str) -> LeasedGroup:
@@ -125,25 +125,25 @@ class Leasing:
         self._by_name.setdefault((topic.tenant, name), {})[topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._parts.views.offsets.get(name, {})
-        read = [queue_id for queue_id in topic.queue_ids()
-                if queue_id in offsets or self._parts.heads.next_offset(queue_id)]
-        for queue_id in read or [topic.queue_id(0)]:
-            supply = self.add_line(group, queue_id, self.stored_floor(group, queue_id))
-            if known.start == "latest" and queue_id not in offsets:
+        read = [partition_id for partition_id in topic.partition_ids()
+                if partition_id in offsets or self._parts.heads.next_offset(partition_id)]
+        for partition_id in read or [topic.partition_id(0)]:
+            supply = self.add_line(group, partition_id, self.stored_floor(group, partition_id))
+            if known.start == "latest" and partition_id not in offsets:
                 self._write_floor(supply.line)
         if offsets.keys().isdisjoint(read):          # from now on the group is known to read this topic
             self._write_floor(next(iter(group.supplies.values())).line)
         return group
 
-    def stored_floor(self, group: LeasedGroup, queue_id: int) -> int:
-        """Where a group goes on in a queue as far as is stored; else where it begins."""
+    def stored_floor(self, group: LeasedGroup, partition_id: int) -> int:
+        """Where a group goes on in a partition as far as is stored; else where it begins."""
         if group.queue is not None:
-            return self.light.floor(queue_id)
-        known = self._parts.views.offsets.get(group.name, {}).get(queue_id)
+            return self.queues.floor(partition_id)
+        known = self._parts.views.offsets.get(group.name, {}).get(partition_id)
         if known is not None:
             return known[0]
         late = group.settings.start == "latest"
-        return self._parts.heads.next_offset(queue_id) if late else self._parts.reader.start_of(queue_id)
+        return self._parts.heads.next_offset(partition_id) if late else self._parts.reader.start_of(partition_id)
 
     def _write_floor(self, line: Line) -> None:
         line.stored_floor = -1
@@ -158,11 +158,12 @@ class Leasing:
         for group in self.active(tenant, name):
             group.configure(settings)
             group.wants = self.selecting.wants(settings.selector)
-        self.light.configure_shared(tenant, name)
+        self.queues.configure_shared(tenant, name)
 
-    def check_commits(self, name: str, queue_ids: Iterable[int]) -> None:
-        """Raises GroupIsLeased where messages of one of these queues are leased from the group."""
-        tenants = {found[0].tenant for found in map(self._parts.topics.of_queue, queue_ids) if found is not None}
+    def check_commits(self, name: str, partition_ids: Iterable[int]) -> None:
+        """Raises GroupIsLeased where messages of one of these partitions are leased from the group."""
+        tenants = {found[0].tenant for found in map(self._parts.topics.of_partition, partition_ids)
+                   if found is not None}
         for tenant in tenants:
             self.require_commits(tenant, name)
 
@@ -178,11 +179,11 @@ class Leasing:
 
     def in_memory(self) -> list[LeasedGroup]:
         """Every group that is in memory."""
-        return [group for named in self._by_name.values() for group in named.values()] + self.light.in_memory()
+        return [group for named in self._by_name.values() for group in named.values()] + self.queues.in_memory()
 
-    def reading(self, queue_id: int) -> list[tuple[LeasedGroup, Supply]]:
-        """Who reads this queue, as far as they are in memory."""
-        return self._readers.get(queue_id, [])
+    def reading(self, partition_id: int) -> list[tuple[LeasedGroup, Supply]]:
+        """Who reads this partition, as far as they are in memory."""
+        return self._readers.get(partition_id, [])
 
     def end_topic(self, topic: Topic) -> None:
         """The topic is deleted, and with it how far groups were in it. Raises Stopping."""
@@ -194,9 +195,9 @@ class Leasing:
     def page_deletions(self, gathering: Gathering, group: LeasedGroup) -> list[StateRecord]:
         """What deletes the pages of a group's lines, which are not written any more."""
         records: list[StateRecord] = []
-        for queue_id, supply in group.supplies.items():
+        for partition_id, supply in group.supplies.items():
             gathering.lines.pop(supply.line, None)
-            records += [StateRecord(Kind.LEASES, page_key(queue_id, page, group.name.encode()), None)
+            records += [StateRecord(Kind.LEASES, page_key(partition_id, page, group.name.encode()), None)
                         for page in supply.line.stored]
         return records
 
@@ -221,43 +222,43 @@ class Leasing:
 
     def end(self, group: LeasedGroup) -> None:
         """It is not there any more."""
-        for queue_id, supply in group.supplies.items():
+        for partition_id, supply in group.supplies.items():
             supply.line.clear()
-            self._readers[queue_id] = [one for one in self._readers[queue_id] if one[0] is not group]
-            if not self._readers[queue_id]:
-                del self._readers[queue_id]
+            self._readers[partition_id] = [one for one in self._readers[partition_id] if one[0] is not group]
+            if not self._readers[partition_id]:
+                del self._readers[partition_id]
         group.end()
 
     # ---- lines
 
-    def _start_of(self, queue_id: int) -> int:
-        start = self._parts.reader.start_of(queue_id)
-        return start if not self._leaving else max(start, self._leaving.get(queue_id, 0))
+    def _start_of(self, partition_id: int) -> int:
+        start = self._parts.reader.start_of(partition_id)
+        return start if not self._leaving else max(start, self._leaving.get(partition_id, 0))
 
-    def note_leaving(self, queue_id: int, stop: int) -> None:
-        """Retention is about to drop what a topic's queue has below `stop`: new readers begin there."""
-        if self._parts.topics.is_compacted(queue_id):
+    def note_leaving(self, partition_id: int, stop: int) -> None:
+        """Retention is about to drop what a topic's partition has below `stop`: new readers begin there."""
+        if self._parts.topics.is_compacted(partition_id):
             return
         if len(self._leaving) >= LEAVING:
             log_start = self._parts.heads.log_start
             self._leaving = {of: until for of, until in self._leaving.items() if log_start(of) < until}
-        self._leaving[queue_id] = stop
+        self._leaving[partition_id] = stop
 
-    def add_line(self, group: LeasedGroup, queue_id: int, floor: int) -> Supply:
-        """The group reads this queue too, from `floor` on, as far as nothing else is stored."""
+    def add_line(self, group: LeasedGroup, partition_id: int, floor: int) -> Supply:
+        """The group reads this partition too, from `floor` on, as far as nothing else is stored."""
         heads = self._parts.heads
-        line = Line(queue_id, group.name, floor)
+        line = Line(partition_id, group.name, floor)
         line.topic_id = group.topic_id
-        supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, queue_id),
-                        partial(self._start_of, queue_id), self._parts.reader.unreadable)
+        supply = Supply(line, self._parts.reader.fetch_kept, partial(heads.next_offset, partition_id),
+                        partial(self._start_of, partition_id), self._parts.reader.unreadable)
         if group.queue is None:
             self.number(line)
-        group.supplies[queue_id] = supply
-        self._readers.setdefault(queue_id, []).append((group, supply))
-        pages = self.loaded_pages.get((queue_id, group.name), ())
+        group.supplies[partition_id] = supply
+        self._readers.setdefault(partition_id, []).append((group, supply))
+        pages = self.loaded_pages.get((partition_id, group.name), ())
         if pages:
             self.load(group, supply, pages)
-        if line.ready(heads.next_offset(queue_id)):
+        if line.ready(heads.next_offset(partition_id)):
             group.line_ready(supply)
         return supply
 
@@ -268,7 +269,7 @@ class Leasing:
 
     def number(self, line: Line) -> None:
         """Give a line the epoch that is stored for it, or a new one, which is written with its first change."""
-        stored = self._parts.views.offsets.get(line.group, {}).get(line.queue_id)
+        stored = self._parts.views.offsets.get(line.group, {}).get(line.partition_id)
         line.epoch = line.epoch or (decode_epoch(stored[1]) if stored is not None else self.new_epoch())
         if stored is None or line.epoch != decode_epoch(stored[1]):
             line.stored_floor = -1
@@ -276,7 +277,7 @@ class Leasing:
     def load(self, group: LeasedGroup, supply: Supply, pages: Iterable[tuple[int, bytes]]) -> None:
         """Take the stored pages of a line into memory."""
         line = supply.line
-        end = self._parts.heads.next_offset(line.queue_id)
+        end = self._parts.heads.next_offset(line.partition_id)
         for page, value in sorted(pages):
             for lease, offsets in load_page(line, page, value, end):
                 lease.offsets = offsets
@@ -318,7 +319,7 @@ class Leasing:
         """Into this frame, or the one being gathered, with what no frame has taken along."""
         lines, self._lazy = self._lazy, {}
         lines = {line: None for line in lines
-                 if any(supply.line is line for _, supply in self._readers.get(line.queue_id, ()))}
+                 if any(supply.line is line for _, supply in self._readers.get(line.partition_id, ()))}
         if lines:
             (gathering or self._gather()).lines.update(lines)
 
@@ -327,18 +328,18 @@ class Leasing:
             gathering = self._gather()
             gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))
 
-    def entering(self, queue_id: int) -> int:
-        return sum([gathering.burst.entering(queue_id) for gathering in self._pending()])
+    def entering(self, partition_id: int) -> int:
+        return sum([gathering.burst.entering(partition_id) for gathering in self._pending()])
 
     def message_ttl_ms(self, topic_id: int) -> int:
         topic = self._parts.topics.by_id(topic_id)
         return topic.settings.message_ttl_ms or 0 if topic is not None else 0
 
-    def used(self, queue: LightQueue) -> None:
-        self.light.idle.use(queue)
+    def used(self, queue: Queue) -> None:
+        self.queues.idle.use(queue)
 
-    def append_ms(self, queue_id: int, offset: int) -> int:
-        return self._parts.reader.append_ms_of(queue_id, offset)
+    def append_ms(self, partition_id: int, offset: int) -> int:
+        return self._parts.reader.append_ms_of(partition_id, offset)
 
     def when_stored(self, waiting: Reserved) -> None:
         self._gather().reserved.append(waiting)
@@ -397,8 +398,8 @@ class Leasing:
         records: list[StateRecord] = []
         if line.floor != line.stored_floor:
             line.stored_floor = line.floor
-            self.on_floor(line.queue_id)
-            records.append(offset_record(line.group, line.queue_id, (line.floor, encode_epoch(line.epoch))))
+            self.on_floor(line.partition_id)
+            records.append(offset_record(line.group, line.partition_id, (line.floor, encode_epoch(line.epoch))))
         group = line.group.encode()
         for page in line.dirty:
             value = encode_page(line, page)
@@ -408,7 +409,7 @@ class Leasing:
                 line.stored.discard(page)
             else:
                 continue
-            records.append(StateRecord(Kind.LEASES, page_key(line.queue_id, page, group), value))
+            records.append(StateRecord(Kind.LEASES, page_key(line.partition_id, page, group), value))
         line.dirty = set()
         return records
 
@@ -419,27 +420,27 @@ class Leasing:
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""
-        (self.light.definitions if record.kind == Kind.QUEUE else self.groups).settle(record)
+        (self.queues.definitions if record.kind == Kind.QUEUE else self.groups).settle(record)
 
-    def applied(self, queue_ids: Iterable[int]) -> None:
-        """Messages entered these queues: whoever reads them is served next turn, after the answers of this one."""
+    def applied(self, partition_ids: Iterable[int]) -> None:
+        """Messages entered these partitions: whoever reads them is served next turn, after the answers of this one."""
         if not self._readers and not self._of_topic:
             return
-        for queue_id in queue_ids:
-            readers = self._readers.get(queue_id, ())
+        for partition_id in partition_ids:
+            readers = self._readers.get(partition_id, ())
             if self._of_topic:
-                readers = self._with_new_lines(queue_id)
+                readers = self._with_new_lines(partition_id)
             for group, supply in readers:
                 group.line_ready(supply)
 
-    def _with_new_lines(self, queue_id: int) -> list[tuple[LeasedGroup, Supply]]:
-        """The queue may be one that groups over its topic have not met yet."""
-        found = self._parts.topics.of_queue(queue_id)
+    def _with_new_lines(self, partition_id: int) -> list[tuple[LeasedGroup, Supply]]:
+        """The partition may be one that groups over its topic have not met yet."""
+        found = self._parts.topics.of_partition(partition_id)
         if found is not None:
             for group in self._of_topic.get(found[0].id, ()):
-                if queue_id not in group.supplies:
-                    self.add_line(group, queue_id, 0)
-        return self._readers.get(queue_id, [])
+                if partition_id not in group.supplies:
+                    self.add_line(group, partition_id, 0)
+        return self._readers.get(partition_id, [])
 
     def failed(self, gatherings: list[Gathering]) -> None:
         """None of these was stored."""
@@ -450,10 +451,10 @@ class Leasing:
     def handles(self, tenant: str, name: str) -> Handles:
         return Handles(self._parts.secret, tenant, name)
 
-    def find(self, tenant: str, name: str, queue_id: int, offset: int, attempt: int, epoch: int
+    def find(self, tenant: str, name: str, partition_id: int, offset: int, attempt: int, epoch: int
              ) -> tuple[LeasedGroup, Handle] | None:
         """The group and handle that a decoded text means; None where there is no such line any more."""
-        for group, supply in self._readers.get(queue_id, ()):
+        for group, supply in self._readers.get(partition_id, ()):
             if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name \
                     and supply.line.epoch == epoch:
                 return group, (supply.line, offset, attempt)

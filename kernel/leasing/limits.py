@@ -1,4 +1,4 @@
-"""How much a light queue holds at most, in messages and in bytes of their values, and what gives way.
+"""How much a queue holds at most, in messages and in bytes of their values, and what gives way.
 
 What nobody has leased counts: ready, waiting, gathered for the next frame, and on its way to the disk. A queue that
 drops its head does so when messages have entered it, before anybody is served; one that refuses does so before anything
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kernel.errors import QueueFull
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.reasons import OVERFLOW
-from kernel.leasing.settings import LightQueue
+from kernel.leasing.settings import Queue
 from kernel.leasing.supply import Rules, Supply
 from kernel.leasing.weight import Weight
 from kernel.message import Message
@@ -42,7 +42,7 @@ def most(limit: int) -> int:
 class Limit:
     """One queue's."""
 
-    def __init__(self, leasing: Leasing, group: LeasedGroup, queue: LightQueue) -> None:
+    def __init__(self, leasing: Leasing, group: LeasedGroup, queue: Queue) -> None:
         self._leasing = leasing
         self._group = group
         self.queue = queue
@@ -66,9 +66,9 @@ class Limit:
         """What has room behind what is on its way into the queue."""
         messages, size = self.room()
         for gathering in pending:
-            for queue_id in self.queue.queue_ids():
-                messages -= gathering.burst.entering(queue_id)
-            size -= gathering.entering_bytes.get(self.queue.first_queue_id, 0)
+            for partition_id in self.queue.partition_ids():
+                messages -= gathering.burst.entering(partition_id)
+            size -= gathering.entering_bytes.get(self.queue.first_partition_id, 0)
         return [messages, size]
 
     def enforce(self) -> None:
@@ -113,19 +113,19 @@ class Limits:
         self._leasing = leasing
         self._refusing = refusing
         self._pending = pending
-        self._by_queue: dict[int, Limit] = {}          # those that refuse, by each of their queue ids
+        self._by_partition: dict[int, Limit] = {}          # those that refuse, by each of their partition ids
 
-    def add(self, group: LeasedGroup, queue: LightQueue) -> Limit:
+    def add(self, group: LeasedGroup, queue: Queue) -> Limit:
         limit = Limit(self._leasing, group, queue)
         if limit.rejects:
-            self._by_queue.update(dict.fromkeys(queue.queue_ids(), limit))
-            self._refusing.update(queue.queue_ids())
+            self._by_partition.update(dict.fromkeys(queue.partition_ids(), limit))
+            self._refusing.update(queue.partition_ids())
         return limit
 
-    def forget(self, queue: LightQueue) -> None:
-        for queue_id in queue.queue_ids():
-            self._by_queue.pop(queue_id, None)
-            self._refusing.discard(queue_id)
+    def forget(self, queue: Queue) -> None:
+        for partition_id in queue.partition_ids():
+            self._by_partition.pop(partition_id, None)
+            self._refusing.discard(partition_id)
 
     def refuse_full(self, messages: list[Message]) -> None:
         """Raises QueueFull where one of these has no room in a queue that it would enter; else they are counted."""
@@ -135,15 +135,15 @@ class Limits:
             counted[first] = counted.get(first, 0) + size
 
     def require_room(self, messages: list[Message]) -> dict[int, int]:
-        """The same without counting them: bytes by the first queue id of each queue that they would enter."""
+        """The same without counting them: bytes by the first partition id of each queue that they would enter."""
         pending = self._pending()
         rooms: dict[Limit, Room] = {}
         entering: dict[int, int] = {}
         for index, (placement, value, _, _, _) in enumerate(messages):
             if not placement.limited:
                 continue
-            for queue_id in (placement.queue_id, *placement.also):
-                limit = self._by_queue.get(queue_id)
+            for partition_id in (placement.partition_id, *placement.also):
+                limit = self._by_partition.get(partition_id)
                 if limit is None:
                     continue
                 room = rooms.get(limit) or rooms.setdefault(limit, limit.room_behind(pending))
@@ -152,6 +152,6 @@ class Limits:
                     raise QueueFull(f"queue {limit.queue.name!r} is full", index)
                 room[0] -= 1
                 room[1] -= size
-                first = limit.queue.first_queue_id
+                first = limit.queue.first_partition_id
                 entering[first] = entering.get(first, 0) + size
         return entering

@@ -1,4 +1,5 @@
-"""How far one group is in one queue: what is settled, leased, waiting or ready again. Hot, and pure: no clock, no log.
+"""How far one group is in one partition: what is settled, leased, waiting or ready again. Hot, and pure: no clock, no
+log.
 
     offset < floor            settled
     floor <= offset < next    settled (a bit in its page's mask), leased, waiting for a time, ready again, or in hand:
@@ -45,10 +46,10 @@ class Lease:
 
 
 class Line:
-    """See the module's text. `queue_id` is what it reads, `group` what it reads for ("" for a light queue's own)."""
+    """See the module's text. `partition_id` is what it reads, `group` what it reads for ("" for a queue's own)."""
 
-    def __init__(self, queue_id: int, group: str, floor: int) -> None:
-        self.queue_id: int = queue_id
+    def __init__(self, partition_id: int, group: str, floor: int) -> None:
+        self.partition_id: int = partition_id
         self.group: str = group
         self.floor: int = floor
         self.next: int = floor
@@ -62,7 +63,7 @@ class Line:
         self.stored_floor: int = floor
         self.spans: list[tuple[int, int]] = []            # pages, first and behind the last, of which all is settled
         self.beyond: int = 0                              # settled offsets above the floor
-        self.topic_id: int = 0                            # whose queue it is; 0: a light queue's
+        self.topic_id: int = 0                            # whose partition it is; 0: a queue's
         self.moved: int = 0                               # counts resets: work begun before one is void
         self.epoch: int = 0                               # handles of another one are void
 
@@ -279,7 +280,7 @@ class Line:
         return self.spans[at][1] if at >= 0 and self.spans[at][0] == page else 0
 
     def ready(self, end: int) -> int:
-        """Messages that could be leased now; `end` is the queue's next offset."""
+        """Messages that could be leased now; `end` is the partition's next offset."""
         return max(0, end - self.next) + len(self.again)
 
     def unsettled_stretches(self, start: int, stop: int) -> list[tuple[int, int]]:
@@ -330,7 +331,7 @@ class Line:
         """A line that goes on from `floor` in place of this one, with attempts counted anew: whatever handle somebody
         has of this one is void, and so is what was begun for it."""
         self.reset(floor)
-        line = Line(self.queue_id, self.group, floor)
+        line = Line(self.partition_id, self.group, floor)
         line.topic_id = self.topic_id
         line.dirty, line.stored = self.dirty, self.stored
         line.stored_floor = -1                            # written down, wherever it stood

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kernel.errors import KernelError
 from kernel.leasing.line import Lease, Line
-from kernel.leasing.settings import LightQueue
+from kernel.leasing.settings import Queue
 from kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
@@ -77,16 +77,16 @@ class Core(Protocol):
     def soon(self, group: LeasedGroup) -> None:
         """Call `group.serve` in this turn, once."""
 
-    def entering(self, queue_id: int) -> int:
-        """How many messages are on their way into a queue: behind its end, and not durable yet."""
+    def entering(self, partition_id: int) -> int:
+        """How many messages are on their way into a partition: behind its end, and not durable yet."""
 
     def message_ttl_ms(self, topic_id: int) -> int:
         """How long after its timestamp a message of a topic is worth anything; 0: for ever."""
 
-    def used(self, queue: LightQueue) -> None:
-        """Somebody comes to a light queue, or goes."""
+    def used(self, queue: Queue) -> None:
+        """Somebody comes to a queue, or goes."""
 
-    def append_ms(self, queue_id: int, offset: int) -> int:
+    def append_ms(self, partition_id: int, offset: int) -> int:
         """When a message, or the first behind it, was appended; 0 where there is none."""
 
     def on_error(self, fault: Exception) -> None:

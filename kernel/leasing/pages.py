@@ -1,4 +1,4 @@
-"""Pages of a line as they are stored: 256 offsets each, under (queue id, page, group). Hot, and pure.
+"""Pages of a line as they are stored: 256 offsets each, under (partition id, page, group). Hot, and pure.
 
     flags        u8      1: a mask follows, 2: the end of a span
     mask         32 B    little-endian bits of settled offsets above the floor
@@ -35,14 +35,14 @@ _EPOCH = struct.Struct(">Q")
 _SPAN = struct.Struct(">Q")
 
 
-def page_key(queue_id: int, page: int, group: bytes) -> bytes:
-    return _KEY.pack(queue_id, page) + group
+def page_key(partition_id: int, page: int, group: bytes) -> bytes:
+    return _KEY.pack(partition_id, page) + group
 
 
 def decode_page_key(key: bytes) -> tuple[int, int, str]:
-    """Queue id, page, group."""
-    queue_id, page = _KEY.unpack_from(key)
-    return queue_id, page, key[_KEY.size:].decode()
+    """Partition id, page, group."""
+    partition_id, page = _KEY.unpack_from(key)
+    return partition_id, page, key[_KEY.size:].decode()
 
 
 def encode_epoch(epoch: int) -> bytes:
@@ -112,7 +112,7 @@ def _runs(line: Line, start: int, stop: int) -> bytes:
 def load_page(line: Line, page: int, value: bytes, end: int) -> list[tuple[Lease, list[int]]]:
     """Take a stored page into a line whose floor is set; returns the leases that run on, with their offsets.
 
-    `end` is the queue's next offset: a record can be older than a topic that was made anew.
+    `end` is the partition's next offset: a record can be older than a topic that was made anew.
     """
     base = page << PAGE_SHIFT
     at = 1

@@ -20,7 +20,7 @@ def good_handles(handles: Sequence[Handle], supplies: dict[int, Supply], group: 
     for i, handle in enumerate(handles):
         if handle[0] is not line:
             line = handle[0]
-            supply = supplies.get(line.queue_id) if isinstance(line, Line) else None
+            supply = supplies.get(line.partition_id) if isinstance(line, Line) else None
             if line is None or supply is None or supply.line is not line:
                 rewound = line is not None and supply is not None and line.group == group
                 line = None
@@ -35,4 +35,4 @@ def good_handles(handles: Sequence[Handle], supplies: dict[int, Supply], group: 
         offsets.append(handle[1])
     if len(handles) > 1:
         by_line = {of: list(dict.fromkeys(found)) for of, found in by_line.items()}
-    return refused, [(supplies[of.queue_id], found) for of, found in by_line.items() if found]
+    return refused, [(supplies[of.partition_id], found) for of, found in by_line.items() if found]

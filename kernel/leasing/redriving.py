@@ -11,14 +11,14 @@ from heapq import heapify
 from typing import Any
 
 from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.placing import LIGHT
+from kernel.addresses.placing import QUEUE_PREFIX
 from kernel.appending.burst import check
 from kernel.appending.gathering import Gathering
-from kernel.errors import ExpiredReceipt, KernelError, UnknownQueue, UnknownTopic
+from kernel.errors import ExpiredReceipt, KernelError, UnknownPartition, UnknownTopic
 from kernel.leasing.burial import SEAL, TO_ADDRESS, TO_QUEUE, read_deaths, seal_of
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
-from kernel.leasing.settings import LightQueue
+from kernel.leasing.settings import Queue
 from kernel.leasing.supply import Supply
 from kernel.message import Message, Placement, Record
 from kernel.parts import Parts
@@ -38,10 +38,10 @@ class Redriving:
         self._gather = gather
         self._refresh = refresh
 
-    def redrive(self, queue: LightQueue, letters: list[Record], gaps: Gaps = ()) -> list[KernelError | None]:
+    def redrive(self, queue: Queue, letters: list[Record], gaps: Gaps = ()) -> list[KernelError | None]:
         """Send these records of a dead-letter queue back. Answers for each why it stays. Raises Stopping."""
-        group = self._leasing.light.group_of(queue)
-        supply = group.supplies[queue.first_queue_id]
+        group = self._leasing.queues.group_of(queue)
+        supply = group.supplies[queue.first_partition_id]
         gathering = self._gather()
         results: list[KernelError | None] = []
         gone: list[int] = []
@@ -50,7 +50,7 @@ class Redriving:
                 self._check_free(supply, letter[0])
                 message = self._message(queue.tenant, letter)
                 if check([message], self._refresh):
-                    self._leasing.light.limits.refuse_full([message])
+                    self._leasing.queues.limits.refuse_full([message])
             except KernelError as error:
                 results.append(error)
                 continue
@@ -81,28 +81,28 @@ class Redriving:
     def _origin(self, tenant: str, message_id: int, deaths: list[dict[str, Any]]) -> dict[str, Any]:
         """The death that the letter's way began with: the last, or one that led to it by what queues say of their dead
         letters. Earlier ones without a seal are its sender's making, who perhaps may not publish where they say."""
-        known = self._leasing.light.definitions
+        known = self._leasing.queues.definitions
         origin = deaths[-1]
         for earlier in reversed(deaths[:-1]):
-            queue = known.get(tenant, earlier["address"].removeprefix(LIGHT))
+            queue = known.get(tenant, earlier["address"].removeprefix(QUEUE_PREFIX))
             to = origin["address"]
-            leads = TO_QUEUE + to.removeprefix(LIGHT) if to.startswith(LIGHT) else TO_ADDRESS + to
+            leads = TO_QUEUE + to.removeprefix(QUEUE_PREFIX) if to.startswith(QUEUE_PREFIX) else TO_ADDRESS + to
             if earlier.get(SEAL) != seal_of(self._parts.secret, message_id, earlier):
                 break
-            if queue is None or not earlier["address"].startswith(LIGHT) or queue.settings.dead_letter != leads:
+            if queue is None or not earlier["address"].startswith(QUEUE_PREFIX) or queue.settings.dead_letter != leads:
                 break
             origin = earlier
         return origin
 
     def _place(self, tenant: str, death: dict[str, Any], key: bytes | None) -> Placement:
         places = self._parts.places
-        if death["address"].startswith(LIGHT):
-            return places.place_again(tenant, death["address"].removeprefix(LIGHT), 0, key)
+        if death["address"].startswith(QUEUE_PREFIX):
+            return places.place_again(tenant, death["address"].removeprefix(QUEUE_PREFIX), 0, key)
         self._parts.topics.require(death["topic"], tenant)
-        queue = death["queue"] if death["queue"] >= 0 else None         # it never was in one: its key's
+        partition = death["partition"] if death["partition"] >= 0 else None         # it never was in one: its key's
         try:
-            return places.place_in(death["topic"], key, queue, tenant, False)
-        except UnknownQueue:                # the topic was made anew, with fewer queues
+            return places.place_in(death["topic"], key, partition, tenant, False)
+        except UnknownPartition:                # the topic was made anew, with fewer partitions
             return places.place_in(death["topic"], key, None, tenant, False)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kernel.leasing.leasing import Leasing
 
 Pages = dict[tuple[int, str], list[tuple[int, bytes]]]
-"""By queue id and group: number and value of every stored page."""
+"""By partition id and group: number and value of every stored page."""
 
 PAUSE_MS: Final = 1_000                # before anything is tried again that a full disk has refused
 
@@ -39,24 +39,24 @@ class Restoring:
     def _pages(self) -> Pages:
         pages: Pages = {}
         for key, value in self._parts.state.scan(Kind.LEASES):
-            queue_id, page, group = decode_page_key(key)
-            pages.setdefault((queue_id, group), []).append((page, value))
+            partition_id, page, group = decode_page_key(key)
+            pages.setdefault((partition_id, group), []).append((page, value))
         return pages
 
     def _load(self, pages: Pages) -> None:
         """Those of these lines that are not in memory."""
         leasing = self._leasing
-        missing = [(queue_id, name) for queue_id, name in pages
-                   if not any(group.name == name for group, _ in leasing.reading(queue_id))]
-        light = {queue_id for queue_id, name in missing if not name}
+        missing = [(partition_id, name) for partition_id, name in pages
+                   if not any(group.name == name for group, _ in leasing.reading(partition_id))]
+        of_queues = {partition_id for partition_id, name in missing if not name}
         leasing.loaded_pages = pages
-        if light:
+        if of_queues:
             for key, value in self._parts.state.scan(Kind.QUEUE):
-                queue = leasing.light.definitions.read(key, value)
-                if not light.isdisjoint(queue.queue_ids()):
-                    leasing.light.group_of(queue)
-        for queue_id, name in missing:
-            found = self._parts.topics.of_queue(queue_id)
+                queue = leasing.queues.definitions.read(key, value)
+                if not of_queues.isdisjoint(queue.partition_ids()):
+                    leasing.queues.group_of(queue)
+        for partition_id, name in missing:
+            found = self._parts.topics.of_partition(partition_id)
             if name and found is not None:
                 try:
                     leasing.of_topic(name, found[0])
@@ -69,7 +69,7 @@ class Restoring:
     def failed(self, gatherings: list[Gathering]) -> None:
         """None of these was stored; topics are as they were already, and groups of those that were to be made gone."""
         leasing = self._leasing
-        leasing.light.definitions.undo()
+        leasing.queues.definitions.undo()
         leasing.groups.undo()
         self._restore_bindings(gatherings)
         lines = {line: None for gathering in gatherings for line in gathering.lines}
@@ -79,20 +79,20 @@ class Restoring:
         self._forget_undefined()
         pages = self._pages()
         for line in lines:
-            for group, supply in leasing.reading(line.queue_id):
+            for group, supply in leasing.reading(line.partition_id):
                 if supply.line is line:
                     self._restore(group, supply, pages)
         self._load(pages)
 
     def _restore_bindings(self, gatherings: list[Gathering]) -> None:
-        subscriptions, tenants = self._parts.subscriptions, self._leasing.light.tenants()
+        subscriptions, tenants = self._parts.subscriptions, self._leasing.queues.tenants()
         for record in (record for gathering in gatherings for record in gathering.state):
             if record.kind == Kind.BINDING:
-                queue_id, chosen, filter_text = decode_binding(record.key)
+                partition_id, chosen, filter_text = decode_binding(record.key)
                 if self._parts.state.get(Kind.BINDING, record.key) is None:
-                    subscriptions.unbind(filter_text, queue_id, chosen)
-                elif queue_id in tenants:
-                    subscriptions.bind(filter_text, queue_id, chosen, tenants[queue_id])
+                    subscriptions.unbind(filter_text, partition_id, chosen)
+                elif partition_id in tenants:
+                    subscriptions.bind(filter_text, partition_id, chosen, tenants[partition_id])
 
     def _forget_undefined(self) -> None:
         """Queues that were to be made are not there. A group that was is defined with its next frame: its members are
@@ -100,9 +100,9 @@ class Restoring:
         leasing = self._leasing
         for group in leasing.in_memory():
             if group.queue is not None:
-                known = leasing.light.definitions.get(group.tenant, group.queue.name)
-                if known is None or known.first_queue_id != group.queue.first_queue_id:
-                    leasing.light.forget(group.queue)
+                known = leasing.queues.definitions.get(group.tenant, group.queue.name)
+                if known is None or known.first_partition_id != group.queue.first_partition_id:
+                    leasing.queues.forget(group.queue)
             elif leasing.groups.get(group.tenant, group.name) is None:
                 leasing.undefined[group] = None
 
@@ -110,13 +110,13 @@ class Restoring:
         line = supply.line
         held = {offset: lease for offset, lease in line.out.items() if lease.holder is not None}
         spans = list(line.spans)
-        floor = self._leasing.stored_floor(group, line.queue_id)
+        floor = self._leasing.stored_floor(group, line.partition_id)
         line.reset(floor)
         supply.reset()
         line.dirty, line.stored, line.stored_floor = set(), set(), floor
         if group.queue is None:
             self._leasing.number(line)
-        self._leasing.load(group, supply, pages.get((line.queue_id, line.group), ()))
+        self._leasing.load(group, supply, pages.get((line.partition_id, line.group), ()))
         line.hold({offset: lease for offset, lease in held.items() if not line.is_settled(offset)}, spans)
         for lease in dict.fromkeys(held.values()):
             if lease.left:

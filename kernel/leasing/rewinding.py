@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from kernel.appending.gathering import Gathering
-from kernel.errors import OffsetOutOfRange, UnknownGroup, UnknownQueue
+from kernel.errors import OffsetOutOfRange, UnknownGroup, UnknownPartition
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.leasing import Leasing
 from kernel.leasing.settings import ASSIGNED, GroupSettings
@@ -38,46 +38,46 @@ class Rewinding:
 
     def topics(self, tenant: str, name: str) -> list[Topic]:
         """What the group has progress in, sorted by name."""
-        queue_ids = set(self._parts.views.offsets.get(name, ()))
+        partition_ids = set(self._parts.views.offsets.get(name, ()))
         for group in self._leasing.active(tenant, name):
-            queue_ids.update(group.supplies)
-        found = [self._parts.topics.of_queue(queue_id) for queue_id in queue_ids]
+            partition_ids.update(group.supplies)
+        found = [self._parts.topics.of_partition(partition_id) for partition_id in partition_ids]
         topics = {of[0].id: of[0] for of in found if of is not None and of[0].tenant == tenant}
         return sorted(topics.values(), key=lambda topic: topic.name)
 
     def offsets(self, tenant: str, name: str, topic: Topic) -> dict[int, int]:
-        """Per queue id, as far as the group has met the queue, the first offset that is not settled."""
-        found = {queue_id: offset for queue_id, (offset, _) in self._parts.views.offsets.get(name, {}).items()}
+        """Per partition id, as far as the group has met the partition, the first offset that is not settled."""
+        found = {partition_id: offset for partition_id, (offset, _) in self._parts.views.offsets.get(name, {}).items()}
         for group in self._leasing.active(tenant, name):
-            found.update({queue_id: supply.line.floor for queue_id, supply in group.supplies.items()})
-        return {queue_id: found[queue_id] for queue_id in topic.queue_ids() if queue_id in found}
+            found.update({partition_id: supply.line.floor for partition_id, supply in group.supplies.items()})
+        return {partition_id: found[partition_id] for partition_id in topic.partition_ids() if partition_id in found}
 
     def behind(self, topics: list[Topic]) -> Iterator[tuple[int, int]]:
         """See `GroupCalls.groups_behind`; as far as is durable."""
         heads = self._parts.heads
-        of_queue = {queue_id: topic.id for topic in topics for queue_id in topic.queue_ids()}
+        of_partition = {partition_id: topic.id for topic in topics for partition_id in topic.partition_ids()}
         for offsets in list(self._parts.views.offsets.values()):
             found: dict[int, int] = {}
-            for queue_id in offsets.keys() & of_queue.keys():
-                begin = max(offsets[queue_id][0], heads.log_start(queue_id))
-                topic_id = of_queue[queue_id]
-                found[topic_id] = found.get(topic_id, 0) + max(heads.next_offset(queue_id) - begin, 0)
+            for partition_id in offsets.keys() & of_partition.keys():
+                begin = max(offsets[partition_id][0], heads.log_start(partition_id))
+                topic_id = of_partition[partition_id]
+                found[topic_id] = found.get(topic_id, 0) + max(heads.next_offset(partition_id) - begin, 0)
             yield from found.items()
 
     def rewind(self, group: LeasedGroup, topic: Topic, offsets: Mapping[int, int]) -> None:
-        """Go on from these offsets, by queue id, forward or back; what is leased or settled from there on counts no
-        more. Raises UnknownQueue, OffsetOutOfRange, Stopping, with nothing changed."""
+        """Go on from these offsets, by partition id, forward or back; what is leased or settled from there on counts no
+        more. Raises UnknownPartition, OffsetOutOfRange, Stopping, with nothing changed."""
         heads = self._parts.heads
-        queue_ids = set(topic.queue_ids())
-        for queue_id, offset in offsets.items():
-            if queue_id not in queue_ids:
-                raise UnknownQueue(f"the topic {topic.name} has no queue of the id {queue_id}")
-            start, end = heads.log_start(queue_id), heads.next_offset(queue_id)
+        partition_ids = set(topic.partition_ids())
+        for partition_id, offset in offsets.items():
+            if partition_id not in partition_ids:
+                raise UnknownPartition(f"the topic {topic.name} has no partition of the id {partition_id}")
+            start, end = heads.log_start(partition_id), heads.next_offset(partition_id)
             if not start <= offset <= end:
-                raise OffsetOutOfRange(f"the queue holds the offsets {start} to {end}, the next, not {offset}")
+                raise OffsetOutOfRange(f"the partition holds the offsets {start} to {end}, the next, not {offset}")
         gathering = self._gather()
-        for queue_id, offset in offsets.items():
-            supply = group.supplies.get(queue_id) or self._leasing.add_line(group, queue_id, offset)
+        for partition_id, offset in offsets.items():
+            supply = group.supplies.get(partition_id) or self._leasing.add_line(group, partition_id, offset)
             gathering.lines.pop(supply.line, None)
             group.drop_found(supply.line)
             supply.line = supply.line.anew(offset, self._leasing.new_epoch())
@@ -92,8 +92,9 @@ class Rewinding:
         gathering = self._gather()
         gathering.state.append(self._leasing.groups.put(tenant, name, None))
         for topic in self.topics(tenant, name):
-            gathering.state += [offset_record(name, queue_id, None) for queue_id in self.offsets(tenant, name, topic)]
+            gathering.state += [offset_record(name, partition_id, None)
+                                for partition_id in self.offsets(tenant, name, topic)]
         for group in self._leasing.active(tenant, name):
             gathering.state += self._leasing.page_deletions(gathering, group)
         self._leasing.forget_group(tenant, name)
-        self._leasing.light.configure_shared(tenant, name)
+        self._leasing.queues.configure_shared(tenant, name)

@@ -33,7 +33,7 @@ class Selecting:
 
         def wanted(message: Leased) -> bool:
             line, _, _, _, timestamp_ms, key, value, headers, _ = message
-            found = self._topics.of_queue(line.queue_id)
+            found = self._topics.of_partition(line.partition_id)
             topic = found[0].name if found is not None else ""
             try:
                 address = self._routes.address_of(topic, key, read_headers(headers, 0)[0]) if reads_address else ""

@@ -1,4 +1,4 @@
-"""What can be set about groups and light queues, and how their definitions are recorded."""
+"""What can be set about groups and queues, and how their definitions are recorded."""
 from __future__ import annotations
 
 import json
@@ -73,7 +73,7 @@ class GroupSettings:
     """One message of a key at a time: while it is leased or waits for its retry, later ones of its key wait too."""
 
     selector: str = ""
-    """What the group wants of its queues; the rest counts as settled. See `kernel.selectors`."""
+    """What the group wants of its partitions; the rest counts as settled. See `kernel.selectors`."""
 
     single_active: bool = False
     """Of several members only the oldest is given anything."""
@@ -93,11 +93,11 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What a light queue holds, for how long, and what becomes of what it does not hold. 0 means no limit; of the first
+    """What a queue holds, for how long, and what becomes of what it does not hold. 0 means no limit; of the first
     two limits NOTHING (-1) means that it holds nothing."""
 
     priorities: int = 1
-    """Each priority is a queue of its own; the highest is served first."""
+    """Each priority has a partition of its own; the highest is served first."""
 
     max_length: int = 0
     max_bytes: int = 0
@@ -139,23 +139,23 @@ class QueueSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LightQueue:
-    """A named queue of its own ids: `first_queue_id` and one more for each further priority."""
+class Queue:
+    """A named queue of its own ids: `first_partition_id` and one more for each further priority."""
 
     tenant: str
     name: str
-    first_queue_id: int
+    first_partition_id: int
     settings: QueueSettings
     created_ms: int
     used_ms: int = field(default=0, compare=False)
     """When it was last used, as far as that was written down; of queues that expire."""
 
-    def queue_id(self, priority: int = 0) -> int:
-        """The sub-queue of a priority; one above the highest counts as the highest."""
-        return self.first_queue_id + min(max(priority, 0), self.settings.priorities - 1)
+    def partition_id(self, priority: int = 0) -> int:
+        """The partition of a priority; one above the highest counts as the highest."""
+        return self.first_partition_id + min(max(priority, 0), self.settings.priorities - 1)
 
-    def queue_ids(self) -> range:
-        return range(self.first_queue_id, self.first_queue_id + self.settings.priorities)
+    def partition_ids(self) -> range:
+        return range(self.first_partition_id, self.first_partition_id + self.settings.priorities)
 
 
 Settings = TypeVar("Settings", GroupSettings, QueueSettings)
@@ -171,15 +171,15 @@ def split_key(key: bytes) -> tuple[str, str]:
     return tenant.decode(), name.decode()
 
 
-def binding_key(queue_id: int, chosen: bool, filter_text: str) -> bytes:
+def binding_key(partition_id: int, chosen: bool, filter_text: str) -> bytes:
     """The state key of a binding: what matches the filter enters the queue."""
-    return _BINDING.pack(queue_id, chosen) + filter_text.encode()
+    return _BINDING.pack(partition_id, chosen) + filter_text.encode()
 
 
 def decode_binding(key: bytes) -> tuple[int, bool, str]:
-    """Queue id, chosen, filter."""
-    queue_id, chosen = _BINDING.unpack_from(key)
-    return queue_id, chosen, key[_BINDING.size:].decode()
+    """Partition id, chosen, filter."""
+    partition_id, chosen = _BINDING.unpack_from(key)
+    return partition_id, chosen, key[_BINDING.size:].decode()
 
 
 def definition_key(space: str, tenant: str, name: str) -> bytes:
@@ -210,14 +210,14 @@ def decode_group(value: bytes) -> GroupSettings:
     return GroupSettings(**read, retry=Retry(**retry))
 
 
-def encode_queue(queue: LightQueue) -> bytes:
-    return json.dumps({"first_queue_id": queue.first_queue_id, "created_ms": queue.created_ms,
+def encode_queue(queue: Queue) -> bytes:
+    return json.dumps({"first_partition_id": queue.first_partition_id, "created_ms": queue.created_ms,
                        "used_ms": queue.used_ms, "settings": asdict(queue.settings)}).encode()
 
 
-def decode_queue(key: bytes, value: bytes) -> LightQueue:
+def decode_queue(key: bytes, value: bytes) -> Queue:
     read = json.loads(value)
-    return LightQueue(*split_key(key), read["first_queue_id"], QueueSettings(**_known(QueueSettings, read["settings"])),
+    return Queue(*split_key(key), read["first_partition_id"], QueueSettings(**_known(QueueSettings, read["settings"])),
                       read["created_ms"], read.get("used_ms", 0))
 
 

@@ -1,7 +1,7 @@
 """One group for everybody who takes from the same filter under the same name, whichever door they come by.
 
 `$share/GROUP/FILTER` is the group's name on every door that has no word of its own for it. A filter that is a whole
-topic (`orders/#`) makes the leased group over that topic; any other makes a light queue of that name, to which the
+topic (`orders/#`) makes the leased group over that topic; any other makes a queue of that name, to which the
 filter is bound: how often it hands out a message, and when again, the settings of the group say. A topic that does not
 exist yet is waited for: subscribing creates nothing.
 """
@@ -14,7 +14,7 @@ from kernel.addresses.filters import parse_filter
 from kernel.errors import InvalidFilter, UnknownTopic
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import HoldLimit, Member, Membership
-from kernel.leasing.settings import LightQueue, QueueSettings
+from kernel.leasing.settings import Queue, QueueSettings
 from kernel.state.topics import Topic
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def parse_share(text: str) -> tuple[str, str]:
     return group, filter_text
 
 
-def shared_name(queue: LightQueue) -> str:
-    """The group of a light queue that a shared filter made; "" of any other."""
+def shared_name(queue: Queue) -> str:
+    """The group of a queue that a shared filter made; "" of any other."""
     if queue.settings.door or not queue.name.startswith(SHARE):
         return ""
     return queue.name.removeprefix(SHARE).partition("/")[0]
@@ -78,7 +78,7 @@ class Sharing:
         name, _, rest = filter_text.partition("/")
         return name if rest == "#" and is_topic_name(name) and not self._kernel.has_routes else None
 
-    def _bound_queue(self, text: str, filter_text: str, tenant: str) -> LightQueue:
+    def _bound_queue(self, text: str, filter_text: str, tenant: str) -> Queue:
         queue = self._kernel.queue(text, tenant)
         if queue is None:
             queue = self._kernel.declare_queue(text, QueueSettings(expires_ms=UNUSED_MS), tenant)

@@ -72,12 +72,12 @@ def stretches_of(offsets: list[int]) -> list[list[int]]:
 
 
 def _is_left_out(answer: Fetched, offset: int) -> bool:
-    """Whether a fetch that gave nothing had no room for this queue, and the offset may well be there."""
+    """Whether a fetch that gave nothing had no room for this partition, and the offset may well be there."""
     return answer.error is None and answer.next_offset < 0 and offset < answer.high_watermark
 
 
 class Supply:
-    """One line with what was read of it. `end()` is the queue's next offset, `start()` its first."""
+    """One line with what was read of it. `end()` is the partition's next offset, `start()` its first."""
 
     def __init__(self, line: Line, fetch: Fetch, end: Callable[[], int], start: Callable[[], int],
                  unreadable: Unreadable) -> None:
@@ -257,7 +257,7 @@ class Supply:
         """When the first message that is not settled was appended; `append_ms` is asked once for each."""
         first = max(self.line.floor, self.start())
         if self._oldest[0] != first:
-            self._oldest = first, append_ms(self.line.queue_id, first)
+            self._oldest = first, append_ms(self.line.partition_id, first)
         return self._oldest[1]
 
     @property
@@ -284,7 +284,7 @@ class Supply:
                 self._skip_lost()
             wanted, moved = line.next, line.moved
             self.fetching = True
-            self.fetch([(line.queue_id, wanted, FETCH_BYTES)], FETCH_BYTES,
+            self.fetch([(line.partition_id, wanted, FETCH_BYTES)], FETCH_BYTES,
                         lambda found: self._fresh_read(found[0], wanted, moved, on_done))
 
     def _skip_lost(self) -> None:
@@ -330,7 +330,7 @@ class Supply:
             self._note_entered(piece)
         messages = leased_of(piece, self.line)
         if len(messages) < piece.count:
-            self._unreadable.note(self.line.queue_id, missing(piece, [one[1] for one in messages]))
+            self._unreadable.note(self.line.partition_id, missing(piece, [one[1] for one in messages]))
         return messages
 
     def _read_offsets(self, offsets: list[int], then: Callable[[list[int], list[Leased]], None],
@@ -347,7 +347,7 @@ class Supply:
         if not stretches:
             on_done(found)
             return
-        wants = [(self.line.queue_id, stretch[0], FETCH_BYTES) for stretch in stretches[:STRETCHES]]
+        wants = [(self.line.partition_id, stretch[0], FETCH_BYTES) for stretch in stretches[:STRETCHES]]
         self.fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, found, answers,
                                                                                           on_done))
 

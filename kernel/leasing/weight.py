@@ -1,4 +1,4 @@
-"""The bytes of what one line of a light queue holds: the sizes of its values, in runs of consecutive offsets.
+"""The bytes of what one line of a queue holds: the sizes of its values, in runs of consecutive offsets.
 
 A gap between two runs costs nothing, however wide it is.
 """
@@ -48,7 +48,7 @@ class Weight:
         while not self._reading and before < self._end < end:
             before = self._end
             self._reading = self._at_once = True
-            wants = [(self._line.queue_id, self._end, FETCH_BYTES)]
+            wants = [(self._line.partition_id, self._end, FETCH_BYTES)]
             self._supply.fetch(wants, FETCH_BYTES, partial(self._read, self._moved, on_more))
             self._at_once = False
 

@@ -10,14 +10,14 @@
     32  state_bytes   u32
     36  zero          u32
     40  entries in columns, each entry_count long:
-          queue_id i64, first_offset i64, max_ms i64, message_id i64,
+          partition_id i64, first_offset i64, max_ms i64, message_id i64,
           count u32, byte_offset u32, byte_length u32, crc u32, flags u32
         state records, state_bytes in all, each:
           kind u8, flags u8, key_len u16, value_len u32, order u64, key, value
 
-An entry says that `count` records lying at `byte_offset` of the body entered a queue at `first_offset`. Columns,
-because they are written and read whole, by one call each, however many queues a frame enters. `message_id` is that of
-the entry's first record, the others follow; it is one that the frame gives out, or, for a copy of a message, the one
+An entry says that `count` records lying at `byte_offset` of the body entered a partition at `first_offset`. Columns,
+because they are written and read whole, by one call each, however many partitions a frame enters. `message_id` is that
+of the entry's first record, the others follow; it is one that the frame gives out, or, for a copy of a message, the one
 that the message has had all along. `crc` is the CRC-32C of the entry's bytes, so that one entry can be checked without
 reading its frame. A state record with the flag DELETED has no value; `order` is 0 but in kept frames, where it is the
 position the record first had. Numbers are little-endian.
@@ -50,11 +50,11 @@ assert sys.byteorder == "little" and array(_U32).itemsize == 4 and array("q").it
 class Entries:
     """The entries of a frame, as columns of equal length."""
 
-    __slots__ = ("queue_id", "first_offset", "max_ms", "message_id", "count", "byte_offset", "byte_length", "crc",
+    __slots__ = ("partition_id", "first_offset", "max_ms", "message_id", "count", "byte_offset", "byte_length", "crc",
                  "flags")
 
     def __init__(self) -> None:
-        self.queue_id = array("q")
+        self.partition_id = array("q")
         self.first_offset = array("q")
         self.max_ms = array("q")
         self.message_id = array("q")
@@ -65,11 +65,11 @@ class Entries:
         self.flags = array(_U32)
 
     def columns(self) -> tuple[array[int], ...]:
-        return (self.queue_id, self.first_offset, self.max_ms, self.message_id, self.count, self.byte_offset,
+        return (self.partition_id, self.first_offset, self.max_ms, self.message_id, self.count, self.byte_offset,
                 self.byte_length, self.crc, self.flags)
 
     def __len__(self) -> int:
-        return len(self.queue_id)
+        return len(self.partition_id)
 
 
 class StateRecord(NamedTuple):
@@ -122,7 +122,7 @@ def _decode_entries(head: bytes, entry_count: int, first_id: int | None) -> Entr
     entries = Entries()
     numbers = array(_U32)
     columns = entries.columns() if first_id is None else (
-        entries.queue_id, entries.first_offset, entries.max_ms, entries.count, numbers, entries.byte_offset,
+        entries.partition_id, entries.first_offset, entries.max_ms, entries.count, numbers, entries.byte_offset,
         entries.byte_length, entries.crc, entries.flags)
     at = _HEAD_BYTES
     for column in columns:

@@ -8,7 +8,7 @@ time:
     message ids     ROOM_IDS, and IDS_PER_MS for each millisecond since the backup (4 million a second; every start of
                     a hub uses up a million of them, and a hub does not start four times a second)
     starts          ROOM_EPOCHS, and one for each second
-    topics, queues, producers    ROOM_COUNTERS, and COUNTERS_PER_MS
+    topics, partitions, producers    ROOM_COUNTERS, and COUNTERS_PER_MS
     the secret      a new one: a handle from before might name a lease of another message by now. It is refused as one
                     that this hub never gave, and its message comes again when its lease has run out
 
@@ -31,7 +31,7 @@ IDS_PER_MS: Final = 1 << 12
 ROOM_EPOCHS: Final = 1 << 10
 ROOM_COUNTERS: Final = 1 << 24
 COUNTERS_PER_MS: Final = 1 << 7
-PAGE_QUEUES: Final = 256           # queue ids that share a page of heads: none is to hold old and new ones
+PAGE_PARTITIONS: Final = 256           # partition ids that share a page of heads: none is to hold old and new ones
 
 _COUNTERS = struct.Struct(">QQQ")
 _WATCHED: Final = (Kind.COUNTERS, Kind.EPOCH, Kind.HUB, Kind.SECRET, Kind.TOPIC)
@@ -96,9 +96,9 @@ def resume(log: Log, found: Found, taken_ms: int, now_ms: int, secret: bytes) ->
 
 
 def counters_behind(counters: tuple[int, int, int], room: int) -> tuple[int, int, int]:
-    """Counters (the next ids of topics, queues and producers) that leave out so many of each."""
-    topic_id, queue_id, producer_id = counters
-    return topic_id + room, -(-(queue_id + room) // PAGE_QUEUES) * PAGE_QUEUES, producer_id + room
+    """Counters (the next ids of topics, partitions and producers) that leave out so many of each."""
+    topic_id, partition_id, producer_id = counters
+    return topic_id + room, -(-(partition_id + room) // PAGE_PARTITIONS) * PAGE_PARTITIONS, producer_id + room
 
 
 def counters_record(counters: tuple[int, int, int]) -> StateRecord:

@@ -37,6 +37,6 @@ def of_record(record: Record, append_ms: int) -> bytes:
 
 
 def piece_of(inline: bytes, offset: int) -> Piece:
-    """The record as a reader of its queue gets it."""
+    """The record as a reader of its partition gets it."""
     append_ms, timestamp_ms, message_id = _FRONT.unpack_from(inline)
     return Piece(offset, 1, False, inline[FRONT_BYTES:], append_ms, timestamp_ms, message_id)

@@ -1,4 +1,5 @@
-"""Pieces of many queues as bytes, for readers in bulk: all heads in columns, then all bodies as they lie in the log.
+"""Pieces of many partitions as bytes, for readers in bulk: all heads in columns, then all bodies as they lie in the
+log.
 
     first offset   i64 x n
     append time    i64 x n    milliseconds since 1970

@@ -11,24 +11,24 @@ MAX_MET: Final = 10_000                # stretches that are remembered, so that 
 
 
 class Unreadable:
-    """Counts stretches of such offsets as readers meet them, and tells of the first in each queue.
+    """Counts stretches of such offsets as readers meet them, and tells of the first in each partition.
 
-    `on_first` gets queue id, first offset and how many offsets, as many as the batch claims.
+    `on_first` gets partition id, first offset and how many offsets, as many as the batch claims.
     """
 
     def __init__(self) -> None:
-        self.on_first: Callable[[int, int, int], None] = lambda queue_id, offset, count: None
+        self.on_first: Callable[[int, int, int], None] = lambda partition_id, offset, count: None
         self.count = 0
         self._met: set[tuple[int, int]] = set()
-        self._queues: set[int] = set()
+        self._partitions: set[int] = set()
 
-    def note(self, queue_id: int, stretches: list[tuple[int, int]]) -> None:
+    def note(self, partition_id: int, stretches: list[tuple[int, int]]) -> None:
         """These, (first, behind the last) each, cannot be given."""
         for start, stop in stretches:
-            if (queue_id, start) in self._met or len(self._met) >= MAX_MET:
+            if (partition_id, start) in self._met or len(self._met) >= MAX_MET:
                 continue
-            self._met.add((queue_id, start))
+            self._met.add((partition_id, start))
             self.count += 1
-            if queue_id not in self._queues:
-                self._queues.add(queue_id)
-                self.on_first(queue_id, start, stop - start)
+            if partition_id not in self._partitions:
+                self._partitions.add(partition_id)
+                self.on_first(partition_id, start, stop - start)

@@ -2,10 +2,10 @@
 
 The state record LATEST of a key stands in the frame of the record itself. So when retention comes to a segment, those
 of its LATEST records that are still the newest of their key say which of its records must be kept; the others go with
-it. Until then a queue shows superseded records too, as Kafka's does before its cleaner comes by.
+it. Until then a partition shows superseded records too, as Kafka's does before its cleaner comes by.
 
 A key's deletion is kept for `delete_retention_ms`, so that readers learn of it; then it goes as well. A clock decides
-that, so it is appended as state. The last record of a queue stays: a reader must find something at its end.
+that, so it is appended as state. The last record of a partition stays: a reader must find something at its end.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel.clock import Ages
 from kernel.log.frame import StateRecord
 from kernel.message import Message
 from kernel.parts import Parts
-from kernel.retention.owed import DELETES, Latest, decode_latest, encode_latest, latest_key, queue_of
+from kernel.retention.owed import DELETES, Latest, decode_latest, encode_latest, latest_key, partition_of
 from kernel.state.state import Kind
 from kernel.state.topics import Topics
 
@@ -32,7 +32,7 @@ def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> lis
     for message, run, at in noted:
         placement, value = message[0], message[1]
         if placement.compact:
-            newest[latest_key(run.queue_id, placement.key)] = encode_latest(
+            newest[latest_key(run.partition_id, placement.key)] = encode_latest(
                 Latest(run.first_offset + at, append_ms, DELETES if value is None else 0))
     return [StateRecord(Kind.LATEST, key, value) for key, value in newest.items()]
 
@@ -40,7 +40,7 @@ def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> lis
 def outlived(topics: Topics, key: bytes, latest: Latest, next_offset: int, ages: Ages) -> bool:
     """Whether the newest record of a key need not be kept any longer: its topic is gone or not compacted any more, or
     it deletes its key and has said so for long enough."""
-    found = topics.of_queue(queue_of(key))
+    found = topics.of_partition(partition_of(key))
     if found is None or not found[0].settings.compact:
         return True
     keep_ms = found[0].settings.delete_retention_ms
@@ -75,7 +75,7 @@ class Compaction:
         found: list[tuple[bytes, Latest]] = []
         for key, value in parts.index.scan_state(Kind.LATEST):
             latest = decode_latest(value)
-            if outlived(parts.topics, key, latest, parts.heads.next_offset(queue_of(key)), ages):
+            if outlived(parts.topics, key, latest, parts.heads.next_offset(partition_of(key)), ages):
                 found.append((key, latest))
                 if len(found) == KEYS_PER_LOOK:
                     break

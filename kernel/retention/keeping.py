@@ -12,7 +12,7 @@ from kernel.retention.survey import Name, Surveyor, Wanted
 from kernel.state.state import Kind, Newest
 
 DELETIONS_PER_FRAME: Final = 10_000
-SETTLED_AT_ONCE: Final = 1_000             # offsets of a queue that are settled before what is kept of them is deleted
+SETTLED_AT_ONCE: Final = 1_000  # offsets of a partition that are settled before what is kept of them is deleted
 
 
 class Keeping:
@@ -22,11 +22,11 @@ class Keeping:
         self._parts = parts
         self._surveyor = surveyor
         self._delete = delete
-        self._below: dict[int, int] = {}           # queues of which something is kept: the offset behind the last of it
+        self._below: dict[int, int] = {}  # partitions of which something is kept: the offset behind the last of it
         self._done: dict[int, int] = {}            # up to where what was settled of them has been looked for
 
     def open(self) -> None:
-        """Find out which queues have something kept. Blocks."""
+        """Find out which partitions have something kept. Blocks."""
         parts = self._parts
         self.note([(Kind.KEPT, key) for key in parts.state.changed(Kind.KEPT).keys()])
         self.note([(Kind.KEPT, key) for key in parts.index.last_kept_keys()])
@@ -34,43 +34,44 @@ class Keeping:
     def note(self, names: Iterable[Name]) -> None:
         """These are kept."""
         for _, key in names:
-            queue_id, offset = split_kept_key(key)
-            self._below[queue_id] = max(self._below.get(queue_id, 0), offset + 1)
+            partition_id, offset = split_kept_key(key)
+            self._below[partition_id] = max(self._below.get(partition_id, 0), offset + 1)
 
     def wanted(self, spans: dict[int, Stretch]) -> Wanted:
         """Which offsets of these spans somebody needs."""
         found: Wanted = {}
-        for queue_id, (start, stop) in spans.items():
-            needed = joined([one for owed in self._parts.owed for one in owed.wanted(queue_id, start, stop)])
+        for partition_id, (start, stop) in spans.items():
+            needed = joined([one for owed in self._parts.owed for one in owed.wanted(partition_id, start, stop)])
             if needed:
-                found[queue_id] = needed
+                found[partition_id] = needed
         return found
 
     def unwanted(self, names: Iterable[Name]) -> list[Name]:
         """Those of these KEPT records that nobody needs."""
-        by_queue: dict[int, list[int]] = {}
+        by_partition: dict[int, list[int]] = {}
         for _, key in names:
-            queue_id, offset = split_kept_key(key)
-            by_queue.setdefault(queue_id, []).append(offset)
-        needed = self.wanted({queue_id: (min(offsets), max(offsets) + 1) for queue_id, offsets in by_queue.items()})
-        return [(Kind.KEPT, kept_key(queue_id, offset)) for queue_id, offsets in by_queue.items()
-                for offset in offsets if not within(needed.get(queue_id, []), offset, offset + 1)]
+            partition_id, offset = split_kept_key(key)
+            by_partition.setdefault(partition_id, []).append(offset)
+        needed = self.wanted({partition_id: (min(offsets), max(offsets) + 1) for partition_id,
+                              offsets in by_partition.items()})
+        return [(Kind.KEPT, kept_key(partition_id, offset)) for partition_id, offsets in by_partition.items()
+                for offset in offsets if not within(needed.get(partition_id, []), offset, offset + 1)]
 
     # ---- letting go
 
-    def on_settled(self, queue_id: int) -> None:
+    def on_settled(self, partition_id: int) -> None:
         """See `Kernel.forget_kept`. Some of it goes at a time, and all when nothing is left."""
-        below = self._below.get(queue_id)
+        below = self._below.get(partition_id)
         if below is None:
             return
-        done = self._done.get(queue_id, 0)
-        offset = min([owed.first_needed(queue_id) for owed in self._parts.owed], default=NONE_NEEDED)
+        done = self._done.get(partition_id, 0)
+        offset = min([owed.first_needed(partition_id) for owed in self._parts.owed], default=NONE_NEEDED)
         if offset < below and offset - done < SETTLED_AT_ONCE:
             return
-        self._done[queue_id] = offset
-        self._forget_span((kept_key(queue_id, done), kept_key(queue_id, min(offset, below))))
+        self._done[partition_id] = offset
+        self._forget_span((kept_key(partition_id, done), kept_key(partition_id, min(offset, below))))
         if offset >= below:
-            del self._below[queue_id], self._done[queue_id]
+            del self._below[partition_id], self._done[partition_id]
 
     def _forget_span(self, span: tuple[bytes, bytes]) -> None:
         changed = self._parts.state.changed(Kind.KEPT)
@@ -104,8 +105,8 @@ class Keeping:
                 found.append(name)
         return found
 
-    def forget_queues(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """These queues, as (first queue id, count), are gone: nothing of theirs is kept."""
+    def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """These partitions, as (first partition id, count), are gone: nothing of theirs is kept."""
         changed = self._parts.state.changed(Kind.KEPT)
         spans = [(kept_key(first, 0), kept_key(first + count, 0)) for first, count in ranges]
         recent = [(int(Kind.KEPT), key) for key in changed.keys()

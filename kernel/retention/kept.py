@@ -1,6 +1,6 @@
 """Reading what retention took out of the log because somebody still needs it: KEPT records (`kernel.retention.owed`).
 
-Below the start of its queue in the log, a reader who asks for what is kept finds these, each a piece of its own.
+Below the start of its partition in the log, a reader who asks for what is kept finds these, each a piece of its own.
 """
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kernel.records import inline
 from kernel.retention.owed import kept_key, split_kept_key
 from kernel.state.state import Changed, Kind
 
-MAX_PIECES: Final = 4_096                      # of one queue in one fetch
+MAX_PIECES: Final = 4_096                      # of one partition in one fetch
 
 
-def kept_pieces(index: Index, changed: Changed, queue_id: int, start: int, stop: int, max_bytes: int
+def kept_pieces(index: Index, changed: Changed, partition_id: int, start: int, stop: int, max_bytes: int
                 ) -> tuple[list[Piece], int]:
-    """What is kept of a queue from one offset until before another, up to a size, but one piece in any case.
+    """What is kept of a partition from one offset until before another, up to a size, but one piece in any case.
 
     And the offset up to which nothing is left out: `stop`, or less where there is more than was asked for.
     """
-    lowest, below = kept_key(queue_id, start), kept_key(queue_id, stop)
+    lowest, below = kept_key(partition_id, start), kept_key(partition_id, stop)
     found: dict[bytes, bytes | None] = {key: None for key in changed.keys() if lowest <= key < below}
     count = size_bytes = 0
     for key, value in index.state_range(Kind.KEPT, lowest, below):
@@ -36,7 +36,7 @@ def kept_pieces(index: Index, changed: Changed, queue_id: int, start: int, stop:
         newest = changed.get(key)
         if newest is not None:
             found[key] = newest[2]
-    below = kept_key(queue_id, stop)
+    below = kept_key(partition_id, stop)
     living = [(key, value) for key, value in sorted(found.items()) if value is not None and key < below]
     count = _count_within([len(value) for _, value in living], max_bytes)
     pieces = [inline.piece_of(value, split_kept_key(key)[1]) for key, value in living[:count]]

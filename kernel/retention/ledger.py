@@ -1,4 +1,4 @@
-"""What retention writes through the kernel: queue heads and kept records, and the checkpoints between."""
+"""What retention writes through the kernel: partition heads and kept records, and the checkpoints between."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,14 +1,14 @@
 """What is needed beyond retention, and the state records that say so. Pure.
 
-    KEPT     key    queue id u64, offset u64
+    KEPT     key    partition id u64, offset u64
              value  record (`kernel.records.inline`)
-    LATEST   key    queue id u64, tag u8, then by tag  0: the record's key  1: the SHA-256 of a long one  2: no key
+    LATEST   key    partition id u64, tag u8, then by tag  0: the record's key  1: the SHA-256 of a long one  2: no key
              value  offset i64, append time i64, flags u8 (1: the record's value is null, it deletes its key)
 
     RETAINED key    tenant NUL address, its levels joined by NUL: addresses sort by level (`kernel.addresses.skip_scan`)
              value  see `kernel.delivery.retained`
 
-Numbers are big-endian. KEPT records lie below the start of their queue in the log. LATEST is written for compacted
+Numbers are big-endian. KEPT records lie below the start of their partition in the log. LATEST is written for compacted
 topics with every record, and says where the newest of its key is.
 """
 from __future__ import annotations
@@ -29,7 +29,7 @@ RAW, HASHED, NO_KEY = b"\0", b"\1", b"\2"
 RAW_BYTES: Final = 1_024                       # longer keys are known by their hash
 DELETES: Final = 1
 
-_QUEUE = struct.Struct(">Q")
+_PARTITION = struct.Struct(">Q")
 _KEPT = struct.Struct(">QQ")
 _LATEST = struct.Struct(">qqB")
 
@@ -44,14 +44,14 @@ NONE_NEEDED: Final = 1 << 62
 class Owed(Protocol):
     """Whoever needs records beyond retention."""
 
-    def wanted(self, queue_id: int, start: int, stop: int) -> Iterable[Stretch]:
+    def wanted(self, partition_id: int, start: int, stop: int) -> Iterable[Stretch]:
         """Which offsets from `start` until before `stop` are still needed, in any order.
 
-        Asked on the kernel's thread, once per queue of a segment that is about to go.
+        Asked on the kernel's thread, once per partition of a segment that is about to go.
         """
 
-    def first_needed(self, queue_id: int) -> int:
-        """No offset before this one is needed of what was kept of a queue; NONE_NEEDED where none at all is."""
+    def first_needed(self, partition_id: int) -> int:
+        """No offset before this one is needed of what was kept of a partition; NONE_NEEDED where none at all is."""
 
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
@@ -83,14 +83,14 @@ class Latest(NamedTuple):
     flags: int
 
 
-def kept_key(queue_id: int, offset: int) -> bytes:
-    return _KEPT.pack(queue_id, offset)
+def kept_key(partition_id: int, offset: int) -> bytes:
+    return _KEPT.pack(partition_id, offset)
 
 
 def split_kept_key(key: bytes) -> tuple[int, int]:
-    """Queue id and offset."""
-    queue_id, offset = _KEPT.unpack(key)
-    return queue_id, offset
+    """Partition id and offset."""
+    partition_id, offset = _KEPT.unpack(key)
+    return partition_id, offset
 
 
 def retained_key(tenant: str, address: str) -> bytes:
@@ -101,17 +101,17 @@ def retained_key(tenant: str, address: str) -> bytes:
     return key
 
 
-def latest_key(queue_id: int, key: bytes | None) -> bytes:
+def latest_key(partition_id: int, key: bytes | None) -> bytes:
     if key is None:
-        return _QUEUE.pack(queue_id) + NO_KEY
+        return _PARTITION.pack(partition_id) + NO_KEY
     if len(key) > RAW_BYTES:
-        return _QUEUE.pack(queue_id) + HASHED + sha256(key).digest()
-    return _QUEUE.pack(queue_id) + RAW + key
+        return _PARTITION.pack(partition_id) + HASHED + sha256(key).digest()
+    return _PARTITION.pack(partition_id) + RAW + key
 
 
-def queue_of(key: bytes) -> int:
-    """The queue that a LATEST record is about."""
-    return int(_QUEUE.unpack_from(key)[0])
+def partition_of(key: bytes) -> int:
+    """The partition that a LATEST record is about."""
+    return int(_PARTITION.unpack_from(key)[0])
 
 
 def encode_latest(latest: Latest) -> bytes:
@@ -124,4 +124,4 @@ def decode_latest(value: bytes) -> Latest:
 
 def kept_key_of(key: bytes, value: bytes) -> bytes:
     """The KEPT record that a LATEST record needs, where the log has it no more."""
-    return kept_key(queue_of(key), decode_latest(value).offset)
+    return kept_key(partition_of(key), decode_latest(value).offset)

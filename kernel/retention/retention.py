@@ -3,9 +3,9 @@ is still owed in it lies elsewhere.
 
     survey     on the checkpoint's thread: what is in the segment, which of its state records are the newest of
                their key; then on the kernel's: who needs which of its records
-    keep       the newest state records, and the wanted records of queues as KEPT, are written to the kept chain,
+    keep       the newest state records, and the wanted records of partitions as KEPT, are written to the kept chain,
                synced, and known from there; in steps, with a checkpoint after each, so that memory stays bounded
-    heads      the pages of its queues, with their new starts, are appended as state: no queue forgets its next
+    heads      the pages of its partitions, with their new starts, are appended as state: no partition forgets its next
                offset. With them the deletions of what was kept for nobody
     checkpoint with a sync: from here on nobody needs the segment
     drop       entries of the index and the file
@@ -14,8 +14,8 @@ A crash between any two of these repeats them at the next start. Segments of the
 the newest of its key any more; while the kept chain is too large, the oldest of them is rewritten without what is dead.
 Where that gains nothing, nothing new that would have to be kept is taken (`kept_full`).
 
-A topic's own retention moves the start of its queues forward by the same kind of state record; its bytes go with their
-segment.
+A topic's own retention moves the start of its partitions forward by the same kind of state record; its bytes go with
+their segment.
 """
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LENT_SHARE: Final = 64             # of a segment: more is not kept of it where 
 
 
 Starts = dict[int, "int | None"]
-"""Per queue the offset it will begin at; None where only the index in memory can say."""
+"""Per partition the offset it will begin at; None where only the index in memory can say."""
 
 
 class Kept(NamedTuple):
@@ -51,7 +51,7 @@ class Kept(NamedTuple):
     frames: list[tuple[int, list[StateRecord]]]
     end: int
     more: bool               # another step follows
-    starts: Starts           # of the last step: where the departure's queues go on behind it
+    starts: Starts           # of the last step: where the departure's partitions go on behind it
     gone: list[Name]         # of the last step: those of the departure's that are still as they were surveyed
     full: LogFull | None     # the disk took no more
 
@@ -69,7 +69,7 @@ class Ledger(Protocol):
     """What retention needs of the kernel around it."""
 
     def append_heads(self, pages: dict[int, bytes], gone: list[Name], on_done: Callable[[bool], None]) -> None:
-        """Append pages of queue heads, and deletions, as state; True once they are durable and applied."""
+        """Append pages of partition heads, and deletions, as state; True once they are durable and applied."""
 
     def absorb_kept(self, kept: Kept) -> None:
         """These records are known from the kept chain now."""
@@ -92,7 +92,8 @@ def frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
 
 
 def merged(one: Wanted, other: Wanted) -> Wanted:
-    return {queue_id: joined([*one.get(queue_id, ()), *other.get(queue_id, ())]) for queue_id in {*one, *other}}
+    return {partition_id: joined([*one.get(partition_id, ()), *other.get(partition_id, ())])
+            for partition_id in {*one, *other}}
 
 
 class Retention:
@@ -189,13 +190,13 @@ class Retention:
         starts: Starts = {}
         for topic in self._ledger.topics():
             if topic.settings.retention_ms is not None and not topic.settings.compact:
-                for queue_id in topic.queue_ids():
-                    start, end = self._heads.log_start(queue_id), self._heads.next_offset(queue_id)
+                for partition_id in topic.partition_ids():
+                    start, end = self._heads.log_start(partition_id), self._heads.next_offset(partition_id)
                     if start < end:
                         since_ms = ages.appended_by(topic.settings.retention_ms)
-                        first = self._index.first_appended_since(queue_id, since_ms)
+                        first = self._index.first_appended_since(partition_id, since_ms)
                         if first is None or first > start:
-                            starts[queue_id] = first
+                            starts[partition_id] = first
         return starts
 
     def _looked(self, found: tuple[Survey | None, Starts] | None, error: BaseException | None) -> None:
@@ -205,7 +206,7 @@ class Retention:
         survey, by_topic = found
         if survey is None and self._waits_for_index:
             # A checkpoint is what needs room first. It may take from memory what only memory could say.
-            known: Starts = {queue_id: start for queue_id, start in by_topic.items() if start is not None}
+            known: Starts = {partition_id: start for partition_id, start in by_topic.items() if start is not None}
             self._room.make(partial(self._move_starts, known))
         elif survey is None:
             self._move_starts(by_topic)
@@ -217,9 +218,9 @@ class Retention:
 
     def _move_starts(self, by_topic: Starts) -> None:
         """Of topics whose own retention is shorter."""
-        starts = {queue_id: self._first_in_memory(queue_id, 0) if start is None else start
-                  for queue_id, start in by_topic.items()}
-        if any(start > self._heads.log_start(queue_id) for queue_id, start in starts.items()):
+        starts = {partition_id: self._first_in_memory(partition_id, 0) if start is None else start
+                  for partition_id, start in by_topic.items()}
+        if any(start > self._heads.log_start(partition_id) for partition_id, start in starts.items()):
             self._ledger.append_heads(self._heads.pages_starting_at(starts), [], lambda stored: self._pass_over())
         else:
             self._pass_over()
@@ -263,9 +264,10 @@ class Retention:
         return Kept(frames, self._log.kept_end(), more, starts, gone, full)
 
     def _starts_behind(self, survey: Survey) -> Starts:
-        """Where the queues of a segment go on, looked up in the last step before that is written down: what the index
-        does not know by then is in memory still when `_append_heads` looks there."""
-        return {queue_id: self._index.first_from_position(queue_id, survey.segment.end) for queue_id in survey.spans}
+        """Where the partitions of a segment go on, looked up in the last step before that is written down: what the
+        index does not know by then is in memory still when `_append_heads` looks there."""
+        return {partition_id: self._index.first_from_position(partition_id, survey.segment.end)
+                for partition_id in survey.spans}
 
     def _kept(self, departure: Departure, kept: Kept | None, error: BaseException | None) -> None:
         if kept is None:
@@ -286,8 +288,8 @@ class Retention:
 
     def _append_heads(self, departure: Departure, kept: Kept) -> None:
         end = departure.survey.segment.end
-        starts = {queue_id: self._first_in_memory(queue_id, end) if start is None else start
-                  for queue_id, start in kept.starts.items()}
+        starts = {partition_id: self._first_in_memory(partition_id, end) if start is None else start
+                  for partition_id, start in kept.starts.items()}
         self._ledger.append_heads(self._heads.pages_starting_at(starts), kept.gone,
                                   partial(self._heads_stored, departure, starts))
 
@@ -304,13 +306,13 @@ class Retention:
         else:
             self._worker.submit(partial(self._drop, survey, starts), self._dropped)
 
-    def _first_in_memory(self, queue_id: int, position: int) -> int:
-        """Where a queue goes on that has no entry in the store at or behind a position."""
+    def _first_in_memory(self, partition_id: int, position: int) -> int:
+        """Where a partition goes on that has no entry in the store at or behind a position."""
         for tail in (self._reader.frozen, self._reader.tail):
-            for number in tail.numbers_of(queue_id) if tail is not None else ():
+            for number in tail.numbers_of(partition_id) if tail is not None else ():
                 if tail is not None and tail.position[tail.frame[number]] >= position:
                     return tail.entries.first_offset[number]
-        return self._heads.next_offset(queue_id)
+        return self._heads.next_offset(partition_id)
 
     def _drop(self, survey: Survey, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""

@@ -1,7 +1,7 @@
 """What of a segment somebody may still need, and how it is cut out. Everything here runs on the checkpoint's thread.
 
-    survey    which records of queues are in the segment, which of its state records are the newest of their key
-    cut       those state records, and the records of queues that are wanted, one after the other, as state
+    survey    which records of partitions are in the segment, which of its state records are the newest of their key
+    cut       those state records, and the records of partitions that are wanted, one after the other, as state
 
 Of compacted topics the newest LATEST records say what is wanted; of everything else, the kernel's thread is asked
 between the two.
@@ -29,14 +29,14 @@ from kernel.retention.owed import (
     joined,
     kept_key,
     latest_key,
-    queue_of,
+    partition_of,
     split_kept_key,
     within,
 )
 from kernel.state.state import Kind
 
 Wanted = dict[int, list[Stretch]]
-"""By queue id, joined."""
+"""By partition id, joined."""
 
 Name = tuple[int, bytes]
 """Kind and key of a state record."""
@@ -46,7 +46,7 @@ class Survey(NamedTuple):
     """What a segment holds."""
 
     segment: Segment
-    spans: dict[int, Stretch]              # by queue, what lies between its first and its last record in it
+    spans: dict[int, Stretch]              # by partition, what lies between its first and its last record in it
     newest: dict[Name, int]                # state records that are the newest of their key, with their order
     kept: list[Name]                       # those of them that are KEPT: somebody has to say that he needs them still
     outlived: list[Name]                   # those of them that nobody needs, whatever anybody says
@@ -78,30 +78,30 @@ class Surveyor:
                     found.newest[name] = held.order
                     if held.value is not None:
                         self._note_owed(found, name, held.value, ages)
-        for queue_id, stretches in found.latest.items():
-            found.latest[queue_id] = joined(stretches)
+        for partition_id, stretches in found.latest.items():
+            found.latest[partition_id] = joined(stretches)
         return found
 
     def _note_owed(self, found: Survey, name: Name, value: bytes, ages: Ages) -> None:
-        """Look at a newest record that says that a record of a queue is needed, or is one."""
+        """Look at a newest record that says that a record of a partition is needed, or is one."""
         kind, key = name
         if kind == Kind.LATEST:
             latest = decode_latest(value)
-            queue_id = queue_of(key)
-            if outlived(self._topics, key, latest, self._heads.next_offset(queue_id), ages):
+            partition_id = partition_of(key)
+            if outlived(self._topics, key, latest, self._heads.next_offset(partition_id), ages):
                 found.outlived.append(name)
             elif found.segment.base < KEPT_BASE:
-                found.latest.setdefault(queue_id, []).append((latest.offset, latest.offset + 1))
+                found.latest.setdefault(partition_id, []).append((latest.offset, latest.offset + 1))
         elif kind == Kind.KEPT and self.latest_of_kept(key, value) is None:
             found.kept.append(name)
 
     def latest_of_kept(self, key: bytes, value: bytes) -> Latest | None:
         """The LATEST record that needs this kept record, if there is one."""
-        queue_id, offset = split_kept_key(key)
-        if not self._topics.is_compacted(queue_id):
+        partition_id, offset = split_kept_key(key)
+        if not self._topics.is_compacted(partition_id):
             return None
         record = records_of(inline.piece_of(value, offset))[0]
-        held = self._index.held(Kind.LATEST, latest_key(queue_id, record[2]))
+        held = self._index.held(Kind.LATEST, latest_key(partition_id, record[2]))
         latest = None if held is None or held.value is None else decode_latest(held.value)
         return latest if latest is not None and latest.offset == offset else None
 
@@ -120,12 +120,12 @@ class Surveyor:
                 yield from self._cut_entries(frame.position, head.append_ms, head.entries, wanted)
 
     def _cut_entries(self, position: int, append_ms: int, entries: Entries, wanted: Wanted) -> Iterator[StateRecord]:
-        for i, queue_id in enumerate(entries.queue_id):
-            stretches = wanted.get(queue_id)
+        for i, partition_id in enumerate(entries.partition_id):
+            stretches = wanted.get(partition_id)
             first, count = entries.first_offset[i], entries.count[i]
             needed = within(stretches, first, first + count) if stretches is not None else []
             for record in self._open(position, append_ms, entries, i) if needed else ():
-                key = kept_key(queue_id, record[0])
+                key = kept_key(partition_id, record[0])
                 if within(needed, record[0], record[0] + 1) and self._index.held(Kind.KEPT, key) is None:
                     yield StateRecord(Kind.KEPT, key, inline.of_record(record, append_ms), position)
 
@@ -137,15 +137,16 @@ class Surveyor:
         if crc32c(data) == entries.crc[i]:
             whole = Piece(entries.first_offset[i], entries.count[i], bool(entries.flags[i] & WHOLE), data, append_ms,
                           entries.max_ms[i], entries.message_id[i])
-            for part in parts_of(whole, self._max_record_bytes(entries.queue_id[i])):
+            for part in parts_of(whole, self._max_record_bytes(entries.partition_id[i])):
                 yield from sound_records(part)
         else:
-            self._on_damage(Damage(position + at, position + at + size, f"what is owed of queue {entries.queue_id[i]} "
+            self._on_damage(Damage(position + at, position + at + size,
+                                   f"what is owed of partition {entries.partition_id[i]} "
                                    "cannot be kept: does not match its checksum"))
 
 
 def _note_spans(spans: dict[int, Stretch], entries: Entries) -> None:
-    for queue_id, first, count in zip(entries.queue_id, entries.first_offset, entries.count, strict=True):
-        known = spans.get(queue_id)
-        spans[queue_id] = (first, first + count) if known is None else (
+    for partition_id, first, count in zip(entries.partition_id, entries.first_offset, entries.count, strict=True):
+        known = spans.get(partition_id)
+        spans[partition_id] = (first, first + count) if known is None else (
             min(known[0], first), max(known[1], first + count))

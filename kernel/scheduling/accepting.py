@@ -10,7 +10,7 @@ from kernel.appending.burst import check
 from kernel.appending.committer import Committer
 from kernel.appending.gathering import Gathering, Places, Submission
 from kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
-from kernel.leasing.settings import LightQueue
+from kernel.leasing.settings import Queue
 from kernel.message import Message, Owner, When
 from kernel.parts import Parts
 from kernel.scheduling.book import Book
@@ -93,11 +93,11 @@ def first_due(when: When, now_ms: int, wall_ms: int) -> Due:
 
 
 def pending_of(message: Message, due: Due, accepted_ms: int, repeat: str) -> Pending:
-    """A message that enters no queue yet."""
+    """A message that enters no partition yet."""
     to, value, headers, attributes, timestamp_ms = stated(message) if STATED in message[2] else message
-    topic, queue = to.topic, to.queue if to.fixed_queue else -1
-    if isinstance(to.light, LightQueue):
-        topic, queue = to.light.name, to.queue_id - to.light.first_queue_id
+    topic, partition = to.topic, to.partition if to.fixed_partition else -1
+    if isinstance(to.queue, Queue):
+        topic, partition = to.queue.name, to.partition_id - to.queue.first_partition_id
     return Pending(due.due_ms, due.by_wall, accepted_ms, due.start_ms, timestamp_ms, 0, attributes, to.tenant,
-                   to.address, topic, to.fixed_topic, to.may_create, to.light is not None, queue, to.routed, to.key,
+                   to.address, topic, to.fixed_topic, to.may_create, to.queue is not None, partition, to.routed, to.key,
                    repeat, headers, value)

@@ -1,4 +1,4 @@
-"""Where a message goes that was taken earlier and enters a queue now: topics may have come and gone in between.
+"""Where a message goes that was taken earlier and enters a partition now: topics may have come and gone in between.
 
 What has nowhere to go, as its topic is gone and may not be made by use or by its sender, goes to `unrouted`: it was
 acknowledged and must not be lost.
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kernel.appending.appending import Appending
-from kernel.errors import KernelError, Stopping, UnknownQueue
+from kernel.errors import KernelError, Stopping, UnknownPartition
 from kernel.message import Placement
 from kernel.parts import Parts
 from kernel.scheduling.records import Pending
@@ -21,7 +21,7 @@ Name = tuple[str, str, bytes | None, int, bool, bool]
 def _name(one: Pending) -> Name:
     """Of a place that is always the same while the topics are."""
     to = one.topic if one.fixed_topic else one.address
-    return one.tenant, to, one.key, one.queue, one.fixed_topic, one.may_create
+    return one.tenant, to, one.key, one.partition, one.fixed_topic, one.may_create
 
 
 class Destinations:
@@ -45,7 +45,7 @@ class Destinations:
         return placement
 
     def _remembered(self, one: Pending) -> Placement:
-        if one.light or one.routed is not None:  # other messages to its address may go elsewhere
+        if one.to_queue or one.routed is not None:  # other messages to its address may go elsewhere
             return self._place(one)
         version = self._parts.topics.version
         if version != self._placed_by or len(self._placements) >= PLACES:
@@ -58,14 +58,14 @@ class Destinations:
 
     def _place(self, one: Pending) -> Placement:
         places = self._parts.places
-        if one.light:
-            return places.place_again(one.tenant, one.topic, one.queue, one.key)
+        if one.to_queue:
+            return places.place_again(one.tenant, one.topic, one.partition, one.key)
         if one.routed is not None:
             return places.place_routed(one.address, one.routed, one.tenant, one.may_create)
         if not one.fixed_topic:
             return places.place(one.address, one.tenant, one.may_create)
-        queue = one.queue if one.queue >= 0 else None
+        partition = one.partition if one.partition >= 0 else None
         try:
-            return places.place_in(one.topic, one.key, queue, one.tenant, one.may_create)
-        except UnknownQueue:                     # the topic was made anew, with fewer queues
+            return places.place_in(one.topic, one.key, partition, one.tenant, one.may_create)
+        except UnknownPartition:                     # the topic was made anew, with fewer partitions
             return places.place_in(one.topic, one.key, None, one.tenant, one.may_create)

@@ -11,16 +11,16 @@ A message that waits:
 
      0  fate          u8     PENDING
      1  attributes    u8     of the record
-     2  flags         u8     FIXED_TOPIC, FIXED_QUEUE, LIGHT, ROUTED, NULL_KEY, NULL_VALUE, BY_WALL, NO_CREATE
+     2  flags         u8     FIXED_TOPIC, FIXED_PARTITION, TO_QUEUE, ROUTED, NULL_KEY, NULL_VALUE, BY_WALL, NO_CREATE
      3  zero          u8
-     4  queue         u32    with FIXED_QUEUE; with LIGHT, the priority
+     4  partition         u32    with FIXED_PARTITION; with TO_QUEUE, the priority
      8  times         u32    delivered so far
     12  lengths       u32 each: tenant, address, topic, key, repeat, routed, headers
     40  due_ms        i64
     48  accepted_ms   i64    by the wall clock
     56  start_ms      i64    of the repetitions, by the clock that it is due by
     64  timestamp_ms  i64    0: the time of delivery
-    72  tenant, address, topic, key, repeat, routed (queue ids, u64 each), headers, value
+    72  tenant, address, topic, key, repeat, routed (partition ids, u64 each), headers, value
 
 What became of it:
 
@@ -44,10 +44,10 @@ from kernel.log.frame import StateRecord
 from kernel.state.state import Kind
 
 FIXED_TOPIC: Final = 1
-FIXED_QUEUE: Final = 2
+FIXED_PARTITION: Final = 2
 NULL_KEY: Final = 4
 NULL_VALUE: Final = 8
-LIGHT: Final = 16
+TO_QUEUE: Final = 16
 ROUTED: Final = 32
 BY_WALL: Final = 64
 NO_CREATE: Final = 128
@@ -85,12 +85,12 @@ class Pending(NamedTuple):
     attributes: int
     tenant: str
     address: str
-    topic: str                   # of a light queue, its name
+    topic: str                   # of a queue, its name
     fixed_topic: bool            # the topic and key were asked for; else the address decides
     may_create: bool             # the sender may have its topic made, should it be gone by then
-    light: bool                  # it goes to a light queue alone
-    queue: int                   # the queue that was asked for; -1: the key's. Of a light queue, the priority
-    routed: tuple[int, ...] | None       # the light queues that a door chose for it
+    to_queue: bool                  # it goes to a queue alone
+    partition: int                   # the partition that was asked for; -1: the key's. Of a queue, the priority
+    routed: tuple[int, ...] | None       # the queues that a door chose for it
     key: bytes | None
     repeat: str                  # "": once
     headers: bytes               # as they stand in a record
@@ -163,12 +163,13 @@ def _encode_names(*names: str) -> tuple[list[int], bytes]:
 
 def encode_pending(one: Pending) -> bytes:
     (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic,
-     may_create, light, queue, routed, key, repeat, headers, value) = one
-    flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (queue >= 0) * FIXED_QUEUE | light * LIGHT \
-        | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE | by_wall * BY_WALL
+     may_create, to_queue, partition, routed, key, repeat, headers, value) = one
+    flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (partition >= 0) * FIXED_PARTITION \
+        | to_queue * TO_QUEUE | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE \
+        | by_wall * BY_WALL
     lengths, names = _encode_names(tenant, address, topic)
     parts = (key or b"", repeat.encode(), b"".join(map(id_key, routed)) if routed else b"", headers)
-    head = _PENDING.pack(Fate.PENDING, attributes, flags, max(queue, 0), times, *lengths, *map(len, parts), due_ms,
+    head = _PENDING.pack(Fate.PENDING, attributes, flags, max(partition, 0), times, *lengths, *map(len, parts), due_ms,
                          accepted_ms, start_ms, timestamp_ms)
     return b"".join((head, names, *parts, value or b""))
 
@@ -182,7 +183,7 @@ def decode(value: bytes) -> Pending | Settled:
     if value[0] != Fate.PENDING:
         fate, times, due_ms, settled_ms = _SETTLED.unpack_from(value)
         return Settled(Fate(fate), times, due_ms, settled_ms, value[_SETTLED.size:].decode())
-    _, attributes, flags, queue, times, *rest = _PENDING.unpack_from(value)
+    _, attributes, flags, partition, times, *rest = _PENDING.unpack_from(value)
     lengths, (due_ms, accepted_ms, start_ms, timestamp_ms) = rest[:-4], rest[-4:]
     parts, at = [], _PENDING.size
     for length in lengths:
@@ -191,7 +192,7 @@ def decode(value: bytes) -> Pending | Settled:
     tenant, address, topic, key, repeat, routed, headers = parts
     return Pending(due_ms, bool(flags & BY_WALL), accepted_ms, start_ms, timestamp_ms, times, attributes,
                    tenant.decode(), address.decode(), topic.decode(), bool(flags & FIXED_TOPIC),
-                   not flags & NO_CREATE, bool(flags & LIGHT), queue if flags & FIXED_QUEUE else -1,
+                   not flags & NO_CREATE, bool(flags & TO_QUEUE), partition if flags & FIXED_PARTITION else -1,
                    tuple(map(number_of, split_ids(routed))) if flags & ROUTED else None,
                    None if flags & NULL_KEY else key, repeat.decode(), headers,
                    None if flags & NULL_VALUE else value[at:])

@@ -2,7 +2,7 @@
 
     hub        one row: whose log, which format, how far the projection is complete
     topics     one row per topic
-    groups     one row per group and queue: the committed offset
+    groups     one row per group and partition: the committed offset
 
 These are the *projection* (`PROJECTION`): derived from the log, written by the checkpoints' thread and by nobody else,
 the log position in the same transaction; the hub never reads them but for that position, and may empty and refill them
@@ -40,7 +40,7 @@ FORMAT: Final = 1
 FILE: Final = "catalogue.sqlite"
 """Its name in a data directory."""
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
 """Every migration, oldest first; a test compares them with the folder. Here, so that a start need not load Alembic."""
 
 ROWS_AT_ONCE: Final = 500
@@ -62,14 +62,14 @@ topics = sa.Table(
     sa.Column("uuid", sa.Uuid, nullable=False),
     sa.Column("tenant", sa.Text, nullable=False),
     sa.Column("name", sa.String(249), nullable=False, index=True),
-    sa.Column("queues", sa.Integer, nullable=False),
+    sa.Column("partitions", sa.Integer, nullable=False),
     sa.Column("settings", sa.JSON, nullable=False),
     sa.Column("created_ms", sa.BigInteger, nullable=False))
 
 groups = sa.Table(
     "groups", PROJECTION,
     sa.Column("group_hash", sa.String(32), primary_key=True),      # of the name, which may be longer than a key may be
-    sa.Column("queue_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("partition_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("group_name", sa.Text, nullable=False),
     sa.Column("committed_offset", sa.BigInteger, nullable=False))
 
@@ -204,7 +204,7 @@ class Catalogue:
 
 _DELETE_TOPIC = topics.delete().where(topics.c.id == sa.bindparam("of_id"))
 _DELETE_OFFSET = groups.delete().where(groups.c.group_hash == sa.bindparam("of_hash"),
-                                       groups.c.queue_id == sa.bindparam("of_queue"))
+                                       groups.c.partition_id == sa.bindparam("of_partition"))
 
 
 def _text(value: str) -> str:
@@ -215,7 +215,7 @@ def _text(value: str) -> str:
 def _topic_row(value: bytes) -> dict[str, Any]:
     topic = decode_topic(value)
     return {"id": topic.id, "uuid": UUID(bytes=topic.uuid), "tenant": _text(topic.tenant), "name": topic.name,
-            "queues": topic.queues, "settings": asdict(topic.settings), "created_ms": topic.created_ms}
+            "partitions": topic.partitions, "settings": asdict(topic.settings), "created_ms": topic.created_ms}
 
 
 def group_hash(name: str) -> str:
@@ -224,13 +224,13 @@ def group_hash(name: str) -> str:
 
 
 def _offset_key(key: bytes) -> dict[str, Any]:
-    queue_id, name = decode_offset_key(key)
-    return {"of_hash": group_hash(name), "of_queue": queue_id}
+    partition_id, name = decode_offset_key(key)
+    return {"of_hash": group_hash(name), "of_partition": partition_id}
 
 
 def _offset_row(key: bytes, value: bytes) -> dict[str, Any]:
-    queue_id, name = decode_offset_key(key)
-    return {"group_hash": group_hash(name), "queue_id": queue_id, "group_name": _text(name),
+    partition_id, name = decode_offset_key(key)
+    return {"group_hash": group_hash(name), "partition_id": partition_id, "group_name": _text(name),
             "committed_offset": decode_offset(value)[0]}
 
 

@@ -1,4 +1,4 @@
-"""Topic definitions: names, queues, settings, each under an id that is never used again.
+"""Topic definitions: names, partitions, settings, each under an id that is never used again.
 
 Pure bookkeeping over state records. A change is made here at once, so that the next message can be placed; its record
 goes into the frame being gathered, and `undo` takes it back where that frame could not be stored.
@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from typing import Final
 
-from kernel.errors import InvalidTopic, TopicExists, UnknownQueue, UnknownTopic
+from kernel.errors import InvalidTopic, TopicExists, UnknownPartition, UnknownTopic
 
-MAX_QUEUES: Final = 1_000_000          # of one topic
-SHARD_BITS: Final = 16                 # the upper bits of a queue id say which node of a later cluster owns it
+MAX_PARTITIONS: Final = 1_000_000          # of one topic
+SHARD_BITS: Final = 16                 # the upper bits of a partition id say which node of a later cluster owns it
 
 _COUNTERS = struct.Struct(">QQQ")
 _ID = struct.Struct(">Q")
@@ -53,33 +53,33 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A stored stream of several queues (Kafka's partitions)."""
+    """A stored stream of several partitions (Kafka's partitions)."""
 
     id: int
     uuid: bytes
     tenant: str
     name: str
-    ranges: tuple[tuple[int, int], ...]          # (first queue id, count), in the order they were added
+    ranges: tuple[tuple[int, int], ...]          # (first partition id, count), in the order they were added
     settings: TopicSettings
     created_ms: int
     maker: str = ""
     """For whom it counts, see `addresses.makers`; nobody, where an administrator or the hub made it."""
 
     @property
-    def queues(self) -> int:
+    def partitions(self) -> int:
         return sum(count for _, count in self.ranges)
 
-    def queue_id(self, queue: int) -> int:
-        """The 64-bit id of one queue of the topic. Raises UnknownQueue."""
-        rest = queue
+    def partition_id(self, partition: int) -> int:
+        """The 64-bit id of one partition of the topic. Raises UnknownPartition."""
+        rest = partition
         if rest >= 0:
             for first, count in self.ranges:
                 if rest < count:
                     return first + rest
                 rest -= count
-        raise UnknownQueue(f"topic {self.name} has queues 0 to {self.queues - 1}, not {queue}")
+        raise UnknownPartition(f"topic {self.name} has partitions 0 to {self.partitions - 1}, not {partition}")
 
-    def queue_ids(self) -> Iterator[int]:
+    def partition_ids(self) -> Iterator[int]:
         for first, count in self.ranges:
             yield from range(first, first + count)
 
@@ -116,11 +116,11 @@ class Topics:
         self._by_uuid: dict[bytes, Topic] = {}
         self._by_id: dict[int, Topic] = {}
         self._made: Counter[str] = Counter()                 # topics by their maker
-        self._ranges: list[tuple[int, int, int]] = []        # (first queue id, first queue, topic id), sorted
+        self._ranges: list[tuple[int, int, int]] = []        # (first partition id, first partition, topic id), sorted
         self.version = 0                                     # of the definitions
         self.compacted = 0                                   # topics that are
         self.next_id = 1
-        self.next_queue_id = 1
+        self.next_partition_id = 1
         self.next_producer_id = 1
         self._undo: list[tuple[Topic | None, Topic | None]] = []        # (before, after) of changes not yet durable
 
@@ -141,19 +141,20 @@ class Topics:
     def by_id(self, topic_id: int) -> Topic | None:
         return self._by_id.get(topic_id)
 
-    def of_queue(self, queue_id: int) -> tuple[Topic, int] | None:
-        """The topic that a queue id belongs to, and the queue's number in it."""
-        i = bisect_right(self._ranges, queue_id, key=itemgetter(0)) - 1
+    def of_partition(self, partition_id: int) -> tuple[Topic, int] | None:
+        """The topic that a partition id belongs to, and the partition's number in it."""
+        i = bisect_right(self._ranges, partition_id, key=itemgetter(0)) - 1
         if i < 0:
             return None
-        first_id, first_queue, topic_id = self._ranges[i]
+        first_id, first_partition, topic_id = self._ranges[i]
         topic = self._by_id[topic_id]
-        queue = first_queue + queue_id - first_id
-        return (topic, queue) if queue < topic.queues and topic.queue_id(queue) == queue_id else None
+        partition = first_partition + partition_id - first_id
+        there = partition < topic.partitions and topic.partition_id(partition) == partition_id
+        return (topic, partition) if there else None
 
-    def is_compacted(self, queue_id: int) -> bool:
-        """Whether the queue belongs to a compacted topic."""
-        found = self.of_queue(queue_id) if self.compacted else None
+    def is_compacted(self, partition_id: int) -> bool:
+        """Whether the partition belongs to a compacted topic."""
+        found = self.of_partition(partition_id) if self.compacted else None
         return found is not None and found[0].settings.compact
 
     def of(self, tenant: str) -> list[Topic]:
@@ -172,27 +173,28 @@ class Topics:
 
     # ---- changing; each returns what to record
 
-    def create(self, name: str, tenant: str, queues: int, settings: TopicSettings, now_ms: int, maker: str = ""
+    def create(self, name: str, tenant: str, partitions: int, settings: TopicSettings, now_ms: int, maker: str = ""
                ) -> Topic:
         """Raises TopicExists, InvalidTopic. The name has been checked."""
         if (tenant, name) in self._by_name:
             raise TopicExists(f"topic {name!r} exists already")
         settings.check()
         topic = Topic(self.next_id, uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant}\0{name}\0{self.next_id}\0{now_ms}").bytes,
-                      tenant, name, self._new_range(queues), settings, now_ms, maker)
+                      tenant, name, self._new_range(partitions), settings, now_ms, maker)
         self.next_id += 1
         self._change(None, topic)
         return topic
 
-    def change(self, topic: Topic, queues: int | None, settings: TopicSettings | None) -> Topic:
-        """More queues, other settings. Raises InvalidTopic where queues would be taken away."""
+    def change(self, topic: Topic, partitions: int | None, settings: TopicSettings | None) -> Topic:
+        """More partitions, other settings. Raises InvalidTopic where partitions would be taken away."""
         ranges = topic.ranges
-        if queues is not None and queues != topic.queues:
-            if queues < topic.queues:
-                raise InvalidTopic(f"topic {topic.name!r} has {topic.queues} queues; queues can be added, not removed")
-            if queues > MAX_QUEUES:
-                raise InvalidTopic(f"a topic has at most {MAX_QUEUES} queues, not {queues}")
-            ranges = (*ranges, *self._new_range(queues - topic.queues))
+        if partitions is not None and partitions != topic.partitions:
+            if partitions < topic.partitions:
+                raise InvalidTopic(f"topic {topic.name!r} has {topic.partitions} partitions; "
+                                   "they can be added, not removed")
+            if partitions > MAX_PARTITIONS:
+                raise InvalidTopic(f"a topic has at most {MAX_PARTITIONS} partitions, not {partitions}")
+            ranges = (*ranges, *self._new_range(partitions - topic.partitions))
         if settings is not None:
             settings.check()
         changed = replace(topic, ranges=ranges, settings=settings if settings is not None else topic.settings)
@@ -204,21 +206,21 @@ class Topics:
 
     def counters(self) -> bytes:
         """The value of the COUNTERS state record."""
-        return _COUNTERS.pack(self.next_id, self.next_queue_id, self.next_producer_id)
+        return _COUNTERS.pack(self.next_id, self.next_partition_id, self.next_producer_id)
 
     def new_producer_id(self) -> int:
         self.next_producer_id += 1
         return self.next_producer_id - 1
 
-    def new_queue_ids(self, count: int) -> int:
-        """The first of `count` queue ids that nobody had before; record the counters."""
-        self.next_queue_id += count
-        return self.next_queue_id - count
+    def new_partition_ids(self, count: int) -> int:
+        """The first of `count` partition ids that nobody had before; record the counters."""
+        self.next_partition_id += count
+        return self.next_partition_id - count
 
-    def _new_range(self, queues: int) -> tuple[tuple[int, int], ...]:
-        if not 1 <= queues <= MAX_QUEUES:
-            raise InvalidTopic(f"a topic has 1 to {MAX_QUEUES} queues, not {queues}")
-        return ((self.new_queue_ids(queues), queues),)
+    def _new_range(self, partitions: int) -> tuple[tuple[int, int], ...]:
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise InvalidTopic(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
+        return ((self.new_partition_ids(partitions), partitions),)
 
     def _change(self, before: Topic | None, after: Topic | None) -> None:
         self._undo.append((before, after))
@@ -244,10 +246,10 @@ class Topics:
             self._by_id[after.id] = after
             self.compacted += after.settings.compact
             self._made[after.maker] += 1
-            first_queue = 0
+            first_partition = 0
             for first_id, count in after.ranges:
-                insort(self._ranges, (first_id, first_queue, after.id))
-                first_queue += count
+                insort(self._ranges, (first_id, first_partition, after.id))
+                first_partition += count
 
     def settle(self, changes: int) -> None:
         """The first `changes` changes made since the last call are durable."""
@@ -265,8 +267,8 @@ class Topics:
     # ---- replay
 
     def apply_counters(self, value: bytes) -> None:
-        self.next_id, self.next_queue_id, self.next_producer_id = map(
-            max, _COUNTERS.unpack(value), (self.next_id, self.next_queue_id, self.next_producer_id))
+        self.next_id, self.next_partition_id, self.next_producer_id = map(
+            max, _COUNTERS.unpack(value), (self.next_id, self.next_partition_id, self.next_producer_id))
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """A TOPIC state record during replay."""

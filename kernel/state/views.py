@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 
-from kernel.index.heads import PAGE_QUEUES, Heads
+from kernel.index.heads import PAGE_PARTITIONS, Heads
 from kernel.log.frame import StateRecord
 from kernel.state.state import Kind
 from kernel.state.topics import Topics
@@ -12,19 +12,19 @@ MAX_GROUP_BYTES = 65_000
 MAX_METADATA_BYTES = 4_096
 
 _OFFSET = struct.Struct(">q")
-_QUEUE = struct.Struct(">Q")
+_PARTITION = struct.Struct(">Q")
 _PAGE = struct.Struct(">Q")
 
 
-def offset_record(group: str, queue_id: int, offset: tuple[int, bytes] | None) -> StateRecord:
-    """A group's committed offset in one queue; None deletes it."""
+def offset_record(group: str, partition_id: int, offset: tuple[int, bytes] | None) -> StateRecord:
+    """A group's committed offset in one partition; None deletes it."""
     value = None if offset is None else _OFFSET.pack(offset[0]) + offset[1][:MAX_METADATA_BYTES]
-    return StateRecord(Kind.OFFSET, _QUEUE.pack(queue_id) + group.encode(), value)
+    return StateRecord(Kind.OFFSET, _PARTITION.pack(partition_id) + group.encode(), value)
 
 
 def decode_offset_key(key: bytes) -> tuple[int, str]:
-    """Queue id and group of an OFFSET record."""
-    return _QUEUE.unpack_from(key)[0], key[_QUEUE.size:].decode()
+    """Partition id and group of an OFFSET record."""
+    return _PARTITION.unpack_from(key)[0], key[_PARTITION.size:].decode()
 
 
 def decode_offset(value: bytes) -> tuple[int, bytes]:
@@ -36,14 +36,14 @@ def heads_record(page: int, packed: bytes) -> StateRecord:
     return StateRecord(Kind.HEADS, _PAGE.pack(page), packed)
 
 
-def queues_of_heads(key: bytes) -> range:
-    """The queues whose heads a HEADS record holds."""
-    first = int(_PAGE.unpack(key)[0]) * PAGE_QUEUES
-    return range(first, first + PAGE_QUEUES)
+def partitions_of_heads(key: bytes) -> range:
+    """The partitions whose heads a HEADS record holds."""
+    first = int(_PAGE.unpack(key)[0]) * PAGE_PARTITIONS
+    return range(first, first + PAGE_PARTITIONS)
 
 
 class Views:
-    """Topics, queue heads, committed offsets and the epoch, kept up to date by state records."""
+    """Topics, partition heads, committed offsets and the epoch, kept up to date by state records."""
 
     def __init__(self, topics: Topics, heads: Heads) -> None:
         self._topics = topics
@@ -70,13 +70,13 @@ class Views:
             self._apply_offset(record.key, record.value)
 
     def _apply_offset(self, key: bytes, value: bytes | None) -> None:
-        queue_id, group = decode_offset_key(key)
-        if not group:                             # a light queue's own: nobody needs what lies before it
-            gone = self._heads.next_offset(queue_id)          # of a deleted queue nobody needs anything
-            self._heads.advance(queue_id, gone if value is None else decode_offset(value)[0])
+        partition_id, group = decode_offset_key(key)
+        if not group:                             # a queue's own: nobody needs what lies before it
+            gone = self._heads.next_offset(partition_id)          # of a deleted partition nobody needs anything
+            self._heads.advance(partition_id, gone if value is None else decode_offset(value)[0])
         elif value is not None:
-            self.offsets.setdefault(group, {})[queue_id] = decode_offset(value)
+            self.offsets.setdefault(group, {})[partition_id] = decode_offset(value)
         elif group in self.offsets:
-            self.offsets[group].pop(queue_id, None)
+            self.offsets[group].pop(partition_id, None)
             if not self.offsets[group]:
                 del self.offsets[group]

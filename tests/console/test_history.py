@@ -9,8 +9,8 @@ from tests.console.asking import ask, bury, group_path, publish
 ROWS = "document.querySelectorAll('.messages li').length"
 
 
-def fill(hub: Any, topic: str, count: int, queues: int = 1) -> None:
-    ask(hub, "PUT", f"/v1/topics/{topic}", {"queues": queues})
+def fill(hub: Any, topic: str, count: int, partitions: int = 1) -> None:
+    ask(hub, "PUT", f"/v1/topics/{topic}", {"partitions": partitions})
     for first in range(0, count, 500):
         publish(hub, *({"address": f"{topic}/k{number % 7}", "value": f"number {number} of {topic}",
                         "headers": [["unit", "C" if number == 3 else "F"]]}
@@ -35,7 +35,7 @@ def test_what_is_not_shown_is_counted_and_can_be_asked_for(hub, open_tab):
 
 
 def test_every_queue_is_counted(hub, open_tab):
-    fill(hub, "spread", 60, queues=3)
+    fill(hub, "spread", 60, partitions=3)
     tab = open_tab(hub, "topics/spread")
     tab.wait(f"{ROWS} > 0 && !document.querySelector('.older button').disabled")
     while "That is all" not in (said := tab.text(".older")):
@@ -60,7 +60,7 @@ def test_a_filter_finds_what_is_far_back(hub, open_tab):
 
 
 def test_what_came_faster_than_it_is_shown_is_counted(hub, open_tab):
-    ask(hub, "PUT", "/v1/topics/rapid", {"queues": 1})
+    ask(hub, "PUT", "/v1/topics/rapid", {"partitions": 1})
     tab = open_tab(hub, "topics/rapid")
     tab.wait_text("live, 0 since you look")
     for part in range(4):

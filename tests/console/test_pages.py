@@ -12,7 +12,7 @@ from tests.console.asking import ask, bury, group_path, publish
 from tests.kernel.batches import encode_record, wrap
 
 EVIL = '<img src=x onerror=alert(1)>"\'><script>alert(2)</script>'
-PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "connections", "publish", "scheduled",
+PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "partitions", "connections", "publish", "scheduled",
          "dead-letters", "dead-letters/keepers", "retained", "transactions", "transactions/shop", "users"]
 
 
@@ -31,7 +31,7 @@ def test_the_overview_is_live(hub, open_tab):
 
 def test_topics_are_filtered_and_paged(hub, open_tab):
     for number in range(120):
-        ask(hub, "PUT", f"/v1/topics/many-{number:03d}", {"queues": 1})
+        ask(hub, "PUT", f"/v1/topics/many-{number:03d}", {"partitions": 1})
     publish(hub, *({"address": "many-119/a", "value": "x"} for _ in range(1234)))
     ask(hub, "PUT", "/v1/topics/another", {})
     tab = open_tab(hub, "topics")
@@ -79,7 +79,7 @@ def test_what_is_published_appears_at_once_whatever_it_is(hub, open_tab):
 def test_a_message_is_shown_whatever_time_its_sender_wrote(hub, open_tab):
     """The last moment that a producer may write; later ones are refused."""
     batch = wrap(encode_record(0, b"k", b"from afar"), 1, base_ms=MAX_TIMESTAMP_MS, max_ms=MAX_TIMESTAMP_MS)
-    ask(hub, "PUT", "/v1/topics/afar", {"queues": 1})
+    ask(hub, "PUT", "/v1/topics/afar", {"partitions": 1})
     ask(hub, "PUT", "/v1/groups/far", {"start": "earliest"})
     ask(hub, "POST", "/v1/topics/afar/batches", pack("<II", 0, len(batch)) + batch)
     publish(hub, {"address": "afar/now", "value": "from here"})
@@ -117,7 +117,7 @@ def test_a_topic_is_followed_through_a_filter_paused_and_cleared(hub, open_tab):
 
 
 def test_a_fast_topic_shows_the_newest(hub, open_tab):
-    ask(hub, "PUT", "/v1/topics/fast", {"queues": 1})
+    ask(hub, "PUT", "/v1/topics/fast", {"partitions": 1})
     tab = open_tab(hub, "topics/fast")
     tab.wait_text("live, 0 since you look")
     for part in range(10):
@@ -134,7 +134,7 @@ def test_publish_by_hand(hub, open_tab):
     tab.type("Headers", "Unit: C\nother: two words")
     tab.type("Content type", "application/json")
     tab.click("button.main")
-    tab.wait_text("Stored in hand, queue")
+    tab.wait_text("Stored in hand, partition")
     (message,) = ask(hub, "GET", "/v1/topics/hand/messages")["messages"]
     assert (message["address"], message["value"], message["headers"], message["content_type"]) == (
         "hand/made", '{"n": 1}', [["Unit", "C"], ["other", "two words"]], "application/json")

@@ -122,8 +122,8 @@ def test_they_change_while_it_runs(site: Site) -> None:
 def test_topics_and_offsets_are_copied_there(site: Site) -> None:
     site.make_users()
     with site.hub() as hub, client(hub, "root") as root:
-        root.define_topic("plant", queues=2)
-        site.wait_rows("select name, queues from topics where name = 'plant'", [("plant", 2)])
+        root.define_topic("plant", partitions=2)
+        site.wait_rows("select name, partitions from topics where name = 'plant'", [("plant", 2)])
         root.delete_topic("plant")
-        site.wait_rows("select name, queues from topics where name = 'plant'", [])
+        site.wait_rows("select name, partitions from topics where name = 'plant'", [])
         assert root.status()

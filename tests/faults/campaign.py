@@ -35,14 +35,14 @@ from tests.faults.takers import Takers
 from tests.faults.writers import HttpWriter, TopicMaker, writers_of
 from tests.running_hub import free_port
 
-OVERLAP: Final = 500               # messages per queue that are read again in every round
+OVERLAP: Final = 500               # messages per partition that are read again in every round
 JOIN_S: Final = 60.0               # longer than any client waits for an answer
 FLUSH_S: Final = 120.0
 GIVEN_S: Final = 120.0             # until everybody who reads was given something
 NEVER: Final = {"retention": 86_400}        # retention looks at nothing while a whole topic is compared
 CERTAIN: Final = {"die": {"at": "kernel.log.segments:SegmentLog.sync", "call": 10, "side": "before"}}
 TAKERS: Final = 2                  # members of a leased group
-QUEUES: Final = 4                  # of the topic, as `default_queues` has it
+PARTITIONS: Final = 4                  # of the topic, as `default_partitions` has it
 
 POINTS: Final = (                  # where a hub is killed from inside: function, calls until then, before or after it
     ("kernel.index.index:Index.write", 3, "before"), ("kernel.index.index:Index.write", 3, "after"),
@@ -91,7 +91,7 @@ class Campaign:
         self.log = OperationLog()
         self.checker = Checker(self.log, forgets=plan.forgets)
         self._writers, self._kafka = writers_of(self.log, self.ports["kafka"], plan.message_bytes)
-        self._follower = KafkaFollower(self.log, self.ports["kafka"], QUEUES)
+        self._follower = KafkaFollower(self.log, self.ports["kafka"], PARTITIONS)
         self._topics = TopicMaker()
         self._takers = Takers(seed)
         self._amqp = AmqpTaker(self.log, self.ports["amqp"])
@@ -169,14 +169,14 @@ class Campaign:
     def _check(self, hub: ForkedHub, *, whole: bool) -> None:
         try:
             if whole:
-                queues = read_at_rest(self.ports["http"], self.gaps)
+                partitions = read_at_rest(self.ports["http"], self.gaps)
             else:
-                queues = read_over_http(self.ports["http"], self.checker.next_starts(OVERLAP), self.gaps)
+                partitions = read_over_http(self.ports["http"], self.checker.next_starts(OVERLAP), self.gaps)
             self._topics.check(self.ports["http"])
         except (OSError, http.client.HTTPException):
             assert hub.wait_ended(JOIN_S) == -9, hub.log
             return                     # it died by its orders while it was read
-        self.checker.check(queues, whole=whole)
+        self.checker.check(partitions, whole=whole)
 
     def drain(self) -> None:
         """Load, then SIGTERM: the hub answers what it has taken and ends well."""

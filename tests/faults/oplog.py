@@ -30,7 +30,7 @@ class Operation:
     sent_s: float
     state: str = SENT
     answered_s: float = 0.0
-    place: tuple[int, int] | None = None        # queue and offset, where the answer tells them
+    place: tuple[int, int] | None = None        # partition and offset, where the answer tells them
 
     def acknowledge(self, place: tuple[int, int] | None = None) -> None:
         self.state, self.answered_s, self.place = ACKNOWLEDGED, time.monotonic(), place
@@ -45,7 +45,7 @@ class OperationLog:
 
     operations: dict[tuple[str, int], Operation] = field(default_factory=dict)
     seen: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    """By queue and offset: what readers were given."""
+    """By partition and offset: what readers were given."""
 
     heard: set[bytes] = field(default_factory=set)
     """Values that subscribers were given, who are not told where they lie."""
@@ -62,10 +62,10 @@ class OperationLog:
         """Something that whoever reads the log of a failure wants to know."""
         self.events.append(f"{time.monotonic():.3f} {event}")
 
-    def see(self, queue: int, offset: int, value: bytes) -> None:
+    def see(self, partition: int, offset: int, value: bytes) -> None:
         """A reader was given this; AssertionError where it, or another one, was given something else there before."""
-        before = self.seen.setdefault((queue, offset), value)
-        assert before == value, f"queue {queue} offset {offset} was {before!r} and is now {value!r}"
+        before = self.seen.setdefault((partition, offset), value)
+        assert before == value, f"partition {partition} offset {offset} was {before!r} and is now {value!r}"
 
     def write(self, file: Path) -> None:
         """All of it as JSON lines, for looking at a failure."""

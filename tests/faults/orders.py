@@ -152,7 +152,7 @@ class Campaign:
         with self._client() as client:
             client.define_topic("orders", interpret_headers=True)
             for topic in TOPICS if self._door == "kafka" else ():
-                client.define_topic(topic, queues=1)
+                client.define_topic(topic, partitions=1)
 
     def _round(self, waits: bool) -> None:
         placed = self._count()

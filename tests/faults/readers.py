@@ -1,4 +1,4 @@
-"""Everything back: whole queues over HTTP and over Kafka, and readers that look on while there is load."""
+"""Everything back: whole partitions over HTTP and over Kafka, and readers that look on while there is load."""
 from __future__ import annotations
 
 import base64
@@ -17,12 +17,12 @@ from tests.faults.writers import TOPIC
 PAGE: Final = 1000
 READ_S: Final = 60.0
 
-Queues = dict[int, list[tuple[int, str, bytes]]]
-"""By queue: offset, key, value, in order."""
+Partitions = dict[int, list[tuple[int, str, bytes]]]
+"""By partition: offset, key, value, in order."""
 
 
 class Gone(Exception):
-    """Retention has taken what was asked for; the argument is where the queue begins now."""
+    """Retention has taken what was asked for; the argument is where the partition begins now."""
 
 
 def get(port: int, path: str) -> Any:
@@ -47,15 +47,15 @@ def value_of(message: dict[str, Any]) -> bytes:
 
 
 def read_over_http(port: int, starts: dict[int, int] | None = None,
-                   gaps: list[tuple[int, int]] | None = None) -> Queues:
-    """The topic by pages, whole or from an offset per queue. Adds offset and count of what is unreadable to `gaps`;
+                   gaps: list[tuple[int, int]] | None = None) -> Partitions:
+    """The topic by pages, whole or from an offset per partition. Adds offset and count of what is unreadable to `gaps`;
     without them nothing may be."""
-    queues: Queues = {}
+    partitions: Partitions = {}
     topic = get(port, f"/v1/topics/{TOPIC}")
-    for queue in range(topic["queues"] if topic else 0):
-        found = queues[queue] = []
-        path = f"/v1/topics/{TOPIC}/messages?max={PAGE}&queue={queue}"
-        start = (starts or {}).get(queue)
+    for partition in range(topic["partitions"] if topic else 0):
+        found = partitions[partition] = []
+        path = f"/v1/topics/{TOPIC}/messages?max={PAGE}&partition={partition}"
+        start = (starts or {}).get(partition)
         try:
             page = get(port, path + (f"&from={start}" if start else ""))
         except Gone:
@@ -70,48 +70,50 @@ def read_over_http(port: int, starts: dict[int, int] | None = None,
                 found.clear()          # retention went on meanwhile: what is left begins here
             found += [(message["offset"], message["key"], value_of(message)) for message in page["messages"]]
             page = get(port, f"{path}&cursor={page['cursor']}")
-    return queues
+    return partitions
 
 
-def read_at_rest(port: int, gaps: list[tuple[int, int]] | None = None) -> Queues:
+def read_at_rest(port: int, gaps: list[tuple[int, int]] | None = None) -> Partitions:
     """The topic as it is at one time, though retention works on it."""
     while True:
-        queues = read_over_http(port, gaps=gaps)
-        firsts = {queue: get(port, f"/v1/topics/{TOPIC}/messages?max=1&queue={queue}")["messages"] for queue in queues}
-        if all([message["offset"] for message in firsts[queue]] == [offset for offset, _, _ in queues[queue][:1]]
-               for queue in queues):
-            return queues
+        partitions = read_over_http(port, gaps=gaps)
+        firsts = {partition: get(port, f"/v1/topics/{TOPIC}/messages?max=1&partition={partition}")["messages"]
+                  for partition in partitions}
+        if all([message["offset"] for message in firsts[partition]] == [offset for offset, _,
+                                                                        _ in partitions[partition][:1]]
+               for partition in partitions):
+            return partitions
 
 
-def read_over_kafka(port: int) -> Queues:
+def read_over_kafka(port: int) -> Partitions:
     """The topic by fetches, whole."""
     consumer = confluent_kafka.Consumer({
         "bootstrap.servers": f"127.0.0.1:{port}", "group.id": "checker", "enable.auto.commit": False,
         "enable.partition.eof": True, "auto.offset.reset": "earliest", "log_level": 0, "fetch.wait.max.ms": 20})
-    queues: Queues = {}
+    partitions: Partitions = {}
     try:
         metadata = consumer.list_topics(TOPIC, timeout=READ_S).topics[TOPIC]
         if metadata.error is not None:
             return {}
-        queues = {number: [] for number in metadata.partitions}
+        partitions = {number: [] for number in metadata.partitions}
         consumer.assign([confluent_kafka.TopicPartition(TOPIC, number, confluent_kafka.OFFSET_BEGINNING)
-                         for number in queues])
+                         for number in partitions])
         ended: set[int] = set()
         deadline_s = time.monotonic() + READ_S
-        while len(ended) < len(queues):
-            assert time.monotonic() < deadline_s, f"the ends of {queues.keys() - ended} were not reached"
+        while len(ended) < len(partitions):
+            assert time.monotonic() < deadline_s, f"the ends of {partitions.keys() - ended} were not reached"
             for message in consumer.consume(1000, 0.05):
                 if message.error() is None:
-                    queues[message.partition()].append((message.offset(), message.key().decode(), message.value()))
+                    partitions[message.partition()].append((message.offset(), message.key().decode(), message.value()))
                 elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
     finally:
         consumer.close()
-    return queues
+    return partitions
 
 
 def follow_over_http(port: int, log: OperationLog, stop: threading.Event) -> None:
-    """Read pages as they come, one queue after the other, until told to stop or the hub is gone."""
+    """Read pages as they come, one partition after the other, until told to stop or the hub is gone."""
     cursor = ""
     try:
         while not stop.is_set():
@@ -121,7 +123,7 @@ def follow_over_http(port: int, log: OperationLog, stop: threading.Event) -> Non
                 continue
             cursor = f"&cursor={page['cursor']}"
             for message in page["messages"]:
-                log.see(message["queue"], message["offset"], value_of(message))
+                log.see(message["partition"], message["offset"], value_of(message))
     except (OSError, http.client.HTTPException):
         pass
 
@@ -129,14 +131,14 @@ def follow_over_http(port: int, log: OperationLog, stop: threading.Event) -> Non
 class KafkaFollower:
     """A consumer that is never told about restarts and reads on through them."""
 
-    def __init__(self, log: OperationLog, port: int, queues: int) -> None:
+    def __init__(self, log: OperationLog, port: int, partitions: int) -> None:
         self._log = log
         self._consumer = confluent_kafka.Consumer({
             "bootstrap.servers": f"127.0.0.1:{port}", "group.id": "follower", "enable.auto.commit": False,
             "auto.offset.reset": "earliest", "log_level": 0, "fetch.wait.max.ms": 20, "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 100})
         self._consumer.assign([confluent_kafka.TopicPartition(TOPIC, number, confluent_kafka.OFFSET_BEGINNING)
-                               for number in range(queues)])
+                               for number in range(partitions)])
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():

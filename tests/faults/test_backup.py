@@ -95,10 +95,11 @@ def last_id(campaign: Campaign) -> int:
     """The greatest message id that the original hub gave."""
     hub = campaign.start(NEVER)
     path, found = "/v1/topics/plant", []
-    for queue in get(campaign.ports["http"], path)["bounds"]:
-        start = queue["high_watermark"] - 1
-        if start >= queue["log_start_offset"]:
-            found += get(campaign.ports["http"], f"{path}/messages?queue={queue['queue']}&from={start}")["messages"]
+    for partition in get(campaign.ports["http"], path)["bounds"]:
+        start = partition["high_watermark"] - 1
+        if start >= partition["log_start_offset"]:
+            found += get(campaign.ports["http"],
+                         f"{path}/messages?partition={partition['partition']}&from={start}")["messages"]
     hub.kill()
     return max(int(message["id"]) for message in found)
 

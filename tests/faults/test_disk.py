@@ -140,8 +140,8 @@ def test_a_flipped_bit_costs_what_it_hit_and_is_told(start: Start, tmp_path: Pat
     assert [value for messages in read_over_kafka(hub.port("kafka")).values() for _, _, value in messages] == left
     gaps: list[tuple[int, int]] = []
     read_over_http(hub.port("http"), gaps=gaps)
-    if (part, index) == ("head", "index deleted"):       # nobody knows which queues the frame entered: all are left out
-        assert all(offset == 0 for offset, _ in gaps[1:]), "the other queues hold nothing"
+    if (part, index) == ("head", "index deleted"):  # nobody knows which partitions the frame entered: all are left out
+        assert all(offset == 0 for offset, _ in gaps[1:]), "the other partitions hold nothing"
         del gaps[1:]
     assert gaps == [(15, 1)] * (30 - len(left)), "the page names what it steps over"
     told = [line for line in hub.log.splitlines() if "what was stored there is lost" in line]

@@ -18,7 +18,7 @@ from tests.faults.nursery import ForkedHub, Nursery
 from tests.faults.readers import read_over_http
 from tests.running_hub import config_of
 
-KERNEL = "segment_bytes = 1048576\nretention_bytes = 3145728\ncheckpoint_ms = 100\ndefault_queues = 2"
+KERNEL = "segment_bytes = 1048576\nretention_bytes = 3145728\ncheckpoint_ms = 100\ndefault_partitions = 2"
 DOORS = ("http",)
 VALUE_BYTES = 100_000
 
@@ -65,7 +65,7 @@ def base(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Base:
         port = hub.port("http")
         if not life:
             put(port, "/v1/users/ada", {"password": "correct horse battery"})
-            put(port, "/v1/topics/quiet", {"queues": 3})
+            put(port, "/v1/topics/quiet", {"partitions": 3})
         for number in range(50):
             status, answer = post(port, b"%d-%06d:" % (life, number) + bytes(VALUE_BYTES), key=f"k{number}")
             assert status == 201
@@ -75,7 +75,7 @@ def base(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Base:
         hub.kill()
     last: dict[int, int] = {}
     for answer in given:
-        last[answer["queue"]] = max(answer["offset"], last.get(answer["queue"], 0))
+        last[answer["partition"]] = max(answer["offset"], last.get(answer["partition"], 0))
     return Base(folder / "data", values, topics, users, last, max(int(answer["id"]) for answer in given))
 
 
@@ -152,7 +152,7 @@ def require_nothing_given_twice(base: Base, port: int) -> None:
     for number in range(4):
         status, answer = post(port, b"new", key=f"k{number}")
         assert status == 201
-        assert answer["offset"] > base.last_offsets[answer["queue"]] and int(answer["id"]) > base.last_id
+        assert answer["offset"] > base.last_offsets[answer["partition"]] and int(answer["id"]) > base.last_id
 
 
 @pytest.mark.parametrize(("choose", "where"), [case[1:] for case in HARMLESS], ids=[case[0] for case in HARMLESS])

@@ -109,8 +109,9 @@ def http_page() -> bytes:
 
 
 def kafka_fetch() -> bytes:
-    """Fetch version 4 of 8 MiB from every queue of the topic."""
-    topic = b"\0\5plant" + struct.pack(">i", 4) + b"".join(struct.pack(">iqi", queue, 0, 8 * MIB) for queue in range(4))
+    """Fetch version 4 of 8 MiB from every partition of the topic."""
+    topic = b"\0\5plant" + struct.pack(">i", 4) + b"".join(struct.pack(">iqi", partition, 0, 8 * MIB)
+                                                           for partition in range(4))
     body = struct.pack(">iiiib", -1, 100, 1, 8 * MIB, 0) + struct.pack(">i", 1) + topic
     head = struct.pack(">hhih", 1, 4, 7, -1)
     return struct.pack(">i", len(head + body)) + head + body

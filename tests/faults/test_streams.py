@@ -107,7 +107,7 @@ def test_a_thousand_readers_that_stop_reading_harm_nobody(tmp_path):
         stalled[0].read_until(2000)
         offsets: dict[int, list[int]] = {}
         for message in stalled[0].messages:
-            offsets.setdefault(message["queue"], []).append(message["offset"])
+            offsets.setdefault(message["partition"], []).append(message["offset"])
         assert all(mine == list(range(len(mine))) for mine in offsets.values())
     finally:
         for reader in stalled:

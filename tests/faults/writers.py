@@ -110,7 +110,7 @@ class HttpWriter:
     def _settle(self, operation: Operation, status: int, body: bytes) -> None:
         if status == 201:
             said: dict[str, Any] = json.loads(body)
-            operation.acknowledge((said["queue"], said["offset"]))
+            operation.acknowledge((said["partition"], said["offset"]))
             self._open = None
         elif status in REFUSALS:
             if not self._idempotent:       # with a key it is sent again under the same number, and may be taken then

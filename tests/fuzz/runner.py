@@ -34,7 +34,7 @@ CANARY_LATE_S: Final = 20.0                  # a busy machine included
 MEMORY_MAX: Final = 1 << 30                  # resident bytes of the hub
 LOOK_S: Final = 2.0                          # between two looks at the hub
 KERNEL: Final = ('fsync = "never"\nretention_bytes = 268435456\nkept_bytes = 134217728\nsegment_bytes = 16777216\n'
-                 "default_queues = 4")
+                 "default_partitions = 4")
 FAULT: Final = "Traceback"
 
 
@@ -92,10 +92,10 @@ class Fuzz:
 
     async def _prepare(self) -> None:
         """Topics that look at what enters them, and readers: what is opened where nobody looks shows nothing."""
-        await self._ask("PUT", "/v1/topics/plant", b'{"queues": 2}')
-        await self._ask("PUT", "/v1/topics/squeezed", b'{"queues": 1, "compact": true, "interpret_headers": true}')
-        await self._ask("PUT", "/v1/topics/bound", b'{"queues": 1}')
-        await self._ask("PUT", "/v1/topics/canary", b'{"queues": 1}')
+        await self._ask("PUT", "/v1/topics/plant", b'{"partitions": 2}')
+        await self._ask("PUT", "/v1/topics/squeezed", b'{"partitions": 1, "compact": true, "interpret_headers": true}')
+        await self._ask("PUT", "/v1/topics/bound", b'{"partitions": 1}')
+        await self._ask("PUT", "/v1/topics/canary", b'{"partitions": 1}')
 
     # ---- the run
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateways.explain import COLUMN_OF_DOOR, UnknownDoor, explain
 from gateways.properties.envelope import DOORS
-from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.murmur2 import partition_for
 from kernel.addresses.routes import RouteEntry, Routes
 from kernel.errors import InvalidAddress, InvalidTopic
 
@@ -24,7 +24,7 @@ ROUTES = Routes([RouteEntry("fleet/{vehicle}/gps/#", "positions", "{address}", "
 def test_one_address_from_every_door(door: str, spelled: str) -> None:
     told = explain(door, spelled, ROUTES, 4)
     assert (told.address, told.topic, told.key) == ("plant/line1/temp", "plant", b"line1/temp")
-    assert told.queue == queue_for(b"line1/temp", 4)
+    assert told.partition == partition_for(b"line1/temp", 4)
     assert [name[:2] for name in told.amqp] == [("amq.topic", "plant.line1.temp"), ("plant", "line1.temp")]
     assert told.http == ["/v1/publish/plant/line1/temp", "/v1/topics/plant/messages?key=line1/temp"]
     assert told.route is None and not told.needs_header
@@ -35,7 +35,7 @@ def test_what_people_read() -> None:
 address                   plant/line1/temp
 decided by                the default rule: the first level is the topic, the rest the key
 stored in                 topic plant, key 'line1/temp'
-queue                     0 of 0 to 3
+partition                 0 of 0 to 3
 note                      a missing topic is made for who may create here, or publish at plant/#
 
 MQTT                      plant/line1/temp
@@ -55,7 +55,8 @@ MQTT 3.1.1 to HTTP        all properties"""
 
 def test_a_route_is_named() -> None:
     told = explain("mqtt", "fleet/7/gps/lat", ROUTES, 8)
-    assert (told.topic, told.key, told.queue, told.route) == ("positions", b"fleet/7/gps/lat", queue_for(b"7", 8), 0)
+    assert (told.topic, told.key, told.partition, told.route) == ("positions", b"fleet/7/gps/lat",
+                                                                  partition_for(b"7", 8), 0)
     assert told.decided_by == "routes[0], filter fleet/{vehicle}/gps/#"
 
 
@@ -78,7 +79,7 @@ def test_who_makes_a_missing_topic() -> None:
 
 def test_a_queue_is_stored_in_a_topic_only_by_a_route() -> None:
     told = explain("amqp", "/jobs", ROUTES, 4)
-    assert (told.address, told.topic, told.queue) == ("$queue/jobs", None, None)
+    assert (told.address, told.topic, told.partition) == ("$queue/jobs", None, None)
     assert told.decided_by.startswith("no route")
     assert told.amqp[1][:2] == ("", "jobs")
     assert "no topic" in told.text() and "the default exchange" in told.text()
@@ -95,7 +96,7 @@ def test_an_address_that_needs_the_header_says_so() -> None:
 
 def test_kafka_without_a_key() -> None:
     told = explain("kafka", "plant", ROUTES, 4)
-    assert (told.address, told.key, told.queue) == ("plant", None, None)
+    assert (told.address, told.key, told.partition) == ("plant", None, None)
     assert "chosen by the producer" in told.text()
 
 

@@ -136,7 +136,7 @@ def timed_batch(value: bytes, *headers: tuple[str, bytes]) -> bytes:
 
 def test_a_record_that_is_to_come_later_comes_at_once_and_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     peer = Peer()
-    peer.kernel.create_topic("plant", queues=1)
+    peer.kernel.create_topic("plant", partitions=1)
     peer.kernel.flush()
     with caplog.at_level(logging.WARNING):
         for data in (timed_batch(b"1", ("deliver-at", b"9")), timed_batch(b"to deliver-at 9"),
@@ -145,7 +145,7 @@ def test_a_record_that_is_to_come_later_comes_at_once_and_is_warned_of(caplog: p
             peer.kernel.flush()
     assert peer.services.not_honoured.counts == {("kafka", "deliver-at"): 2}
     assert len(caplog.messages) == 1 and DOORS["kafka"]["deliver-at"] in caplog.messages[0]
-    assert len(peer.kernel.queues[peer.kernel.by_name["plant"].queue_id(0)]) == 4
+    assert len(peer.kernel.partitions[peer.kernel.by_name["plant"].partition_id(0)]) == 4
 
 
 # ---- the log

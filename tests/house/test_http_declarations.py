@@ -33,7 +33,7 @@ OF_NOTHING = {"not_found", "method_not_allowed"}
 """Answered where no call was found."""
 
 TOLD_INSIDE = {"GET /v1/topics/{topic}/messages": {"corrupt_batch"},
-               "POST /v1/batches/fetch": {"unknown_topic", "unknown_queue"},
+               "POST /v1/batches/fetch": {"unknown_topic", "unknown_partition"},
                **{name: {"receipt_expired"} for name in NAMES if re.search("/(ack|extend|release|redrive)$", name)}}
 """Codes that a call tells of a part of its answer and does not refuse with."""
 

@@ -119,7 +119,7 @@ def test_submitted_messages_are_stored_in_their_order(hub: RunningHub) -> None:
     async def test() -> None:
         told: list[int | None] = []
         async with Client(url(hub), batching=Batching(max_messages=100, buffered_messages=300)) as client:
-            await client.define_topic("many", queues=1)
+            await client.define_topic("many", partitions=1)
             for number in range(2000):
                 await client.submit("many/key", str(number), on_done=lambda future: told.append(future.result().offset))
             bad = await client.submit("many/#", "x")
@@ -287,7 +287,7 @@ def test_what_is_published_while_the_hub_is_killed_is_stored_once(tmp_path: Path
     hub.wait_ready()
     try:
         with SyncClient(url(hub), retry=PATIENT) as client:
-            client.define_topic("safe", queues=1)
+            client.define_topic("safe", partitions=1)
             failed: list[BaseException] = []
             counts = dict.fromkeys("abcd", 0)
             enough = threading.Event()

@@ -21,7 +21,7 @@ def call(hub: RunningHub):
 
 def test_publish_and_consume(call):
     code, out, _ = call("publish", "plant/line1/temp", "21.5", "--header", "unit=C", "--content-type", "text/plain")
-    assert (code, out[:27]) == (0, "stored: topic plant, queue ")
+    assert (code, out[:27]) == (0, "stored: topic plant, partition ")
     assert call("publish", "plant/line1/temp", stdin="1\n2\n3\n") == (
         0, "published 3 messages to plant/line1/temp\n", "")
     code, out, _ = call("consume", "plant", "--json")
@@ -33,10 +33,11 @@ def test_publish_and_consume(call):
 
 
 def test_consume_from_an_offset_and_filtered(call):
-    queue = json.loads(call("publish", "plant/a", "0", "--json")[1])["queue"]
+    partition = json.loads(call("publish", "plant/a", "0", "--json")[1])["partition"]
     call("publish", "plant/a", stdin="1\n2\n")
     call("publish", "plant/b/deep", "other")
-    code, out, _ = call("consume", "plant", "--from", "1", "--queue", str(queue), "--filter", "plant/+", "--json")
+    code, out, _ = call("consume", "plant", "--from", "1", "--partition", str(partition), "--filter", "plant/+",
+                        "--json")
     assert (code, [json.loads(line)["value"] for line in out.splitlines()]) == (0, ["1", "2"])
 
 

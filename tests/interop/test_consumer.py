@@ -170,7 +170,7 @@ def test_an_ordered_consumer_keeps_every_keys_order_and_runs_keys_side_by_side(h
     run(test)
 
 
-def test_a_light_queue_has_consumers_too(hub: RunningHub) -> None:
+def test_a_queue_has_consumers_too(hub: RunningHub) -> None:
     async def test() -> None:
         seen: list[tuple[str, str]] = []
 
@@ -181,7 +181,7 @@ def test_a_light_queue_has_consumers_too(hub: RunningHub) -> None:
             await publish(client, "dies", 3)
             group = client.group("g", "dies")
             await group.reject(await group.pop())
-            queue = client.light_queue("$dead-letters/g")
+            queue = client.leased_queue("$dead-letters/g")
             async with Consumer(queue, handler) as consumer:
                 await until(lambda: consumer.counts["acked"] == 3)
             assert sorted(seen) == [("$queue/$dead-letters/g", f"k{key}:{key}") for key in range(3)]

@@ -72,8 +72,8 @@ def test_curl_publishes_and_reads(hub: RunningHub) -> None:
     status, body = curl(f"{url(hub)}/v1/topics/curl/messages")
     (message,) = json.loads(body)["messages"]
     assert status == 200
-    assert {name: message[name] for name in ("id", "queue", "offset", "timestamp")} == {
-        name: stored[name] for name in ("id", "queue", "offset", "timestamp")}
+    assert {name: message[name] for name in ("id", "partition", "offset", "timestamp")} == {
+        name: stored[name] for name in ("id", "partition", "offset", "timestamp")}
     assert (message["value"], message["headers"], message["priority"]) == ("21.5", [["unit", "C"]], 4)
     assert (message["door"], message["content_type"]) == ("http", "text/plain")
 
@@ -107,7 +107,7 @@ def test_a_thousand_messages_in_one_request_come_back_in_order_by_pages(hub: Run
     answer = ask(hub, "POST", "/v1/topics/many/messages", {"messages": items})
     assert len(answer["messages"]) == 1000
     messages = read_all(hub, "many", page=64)
-    for key in range(7):      # a key keeps its order; keys of different queues need not
+    for key in range(7):      # a key keeps its order; keys of different partitions need not
         values = [int(message["value"]) for message in messages if message["key"] == f"k{key}"]
         assert values == list(range(key, 1000, 7))
     assert len({message["id"] for message in messages}) == 1000
@@ -118,8 +118,9 @@ def test_a_thousand_messages_in_one_request_come_back_in_order_by_pages(hub: Run
 def test_batches_hold_what_pages_show(hub: RunningHub) -> None:
     ask(hub, "POST", "/v1/topics/bulk/messages", {"messages": [{"value": str(number)} for number in range(50)]})
     topic = ask(hub, "GET", "/v1/topics/bulk")
-    (queue,) = [bounds["queue"] for bounds in topic["bounds"] if bounds["high_watermark"]]
-    with urllib.request.urlopen(f"{url(hub)}/v1/topics/bulk/batches?queue={queue}&offset=0", timeout=WAIT_S) as answer:
+    (partition,) = [bounds["partition"] for bounds in topic["bounds"] if bounds["high_watermark"]]
+    with urllib.request.urlopen(f"{url(hub)}/v1/topics/bulk/batches?partition={partition}&offset=0",
+                                timeout=WAIT_S) as answer:
         data, following = answer.read(), answer.headers["X-Next-Offset"]
     values = []
     while data:
@@ -142,7 +143,7 @@ def test_a_repeated_idempotency_key_stores_once(hub: RunningHub) -> None:
 
 
 def test_a_long_poll_is_woken_by_another_clients_message(hub: RunningHub) -> None:
-    ask(hub, "PUT", "/v1/topics/poll", {"queues": 3})
+    ask(hub, "PUT", "/v1/topics/poll", {"partitions": 3})
     cursor = ask(hub, "GET", "/v1/topics/poll/messages?from=latest")["cursor"]
     answers: queue.Queue[Any] = queue.Queue()
     poller = threading.Thread(target=lambda: answers.put(
@@ -154,13 +155,13 @@ def test_a_long_poll_is_woken_by_another_clients_message(hub: RunningHub) -> Non
 
 
 def test_topics_by_http(hub: RunningHub) -> None:
-    made = ask(hub, "PUT", "/v1/topics/made", {"queues": 2, "max_message_bytes": 2000})
-    assert (made["queues"], made["max_message_bytes"]) == (2, 2000)
+    made = ask(hub, "PUT", "/v1/topics/made", {"partitions": 2, "max_message_bytes": 2000})
+    assert (made["partitions"], made["max_message_bytes"]) == (2, 2000)
     assert "made" in [topic["name"] for topic in ask(hub, "GET", "/v1/topics")["topics"]]
     with pytest.raises(urllib.error.HTTPError) as refused:
         ask(hub, "POST", "/v1/publish/made/a", b"x" * 3000)
     assert refused.value.code == 413
-    assert ask(hub, "PATCH", "/v1/topics/made", {"queues": 5, "max_message_bytes": None})["queues"] == 5
+    assert ask(hub, "PATCH", "/v1/topics/made", {"partitions": 5, "max_message_bytes": None})["partitions"] == 5
     ask(hub, "POST", "/v1/publish/made/a", b"x" * 3000)
     ask(hub, "DELETE", "/v1/topics/made")
     with pytest.raises(urllib.error.HTTPError) as gone:

@@ -44,8 +44,8 @@ def ask(hub: RunningHub, method: str, path: str, body: Any = None) -> tuple[int,
         return refused.code, json.loads(refused.read())
 
 
-def publish(hub: RunningHub, topic: str, *values: str, queues: int = 1) -> None:
-    ask(hub, "PUT", f"/v1/topics/{topic}", {"queues": queues})
+def publish(hub: RunningHub, topic: str, *values: str, partitions: int = 1) -> None:
+    ask(hub, "PUT", f"/v1/topics/{topic}", {"partitions": partitions})
     messages = [{"topic": topic, "key": "k", "value": value} for value in values]
     assert ask(hub, "POST", "/v1/publish", {"messages": messages})[0] == 201
 
@@ -122,7 +122,7 @@ def test_bad_handles_are_refused_one_by_one_and_nothing_changes(hub: RunningHub)
     held = pop(hub, "g", "bad")
     handle = held[0]["receipt_handle"]
     other = pop(hub, "other", "bad")[0]["receipt_handle"]
-    without_secret = Handles(bytes(32), "/", "g").encode((SimpleNamespace(queue_id=1, epoch=0), 0, 1))
+    without_secret = Handles(bytes(32), "/", "g").encode((SimpleNamespace(partition_id=1, epoch=0), 0, 1))
     forged = handle[:-4] + ("AAAA" if handle[-4:] != "AAAA" else "BBBB")
     bad = ["", "garbage", without_secret, forged, other, "x" * 5000, held[1]["receipt_handle"].swapcase()]
     for call, more in (("ack", {}), ("extend", {"invisible": 5}), ("release", {"delay": 0}),
@@ -169,8 +169,8 @@ def test_bad_handles_are_refused_one_by_one_and_nothing_changes(hub: RunningHub)
     ("PUT", "/v1/groups/g/offsets", {"topic": "jobs"}, "invalid_body"),
     ("PUT", "/v1/groups/g/offsets", {"topic": "jobs", "to": "yesterday"}, "invalid_parameter"),
     ("PUT", "/v1/groups/g/offsets", {"topic": "jobs", "to": "5"}, "invalid_parameter"),
-    ("PUT", "/v1/groups/g/offsets", {"topic": "jobs", "to": "99", "queue": 0}, "offset_out_of_range"),
-    ("PUT", "/v1/groups/g/offsets", {"topic": "jobs", "to": "earliest", "queue": 9}, "unknown_queue"),
+    ("PUT", "/v1/groups/g/offsets", {"topic": "jobs", "to": "99", "partition": 0}, "offset_out_of_range"),
+    ("PUT", "/v1/groups/g/offsets", {"topic": "jobs", "to": "earliest", "partition": 9}, "unknown_partition"),
     ("PUT", "/v1/groups/g/offsets", {"topic": "nothing", "to": "earliest"}, "unknown_topic"),
     ("GET", "/v1/dead-letters", None, "invalid_parameter"),
     ("GET", "/v1/dead-letters?group=nobody", None, "unknown_group"),
@@ -190,7 +190,7 @@ def test_what_cannot_be_is_refused_with_its_code(hub: RunningHub, method: str, p
 
 
 def test_a_waiting_pop_is_woken_and_one_that_hangs_up_takes_nothing(hub: RunningHub) -> None:
-    ask(hub, "PUT", "/v1/topics/waits", {"queues": 2})
+    ask(hub, "PUT", "/v1/topics/waits", {"partitions": 2})
     taken: list[Any] = []
     waiter = threading.Thread(target=lambda: taken.extend(pop(hub, "woken", "waits", wait=POLL_S)))
     waiter.start()
@@ -207,20 +207,20 @@ def test_a_waiting_pop_is_woken_and_one_that_hangs_up_takes_nothing(hub: Running
 
 
 def test_a_pop_waits_for_queues_that_its_topic_gets_meanwhile(hub: RunningHub) -> None:
-    ask(hub, "PUT", "/v1/topics/grows", {"queues": 1})
+    ask(hub, "PUT", "/v1/topics/grows", {"partitions": 1})
     taken: list[Any] = []
     waiter = threading.Thread(target=lambda: taken.extend(pop(hub, "growing", "grows", wait=POLL_S)))
     waiter.start()
     wait_for_group(hub, "growing")
-    assert ask(hub, "PATCH", "/v1/topics/grows", {"queues": 50})[0] == 200
+    assert ask(hub, "PATCH", "/v1/topics/grows", {"partitions": 50})[0] == 200
     placed = [ask(hub, "POST", "/v1/publish/grows/key5", "x")[1]]
     waiter.join(WAIT_S)
-    assert [message["queue"] for message in taken] == [placed[0]["queue"]]
-    assert placed[0]["queue"] > 0
+    assert [message["partition"] for message in taken] == [placed[0]["partition"]]
+    assert placed[0]["partition"] > 0
 
 
 def test_a_pop_of_a_topic_that_is_deleted_is_answered(hub: RunningHub) -> None:
-    ask(hub, "PUT", "/v1/topics/goes", {"queues": 1})
+    ask(hub, "PUT", "/v1/topics/goes", {"partitions": 1})
     answers: list[Any] = []
     waiter = threading.Thread(target=lambda: answers.append(
         ask(hub, "POST", f"/v1/groups/leaving/pop?topic=goes&wait={POLL_S}")))
@@ -236,7 +236,7 @@ def test_a_pop_of_a_topic_that_is_deleted_is_answered(hub: RunningHub) -> None:
 def test_ordered_groups_give_one_message_of_a_key_at_a_time(hub: RunningHub) -> None:
     assert ask(hub, "PUT", "/v1/groups/line", {"ordered": True})[0] == 201
     assert ask(hub, "PUT", "/v1/groups/line", {"ordered": True, "invisible_ms": 60_000})[0] == 200
-    ask(hub, "PUT", "/v1/topics/keys", {"queues": 2})
+    ask(hub, "PUT", "/v1/topics/keys", {"partitions": 2})
     messages = [{"topic": "keys", "key": key, "value": f"{key}{number}"} for number in range(3) for key in "abc"]
     ask(hub, "POST", "/v1/publish", {"messages": messages})
     seen: list[str] = []
@@ -270,9 +270,9 @@ def test_a_group_is_rewound(hub: RunningHub) -> None:
     assert [row["offset"] for row in ask(hub, "GET", "/v1/groups/g/offsets?topic=again")[1]["offsets"]] == [6]
     topics = {row["topic"]: row for row in ask(hub, "GET", "/v1/groups/g")[1]["topics"]}
     assert topics["again"]["oldest"] is None
-    for to, queue, left in (("4", 0, ["4", "5"]), ("earliest", None, list("012345")), ("latest", None, []),
+    for to, partition, left in (("4", 0, ["4", "5"]), ("earliest", None, list("012345")), ("latest", None, []),
                             ("2000-01-01T00:00:00Z", None, list("012345")), ("2100-01-01T00:00:00Z", None, [])):
-        document = {"topic": "again", "to": to} | ({} if queue is None else {"queue": queue})
+        document = {"topic": "again", "to": to} | ({} if partition is None else {"partition": partition})
         status, answer = ask(hub, "PUT", "/v1/groups/g/offsets", document)
         assert (status, answer["offsets"][0]["offset"], answer["offsets"][0]["lag"]) == (200, 6 - len(left), len(left))
         held = pop(hub, "g", "again")
@@ -318,7 +318,7 @@ def test_dead_letters_are_browsed_and_redriven(hub: RunningHub) -> None:
     assert ask(hub, "GET", "/v1/dead-letters?group=dying")[1]["messages"] == []
 
 
-def test_a_light_queue_is_taken_from_like_a_group(hub: RunningHub) -> None:
+def test_a_queue_is_taken_from_like_a_group(hub: RunningHub) -> None:
     ask(hub, "PUT", "/v1/groups/lost", {"max_attempts": 1})
     publish(hub, "letters", "a", "b", "c")
     settle(hub, "lost", "release", pop(hub, "lost", "letters"), dead_letter=True)
@@ -326,7 +326,7 @@ def test_a_light_queue_is_taken_from_like_a_group(hub: RunningHub) -> None:
     status, answer = ask(hub, "POST", f"{path}/pop?max=2&invisible=60")
     held = answer["messages"]
     assert (status, values(held)) == (200, ["a", "b"])
-    assert (held[0]["topic"], held[0]["queue"], held[0]["attempt"]) == ("$queue/$dead-letters/lost", 0, 1)
+    assert (held[0]["topic"], held[0]["partition"], held[0]["attempt"]) == ("$queue/$dead-letters/lost", 0, 1)
     handles = [message["receipt_handle"] for message in held]
     assert settle(hub, "lost", "ack", held) == (207, ["unknown_receipt"] * 2)
     assert ask(hub, "POST", f"{path}/release", {"receipt_handles": handles[:1], "delay": 0})[0] == 200
@@ -357,7 +357,7 @@ def test_the_python_client_says_all_of_it(hub: RunningHub) -> None:
     with SyncClient(f"http://127.0.0.1:{hub.port('http')}") as client:
         group = client.group("py", "pytopic")
         assert group.define(max_attempts=1)["max_attempts"] == 1
-        client.define_topic("pytopic", queues=1)
+        client.define_topic("pytopic", partitions=1)
         client.publish_many([client.message("pytopic/a", str(number)) for number in range(4)])
         held = group.pop(3, invisible_s=60)
         assert [message.text for message in held] == ["0", "1", "2"]

@@ -13,7 +13,7 @@ import pytest
 from tests.running_hub import DEADLINE_S, RunningHub, config_of
 
 THINGS: dict[str, tuple[Any, Any, str]] = {
-    "topics": ({"queues": 1}, {"queues": 2}, "bounds"),
+    "topics": ({"partitions": 1}, {"partitions": 2}, "bounds"),
     "groups": ({"max_attempts": 3}, {"max_attempts": 4}, "topics"),
     "webhooks": ({"url": "http://127.0.0.1:9/a", "topic": "plant"}, {"url": "http://127.0.0.1:9/b", "topic": "plant"},
                  "state")}
@@ -81,7 +81,7 @@ def test_of_many_that_saw_the_same_one_wins(hub: RunningHub, kind: str) -> None:
 
 
 def test_a_message_more_changes_the_tag_and_not_the_settings(hub: RunningHub) -> None:
-    assert ask(hub, "PUT", "/v1/topics/busy", {"queues": 1})[0] == 201
+    assert ask(hub, "PUT", "/v1/topics/busy", {"partitions": 1})[0] == 201
     seen = ask(hub, "GET", "/v1/topics/busy")[2]
     assert ask(hub, "POST", "/v1/publish/busy/a", "x")[0] == 201
     status, shown, now = ask(hub, "GET", "/v1/topics/busy", If_None_Match=seen)

@@ -24,7 +24,7 @@ BODIES: Final[dict[str, Any]] = {
     "POST /v1/topics/{topic}/messages": {"messages": [{"key": "k", "value": "v"}]},
     "POST /v1/publish": {"messages": [{"address": "lab/a", "value": "v"}, {"topic": "lab", "key": "k", "value": "v"}]},
     "POST /v1/batches/positions": {"topics": ["lab"]},
-    "POST /v1/batches/fetch": {"ranges": [{"topic": "lab", "queue": 0, "offset": 0, "end": 10}]},
+    "POST /v1/batches/fetch": {"ranges": [{"topic": "lab", "partition": 0, "offset": 0, "end": 10}]},
     "PUT /v1/groups/{group}/offsets": {"topic": "lab", "to": "earliest"},
     "POST /v1/dead-letters/redrive": {"group": "lab", "all": True},
     "POST /v1/transactions": {"group": "lab", "messages": [{"address": "lab/a", "value": "v"}]},
@@ -33,11 +33,11 @@ BODIES: Final[dict[str, Any]] = {
     "PUT /v1/users/{name}": {"password": "another password"}, "POST /v1/users/{name}/keys": {"name": "k"},
     "POST /v1/acl": {"who": "user:bob", "pattern": "#"}, "PUT /v1/acl/{id}": {"who": "user:bob", "pattern": "#"},
     "POST /v1/acl/test": {"user": "root", "operation": "publish", "address": "lab/a"},
-    **{f"POST /v1/{what}/{{{name}}}/{act}": HANDLES for what, name in (("groups", "group"), ("queues", "queue"))
+    **{f"POST /v1/{what}/{{{name}}}/{act}": HANDLES for what, name in (("groups", "group"), ("partitions", "partition"))
        for act in ("ack", "extend", "release")},
 }
 QUERIES: Final = {"/v1/groups/{group}/pop": "topic=lab", "/v1/events": "filter=lab/%23",
-                  "GET /v1/topics/{topic}/batches": "queue=0&offset=0", "/v1/dead-letters": "group=lab",
+                  "GET /v1/topics/{topic}/batches": "partition=0&offset=0", "/v1/dead-letters": "group=lab",
                   "/v1/transactions/checks": "group=lab", "/v1/transactions/checks/events": "group=lab"}
 CAPTURES: Final = {"{id}": "7", "{name}": "root"}
 

@@ -145,7 +145,7 @@ def test_four_clients_share_one_group_while_the_hub_is_killed(tmp_path: Path) ->
     patient = Retry(retries=1_000, backoff_s=0.05, max_backoff_s=0.2)
     try:
         with SyncClient(f"http://127.0.0.1:{ports['http']}", retry=patient) as client:
-            client.define_topic("orders", queues=4)
+            client.define_topic("orders", partitions=4)
             client.group("team").define(start="earliest", max_attempts=0)
             worker = start_paho(book, ports["mqtt"])
             threads.append(book.again_and_again(lambda: pika_turn(book, ports["amqp"]),

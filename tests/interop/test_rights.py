@@ -463,7 +463,7 @@ def test_what_clients_declare_is_audited(guarded: GuardedHub) -> None:
     assert amqps[2]["details"] == {"queue": "bills", "exchange": "shop", "routing_key": "bill.#", "vhost": "/"}
     kafkas = [entry for entry in told if entry["action"] == "topic.created"]
     assert [(entry["action"], entry["details"]) for entry in kafkas] == [
-        ("topic.created", {"topic": "ledger", "queues": 3, "tenant": "/"})]
+        ("topic.created", {"topic": "ledger", "partitions": 3, "tenant": "/"})]
     assert [entry["door"] for entry in (*amqps, *kafkas)] == ["amqp"] * 7 + ["kafka"]
     for entry in (*amqps, *kafkas):
         assert entry["by"] == "root" and entry["peer"].startswith("127.0.0.1:") and entry["at"] > 0

@@ -25,7 +25,7 @@ DECIDE_BY_KAFKA: Final = (b'{"who": "user:ada", "kind": "topic", "pattern": "txn
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedHub]:
     with guarded_hub(tmp_path_factory.mktemp("rights")) as running:
-        assert http(running, "PUT", "/v1/topics/txn-decide", b'{"queues": 1}', user="root")[0] == 201
+        assert http(running, "PUT", "/v1/topics/txn-decide", b'{"partitions": 1}', user="root")[0] == 201
         assert http(running, "POST", "/v1/acl", DECIDE_BY_KAFKA, user="root")[0] == 201
         yield running
         code, said = running.hub.stop()

@@ -73,7 +73,7 @@ def test_a_commit_that_settles_is_repeated_too(tmp_path: Path) -> None:
         ask(hub, "POST", "/v1/publish/stock/1", b"nails")
         _, popped = ask(hub, "POST", "/v1/groups/billing/pop?topic=stock&wait=20")
         settled = {"acks": [{"group": "billing", "receipt_handles": [popped["messages"][0]["receipt_handle"]]}],
-                   "offsets": [{"group": "report", "topic": "stock", "queue": popped["messages"][0]["queue"],
+                   "offsets": [{"group": "report", "topic": "stock", "partition": popped["messages"][0]["partition"],
                                 "offset": 1}]}
         transaction = begin(hub, "bills", "x")
         path = f"{TRANSACTIONS}/{transaction}/commit"
@@ -86,12 +86,13 @@ def test_a_commit_that_settles_is_repeated_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("change", "code"), [
     ({"offset": 1 << 63}, "offset_out_of_range"), ({"group": ""}, "invalid_group"),
-    ({"group": "a\0b"}, "invalid_group"), ({"group": "g" * 300}, "invalid_group"), ({"queue": 99}, "unknown_queue"),
-    ({"topic": "none"}, "unknown_topic"), ({"offset": -1}, "invalid_body"), ({"queue": True}, "invalid_body")])
+    ({"group": "a\0b"}, "invalid_group"), ({"group": "g" * 300}, "invalid_group"),
+    ({"partition": 99}, "unknown_partition"),
+    ({"topic": "none"}, "unknown_topic"), ({"offset": -1}, "invalid_body"), ({"partition": True}, "invalid_body")])
 def test_offsets_that_are_none(hub: RunningHub, change: dict[str, Any], code: str) -> None:
     _, told = ask(hub, "POST", "/v1/topics/counted/messages?key=1", b"x")
     transaction = begin(hub, f"of-{code}", "x")
-    offsets = [{"group": "reader", "topic": "counted", "queue": told["queue"], "offset": 0} | change]
+    offsets = [{"group": "reader", "topic": "counted", "partition": told["partition"], "offset": 0} | change]
     _, problem = ask(hub, "POST", f"{TRANSACTIONS}/{transaction}/commit", {"offsets": offsets})
     assert problem["code"] == code
     assert ask(hub, "GET", f"{TRANSACTIONS}/{transaction}")[1]["state"] == "open" and values(hub, f"of-{code}") == []
@@ -167,7 +168,7 @@ def test_nobody_decides_and_they_are_dead_letters(hub: RunningHub) -> None:
         time.sleep(0.02)
     assert [letter["value"] for letter in letters] == ["x"]
     assert values(hub, "silent") == []
-    assert (letters[0]["queue"], letters[0]["offset"]) == (None, None)
+    assert (letters[0]["partition"], letters[0]["offset"]) == (None, None)
     _, document = ask(hub, "GET", "/openapi.json")
     schemas = document["components"]["schemas"]
     Draft202012Validator({"$ref": "#/components/schemas/DeadLetter", "components": {"schemas": schemas}}).validate(
@@ -187,7 +188,8 @@ def test_what_a_consumer_took_is_settled_with_the_commit(hub: RunningHub) -> Non
     transaction = begin(hub, "bills", "bill")
     status, _ = decide(hub, "commit", transaction, {
         "acks": [{"group": "billing", "receipt_handles": [handle]}],
-        "offsets": [{"group": "audit", "topic": "orders", "queue": popped["messages"][0]["queue"], "offset": 1}]})
+        "offsets": [{"group": "audit", "topic": "orders", "partition": popped["messages"][0]["partition"],
+                     "offset": 1}]})
     assert status == 200
     _, group = ask(hub, "GET", "/v1/groups/billing")
     assert [(topic["leased"], topic["settled"]) for topic in group["topics"]] == [(0, 1)]
@@ -203,7 +205,7 @@ def test_what_a_consumer_took_is_settled_with_the_commit(hub: RunningHub) -> Non
 def test_an_offset_that_no_queue_has_is_refused_and_nothing_is_decided(hub: RunningHub, offset: int) -> None:
     transaction = begin(hub, "ahead", "bill")
     status, problem = decide(hub, "commit", transaction, {
-        "offsets": [{"group": "audit", "topic": "ahead", "queue": 0, "offset": offset}]})
+        "offsets": [{"group": "audit", "topic": "ahead", "partition": 0, "offset": offset}]})
     assert (status, problem["code"], problem["high_watermark"]) == (416, "offset_out_of_range", 0)
     assert ask(hub, "GET", f"{TRANSACTIONS}/{transaction}")[1]["state"] == "open"
 

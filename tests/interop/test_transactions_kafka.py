@@ -74,17 +74,17 @@ def client_of(hub: RunningHub) -> SyncClient:
 
 
 def prepare(http: SyncClient) -> None:
-    http.define_topic("orders", queues=1, interpret_headers=True)
+    http.define_topic("orders", partitions=1, interpret_headers=True)
     for topic in ("txn-decide", "txn-half.shop-False", "txn-half.shop-True", "txn-half.named", "txn-check.asked",
                   "txn-half.hidden", "txn-check.hidden"):
-        http.define_topic(topic, queues=1)
+        http.define_topic(topic, partitions=1)
 
 
 @pytest.fixture
 def http(hub: RunningHub) -> Iterator[SyncClient]:
     with client_of(hub) as client:
         client.delete_topic("orders")
-        client.define_topic("orders", queues=1, interpret_headers=True)
+        client.define_topic("orders", partitions=1, interpret_headers=True)
         yield client
 
 
@@ -332,6 +332,6 @@ def test_a_killed_hub_forgets_nothing(tmp_path: Path) -> None:
 def test_a_name_outlives_a_killed_hub(tmp_path: Path) -> None:
     for _ in range(2):
         with running_hub(tmp_path, "http", "kafka") as hub, client_of(hub) as http:
-            http.define_topic("orders", queues=1, interpret_headers=True) if not values(http) else None
+            http.define_topic("orders", partitions=1, interpret_headers=True) if not values(http) else None
             Peer(hub).produce("orders", b"x", group="kept", name=b"17")
             assert len(http.transactions(group="kept")) == 1

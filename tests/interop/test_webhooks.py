@@ -89,7 +89,7 @@ def publish(hub: RunningHub, *values: str, topic: str = "orders") -> None:
 
 def define(hub: RunningHub, receiver: Receiver, group: str = "shop", **more: Any) -> str:
     """The secret."""
-    ask(hub, "PUT", "/v1/topics/orders", {"queues": 1})
+    ask(hub, "PUT", "/v1/topics/orders", {"partitions": 1})
     document = {"url": f"http://127.0.0.1:{receiver.port}/hook", "topic": "orders", "group": group, **more}
     ask(hub, "PUT", f"/v1/groups/{group}", {"retry": [50], "max_attempts": 3})
     return str(ask(hub, "PUT", "/v1/webhooks/shop", document).get("secret"))

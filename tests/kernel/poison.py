@@ -52,8 +52,8 @@ def garbage() -> bytes:
 
 
 def topic_of(rig: Rig, name: str = "plant", **settings: int) -> Topic:
-    """One with a single queue."""
-    topic = rig.kernel.create_topic(name, queues=1, settings=TopicSettings(**settings))    # type: ignore[arg-type]
+    """One with a single partition."""
+    topic = rig.kernel.create_topic(name, partitions=1, settings=TopicSettings(**settings))    # type: ignore[arg-type]
     rig.run()
     return topic
 
@@ -62,7 +62,7 @@ def store(rig: Rig, topic: Topic, batch: bytes, count: int, max_ms: int = 1000) 
     """Put a batch into the log as it is, below every check, and tell who listens."""
     committer = rig.kernel._committer
     gathering = committer.gather()
-    run = gathering.burst.add_batch(topic.queue_id(0), batch, count, max_ms)
+    run = gathering.burst.add_batch(topic.partition_id(0), batch, count, max_ms)
     if rig.kernel.parts.deliveries.listens(topic):
         gathering.burst.heard.append((None, [], run, 0))
     committer.note_size()

@@ -100,19 +100,19 @@ class Rig:
             raise answer.error
         return answer.positions
 
-    def fetch(self, queue_id: int, offset: int = 0, max_bytes: int = 1 << 30) -> Fetched:
+    def fetch(self, partition_id: int, offset: int = 0, max_bytes: int = 1 << 30) -> Fetched:
         found: list[Fetched] = []
-        self.kernel.fetch([(queue_id, offset, max_bytes)], max_bytes, found.extend)
+        self.kernel.fetch([(partition_id, offset, max_bytes)], max_bytes, found.extend)
         self.run()
         return found[0]
 
-    def read_queue(self, queue_id: int, offset: int | None = None) -> list[Record]:
-        """Every record of a queue from an offset (its start) on."""
-        at, high = self.kernel.bounds(queue_id)
+    def read_partition(self, partition_id: int, offset: int | None = None) -> list[Record]:
+        """Every record of a partition from an offset (its start) on."""
+        at, high = self.kernel.bounds(partition_id)
         at = at if offset is None else offset
         records: list[Record] = []
         while at < high:
-            fetched = self.fetch(queue_id, at)
+            fetched = self.fetch(partition_id, at)
             assert fetched.error is None, fetched.error
             if not fetched.pieces:
                 break
@@ -122,10 +122,10 @@ class Rig:
         return records
 
     def read(self, topic: str) -> list[Record]:
-        """Every record of a topic, queue by queue."""
+        """Every record of a topic, partition by partition."""
         found = self.kernel.topic(topic)
         assert found is not None
-        return [record for queue_id in found.queue_ids() for record in self.read_queue(queue_id)]
+        return [record for partition_id in found.partition_ids() for record in self.read_partition(partition_id)]
 
     def values(self, topic: str) -> list[bytes | None]:
         return [record[3] for record in self.read(topic)]

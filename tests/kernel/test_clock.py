@@ -119,7 +119,7 @@ def test_what_waits_is_listed_in_the_order_in_which_it_comes(rig: ScheduleRig) -
 def test_what_is_young_is_not_dropped_by_a_step_ahead(tmp_path: Path, step_ms: int) -> None:
     settings = KernelSettings(segment_bytes=1 << 14, retention_ms=60_000)
     rig = ScheduleRig(tmp_path, settings, wall_ms=NOW_MS if step_ms == HOUR_MS else BOOTED_MS)
-    rig.kernel.create_topic("short", queues=1, settings=TopicSettings(retention_ms=60_000))
+    rig.kernel.create_topic("short", partitions=1, settings=TopicSettings(retention_ms=60_000))
     for _ in range(20):
         rig.publish("t/k", b"x" * 4_000)
         rig.publish("short/k", b"y")
@@ -144,8 +144,8 @@ def test_an_idempotency_key_is_known_for_its_time(step_ms: int) -> None:
 
 def test_a_producer_is_not_forgotten_when_the_clock_comes_from_1970() -> None:
     rig = ScheduleRig(wall_ms=BOOTED_MS)
-    queue_id = rig.kernel.create_topic("t", queues=1).queue_id(0)
-    rig.kernel.append_batch(queue_id, batch_of([(None, b"a", ())], 7, 0), None)
+    partition_id = rig.kernel.create_topic("t", partitions=1).partition_id(0)
+    rig.kernel.append_batch(partition_id, batch_of([(None, b"a", ())], 7, 0), None)
     rig.run()
     rig.world.step_wall(-TO_1970_MS)
     rig.advance(2 * LOOK_MS, 60_000)

@@ -74,8 +74,8 @@ def test_reads_go_on_from_checkpoints(rig: Rig) -> None:
         if i % 100 == 50:
             rig.world.advance(5_000)
     assert rig.values("t") == [b"%d" % i for i in range(600)]
-    queue_id = rig.witness.stored[0].positions[0][0]
-    assert [record[3] for record in rig.read_queue(queue_id, 299)][:2] == [b"299", b"300"]
+    partition_id = rig.witness.stored[0].positions[0][0]
+    assert [record[3] for record in rig.read_partition(partition_id, 299)][:2] == [b"299", b"300"]
     rig.restart()
     assert rig.kernel.recovered_frames < 200
     assert rig.values("t") == [b"%d" % i for i in range(600)]
@@ -86,10 +86,10 @@ def test_nothing_is_visible_or_answered_before_it_is_durable(rig: Rig) -> None:
     rig.kernel.append([(placement, b"v", b"\0", 0, 0)], rig.witness, "token")
     while rig.world.loop.step():
         pass
-    assert not rig.witness.stored and rig.kernel.bounds(placement.queue_id) == (0, 0)
+    assert not rig.witness.stored and rig.kernel.bounds(placement.partition_id) == (0, 0)
     rig.run()
     assert [stored.token for stored in rig.witness.stored] == ["token"]
-    assert rig.kernel.bounds(placement.queue_id) == (0, 1)
+    assert rig.kernel.bounds(placement.partition_id) == (0, 1)
 
 
 def test_answers_come_in_order_once_per_flush(rig: Rig) -> None:
@@ -107,13 +107,13 @@ def test_answers_come_in_order_once_per_flush(rig: Rig) -> None:
 
 
 def test_a_producers_batch_is_stored_as_sent(rig: Rig) -> None:
-    topic = rig.kernel.create_topic("k", queues=2)
+    topic = rig.kernel.create_topic("k", partitions=2)
     batch = producer_batch([b"a", b"b", b"c"], key=b"key")
     for token in range(2):
-        rig.kernel.append_batch(topic.queue_id(1), batch, rig.witness, token)
+        rig.kernel.append_batch(topic.partition_id(1), batch, rig.witness, token)
     rig.run()
     assert [stored.positions[0][1] for stored in rig.witness.stored] == [0, 3]
-    fetched = rig.fetch(topic.queue_id(1), 4)
+    fetched = rig.fetch(topic.partition_id(1), 4)
     (piece,) = fetched.pieces
     assert piece.first_offset == 3 and piece.whole and fetched.high_watermark == 6
     assert piece.data == placed(batch, 3, rig.kernel.epoch)
@@ -122,10 +122,10 @@ def test_a_producers_batch_is_stored_as_sent(rig: Rig) -> None:
 
 
 def test_batches_and_messages_of_one_queue_keep_the_order_of_arrival(rig: Rig) -> None:
-    topic = rig.kernel.create_topic("t", queues=1)
+    topic = rig.kernel.create_topic("t", partitions=1)
     placement = rig.kernel.place("t/k")
     rig.kernel.append([(placement, b"1", b"\0", 1, 0)], None)
-    rig.kernel.append_batch(topic.queue_id(0), producer_batch([b"2", b"3"]), None)
+    rig.kernel.append_batch(topic.partition_id(0), producer_batch([b"2", b"3"]), None)
     rig.kernel.append([(placement, b"4", b"\0", 1, 0)], None)
     rig.run()
     assert [(record[0], record[3]) for record in rig.read("t")] == [(0, b"1"), (1, b"2"), (2, b"3"), (3, b"4")]
@@ -133,57 +133,57 @@ def test_batches_and_messages_of_one_queue_keep_the_order_of_arrival(rig: Rig) -
 
 def test_a_run_of_messages_reads_as_a_kafka_batch(rig: Rig) -> None:
     rig.publish("t/k", *[b"%d" % i for i in range(10)])
-    queue_id = rig.witness.stored[0].positions[0][0]
-    (piece,) = rig.fetch(queue_id).pieces
+    partition_id = rig.witness.stored[0].positions[0][0]
+    (piece,) = rig.fetch(partition_id).pieces
     header = check_batch(as_batch(piece, 7))
     assert (header.base_offset, header.record_count, header.leader_epoch) == (0, 10, 7)
 
 
 def test_a_repeated_batch_is_stored_once_and_gets_the_same_answer(rig: Rig) -> None:
-    topic = rig.kernel.create_topic("t", queues=1)
-    queue_id = topic.queue_id(0)
+    topic = rig.kernel.create_topic("t", partitions=1)
+    partition_id = topic.partition_id(0)
     first = producer_batch([b"a", b"b"], producer_id=9, sequence=0)
-    rig.kernel.append_batch(queue_id, first, rig.witness, 1)
-    rig.kernel.append_batch(queue_id, first, rig.witness, 2)           # while the first is pending
+    rig.kernel.append_batch(partition_id, first, rig.witness, 1)
+    rig.kernel.append_batch(partition_id, first, rig.witness, 2)           # while the first is pending
     rig.run()
-    rig.kernel.append_batch(queue_id, first, rig.witness, 3)
+    rig.kernel.append_batch(partition_id, first, rig.witness, 3)
     rig.run()
     rig.restart()
-    rig.kernel.append_batch(queue_id, first, rig.witness, 4)           # the state is found in the log
+    rig.kernel.append_batch(partition_id, first, rig.witness, 4)           # the state is found in the log
     rig.run()
     rig.restart(lose_index=True)
-    rig.kernel.append_batch(queue_id, producer_batch([b"c"], producer_id=9, sequence=2), rig.witness, 5)
+    rig.kernel.append_batch(partition_id, producer_batch([b"c"], producer_id=9, sequence=2), rig.witness, 5)
     rig.run()
     assert rig.witness.stored[0].positions[0][1] == 2
     assert rig.values("t") == [b"a", b"b", b"c"]
 
 
 def test_a_gap_and_a_forgotten_repeat_in_a_producers_sequence_are_refused(rig: Rig) -> None:
-    queue_id = rig.kernel.create_topic("t", queues=1).queue_id(0)
+    partition_id = rig.kernel.create_topic("t", partitions=1).partition_id(0)
     for sequence in range(7):
-        rig.kernel.append_batch(queue_id, producer_batch([b"%d" % sequence], 9, sequence), rig.witness)
+        rig.kernel.append_batch(partition_id, producer_batch([b"%d" % sequence], 9, sequence), rig.witness)
     with pytest.raises(OutOfOrderSequence):
-        rig.kernel.append_batch(queue_id, producer_batch([b"x"], 9, 8), rig.witness)
+        rig.kernel.append_batch(partition_id, producer_batch([b"x"], 9, 8), rig.witness)
     rig.run()
     with pytest.raises(DuplicateSequence):
-        rig.kernel.append_batch(queue_id, producer_batch([b"0"], 9, 0), rig.witness)
+        rig.kernel.append_batch(partition_id, producer_batch([b"0"], 9, 0), rig.witness)
     assert rig.values("t") == [b"%d" % i for i in range(7)]
 
 
 def test_a_producer_that_was_silent_for_a_week_is_forgotten(rig: Rig) -> None:
-    queue_id = rig.kernel.create_topic("t", queues=1).queue_id(0)
+    partition_id = rig.kernel.create_topic("t", partitions=1).partition_id(0)
     for producer_id in (8, 9):
-        rig.kernel.append_batch(queue_id, producer_batch([b"a"], producer_id, 0), None)
+        rig.kernel.append_batch(partition_id, producer_batch([b"a"], producer_id, 0), None)
     rig.run()
     for _ in range(8):
         rig.world.advance(24 * 3_600_000)
-        rig.kernel.append_batch(queue_id, producer_batch([b"b"], 9, 1), None)     # the same batch again and again
+        rig.kernel.append_batch(partition_id, producer_batch([b"b"], 9, 1), None)     # the same batch again and again
         rig.run()
     rig.world.advance(2 * 3_600_000)
     remembered = {key[8:] for key, _ in rig.kernel.parts.state.scan(Kind.PRODUCER)}
     assert (8).to_bytes(8, "big") not in remembered
     rig.restart(lose_index=True)
-    rig.kernel.append_batch(queue_id, producer_batch([b"z"], 8, 5), rig.witness)
+    rig.kernel.append_batch(partition_id, producer_batch([b"z"], 8, 5), rig.witness)
     rig.run()
     assert rig.witness.stored[0].error is None and rig.values("t") == [b"a", b"a", b"b", b"z"]
 
@@ -220,13 +220,13 @@ def test_subscribers_hear_what_matches_once_it_is_durable(rig: Rig) -> None:
 
 @pytest.mark.parametrize("value_bytes", [10, 100_000])
 def test_subscribers_hear_the_records_of_producers_batches_in_order(rig: Rig, value_bytes: int) -> None:
-    topic = rig.kernel.create_topic("plant", queues=1)
+    topic = rig.kernel.create_topic("plant", partitions=1)
     witness = Witness()
     rig.kernel.subscribe("plant/a/temp", witness, 1)
     placement = rig.kernel.place("plant/a/temp")
     rig.kernel.append([(placement, b"first", b"\0", 1, 0)], None)
-    rig.kernel.append_batch(topic.queue_id(0), producer_batch([b"x" * value_bytes], key=b"a/temp"), None)
-    rig.kernel.append_batch(topic.queue_id(0), producer_batch([b"y" * value_bytes], key=b"b/temp"), None)
+    rig.kernel.append_batch(topic.partition_id(0), producer_batch([b"x" * value_bytes], key=b"a/temp"), None)
+    rig.kernel.append_batch(topic.partition_id(0), producer_batch([b"y" * value_bytes], key=b"b/temp"), None)
     if value_bytes > OPEN_HERE_BYTES:
         rig.world.validation_worker.step()           # opened on another thread: it enters when that is done
         rig.world.validation_worker.step()
@@ -240,45 +240,45 @@ def test_subscribers_hear_the_records_of_producers_batches_in_order(rig: Rig, va
 
 def test_offsets_outside_the_queue_are_refused_with_its_bounds(rig: Rig) -> None:
     rig.publish("t/k", b"v")
-    queue_id = rig.witness.stored[0].positions[0][0]
-    fetched = rig.fetch(queue_id, 5)
+    partition_id = rig.witness.stored[0].positions[0][0]
+    fetched = rig.fetch(partition_id, 5)
     assert isinstance(fetched.error, OffsetOutOfRange)
     assert (fetched.log_start_offset, fetched.high_watermark) == (0, 1)
-    assert rig.fetch(queue_id, 1).pieces == []
+    assert rig.fetch(partition_id, 1).pieces == []
 
 
 def test_a_watch_of_a_whole_topic(rig: Rig) -> None:
     woken: list[str] = []
-    topic = rig.kernel.create_topic("wide", queues=1000)
-    first = topic.queue_id(0)
+    topic = rig.kernel.create_topic("wide", partitions=1000)
+    first = topic.partition_id(0)
     rig.kernel.watch(range(first, first + 1000), lambda: woken.append("wide"))
     rig.kernel.watch(range(first, first + 1000), lambda: woken.append("cancelled")).cancel()
     rig.publish("elsewhere/x", b"v")
     assert woken == []
     for _ in range(2):
-        rig.kernel.append_batch(topic.queue_id(999), producer_batch([b"v"]), None)
+        rig.kernel.append_batch(topic.partition_id(999), producer_batch([b"v"]), None)
         rig.run()
     assert woken == ["wide"]
 
 
 def test_the_bounds_of_a_whole_topic(rig: Rig) -> None:
-    topic = rig.kernel.create_topic("wide", queues=300)
+    topic = rig.kernel.create_topic("wide", partitions=300)
     rig.kernel.create_topic("between")
-    topic = rig.kernel.change_topic("wide", queues=700)
-    for queue in (0, 299, 300, 699, 699):
-        rig.kernel.append_batch(topic.queue_id(queue), producer_batch([b"v"]), None)
+    topic = rig.kernel.change_topic("wide", partitions=700)
+    for partition in (0, 299, 300, 699, 699):
+        rig.kernel.append_batch(topic.partition_id(partition), producer_batch([b"v"]), None)
     rig.run()
     bounds = rig.kernel.bounds_of(topic)
-    assert list(zip(bounds[::2], bounds[1::2], strict=True)) == [rig.kernel.bounds(queue_id)
-                                                                 for queue_id in topic.queue_ids()]
-    assert [bounds[2 * queue + 1] for queue in (0, 1, 299, 300, 699)] == [1, 0, 1, 1, 2]
+    assert list(zip(bounds[::2], bounds[1::2], strict=True)) == [rig.kernel.bounds(partition_id)
+                                                                 for partition_id in topic.partition_ids()]
+    assert [bounds[2 * partition + 1] for partition in (0, 1, 299, 300, 699)] == [1, 0, 1, 1, 2]
 
 
 def test_a_watch_wakes_once_when_its_queue_gets_records(rig: Rig) -> None:
     here, there = rig.kernel.place("t/k"), rig.kernel.place("other/k")
     woken: list[str] = []
-    rig.kernel.watch({here.queue_id}, lambda: woken.append("here"))
-    rig.kernel.watch({there.queue_id}, lambda: woken.append("there")).cancel()
+    rig.kernel.watch({here.partition_id}, lambda: woken.append("here"))
+    rig.kernel.watch({there.partition_id}, lambda: woken.append("there")).cancel()
     rig.publish("other/k", b"v")
     assert woken == []
     rig.publish("t/k", b"v")
@@ -292,21 +292,21 @@ def test_offsets_are_found_by_time(rig: Rig) -> None:
         rig.publish("t/k", b"%d" % i)
         times.append(rig.witness.stored[-1].append_ms)
         rig.world.advance(10_000)
-    queue_id = rig.witness.stored[0].positions[0][0]
+    partition_id = rig.witness.stored[0].positions[0][0]
     found: list[tuple[int | None, int]] = []
     for time in (0, times[3], times[3] + 1, times[9] + 1):
-        rig.kernel.offset_for_time(queue_id, time, lambda offset, at: found.append((offset, at)))
+        rig.kernel.offset_for_time(partition_id, time, lambda offset, at: found.append((offset, at)))
         rig.run()
     assert found == [(0, times[0]), (3, times[3]), (4, times[4]), (None, -1)]
 
 
 def test_the_record_with_the_largest_timestamp_is_found_in_memory_and_in_the_store(rig: Rig) -> None:
     placement = rig.kernel.place("t/k")
-    queue_id = placement.queue_id
+    partition_id = placement.partition_id
     found: list[tuple[int | None, int]] = []
 
     def look() -> tuple[int | None, int]:
-        rig.kernel.offset_of_largest_timestamp(queue_id, lambda offset, at: found.append((offset, at)))
+        rig.kernel.offset_of_largest_timestamp(partition_id, lambda offset, at: found.append((offset, at)))
         rig.run()
         return found[-1]
 
@@ -324,27 +324,27 @@ def test_the_record_with_the_largest_timestamp_is_found_in_memory_and_in_the_sto
 
 
 def test_topics_are_defined_changed_deleted_and_found_again(rig: Rig) -> None:
-    topic = rig.kernel.create_topic("t", queues=2, settings=TopicSettings(max_message_bytes=1000))
+    topic = rig.kernel.create_topic("t", partitions=2, settings=TopicSettings(max_message_bytes=1000))
     with pytest.raises(TopicExists):
         rig.kernel.create_topic("t")
     placement = rig.kernel.place("t/k")
     with pytest.raises(MessageTooLarge):
         rig.kernel.append([(placement, b"v" * 2000, b"\0", 0, 0)], None)
-    rig.kernel.change_topic("t", queues=5, settings=TopicSettings(max_message_bytes=3000))
+    rig.kernel.change_topic("t", partitions=5, settings=TopicSettings(max_message_bytes=3000))
     rig.kernel.append([(placement, b"v" * 2000, b"\0", 0, 0)], None)
     rig.run()
     rig.restart()
     found = rig.kernel.topic("t")
-    assert found is not None and found.uuid == topic.uuid and found.queues == 5
-    assert list(found.queue_ids())[:2] == list(topic.queue_ids())
+    assert found is not None and found.uuid == topic.uuid and found.partitions == 5
+    assert list(found.partition_ids())[:2] == list(topic.partition_ids())
     rig.kernel.delete_topic("t")
     rig.run()
     with pytest.raises(UnknownTopic):
-        rig.kernel.change_topic("t", queues=6)
+        rig.kernel.change_topic("t", partitions=6)
     rig.restart()
     assert rig.kernel.topic("t") is None
-    again = rig.kernel.create_topic("t", queues=1)
-    assert not set(again.queue_ids()) & set(found.queue_ids()), "queue ids are never used again"
+    again = rig.kernel.create_topic("t", partitions=1)
+    assert not set(again.partition_ids()) & set(found.partition_ids()), "partition ids are never used again"
 
 
 def test_the_largest_message_changes_while_running(rig: Rig) -> None:
@@ -375,23 +375,23 @@ def test_without_auto_creation_an_unknown_topic_is_refused() -> None:
 
 
 def test_committed_offsets_of_groups_survive(rig: Rig) -> None:
-    queue_id = rig.kernel.place("t/k").queue_id
-    rig.kernel.commit_offsets("g", {queue_id: (5, b"meta")}, rig.witness)
+    partition_id = rig.kernel.place("t/k").partition_id
+    rig.kernel.commit_offsets("g", {partition_id: (5, b"meta")}, rig.witness)
     rig.run()
-    rig.kernel.commit_offsets("g", {queue_id: (7, b"")}, rig.witness)
+    rig.kernel.commit_offsets("g", {partition_id: (7, b"")}, rig.witness)
     rig.run()
-    assert rig.kernel.committed("g") == {queue_id: (7, b"")}
+    assert rig.kernel.committed("g") == {partition_id: (7, b"")}
     rig.restart()
-    assert rig.kernel.committed("g") == {queue_id: (7, b"")} and rig.kernel.committed("none") == {}
+    assert rig.kernel.committed("g") == {partition_id: (7, b"")} and rig.kernel.committed("none") == {}
 
 
 def test_offsets_that_were_on_their_way_go_with_their_topic(rig: Rig) -> None:
-    queue_id = rig.kernel.place("t/k").queue_id
+    partition_id = rig.kernel.place("t/k").partition_id
     rig.run()
-    rig.kernel.commit_offsets("g", {queue_id: (5, b"")}, rig.witness)
+    rig.kernel.commit_offsets("g", {partition_id: (5, b"")}, rig.witness)
     while rig.world.loop.step():                          # on its way to the disk
         pass
-    rig.kernel.commit_offsets("h", {queue_id: (7, b"")}, rig.witness)
+    rig.kernel.commit_offsets("h", {partition_id: (7, b"")}, rig.witness)
     rig.kernel.delete_topic("t")
     rig.run()
     assert rig.kernel.committed("g") == {} and rig.kernel.committed("h") == {}

@@ -38,12 +38,12 @@ def test_a_subscription_of_another_tenant_opens_no_producers_batch(filter_text: 
     rig = Rig()
     mine, other = Witness(), Witness()
     rig.kernel.subscribe(filter_text, other, tenant=THERE)
-    topic = rig.kernel.create_topic("plant", queues=1, tenant=HERE)
-    rig.kernel.append_batch(topic.queue_id(0), batch_of([(b"a", b"1", ())]), None)
+    topic = rig.kernel.create_topic("plant", partitions=1, tenant=HERE)
+    rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"a", b"1", ())]), None)
     rig.run()
     assert not rig.kernel.parts.deliveries.listens(topic)
     rig.kernel.subscribe(filter_text, mine, tenant=HERE)
-    rig.kernel.append_batch(topic.queue_id(0), batch_of([(b"a", b"2", ())]), None)
+    rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"a", b"2", ())]), None)
     rig.run()
     assert [one[1] for one in mine.delivered] == [b"2"] and other.delivered == []
 
@@ -90,7 +90,7 @@ def test_groups_dead_letters_and_redrive_stay_in_their_tenant() -> None:
     assert rig.kernel.queues(THERE) == []
     queue = rig.kernel.queue("$dead-letters/billing", HERE)
     assert queue is not None
-    assert rig.kernel.redrive(queue, rig.read_queue(queue.first_queue_id)) == [None]
+    assert rig.kernel.redrive(queue, rig.read_partition(queue.first_partition_id)) == [None]
     rig.run()
     assert values(pop(rig, group_of(rig, HERE))) == [b"red"]
     assert values(pop(rig, group_of(rig, THERE))) == [b"blue"]
@@ -98,10 +98,10 @@ def test_groups_dead_letters_and_redrive_stay_in_their_tenant() -> None:
 
 def test_committed_offsets_are_the_tenants() -> None:
     rig = Rig()
-    queue_ids = {tenant: rig.publish("orders/a", b"1", tenant=tenant)[0][0] for tenant in (HERE, THERE)}
-    rig.kernel.commit_offsets("kafka", {queue_ids[HERE]: (1, b"")}, None)
+    partition_ids = {tenant: rig.publish("orders/a", b"1", tenant=tenant)[0][0] for tenant in (HERE, THERE)}
+    rig.kernel.commit_offsets("kafka", {partition_ids[HERE]: (1, b"")}, None)
     rig.run()
-    assert rig.kernel.committed("kafka", HERE) == {queue_ids[HERE]: (1, b"")}
+    assert rig.kernel.committed("kafka", HERE) == {partition_ids[HERE]: (1, b"")}
     assert rig.kernel.committed("kafka", THERE) == {} and rig.kernel.groups(THERE) == []
     assert values(pop(rig, rig.kernel.group("kafka", "orders", THERE))) == [b"1"], "a group of another tenant leases"
     assert [name for name, _ in rig.kernel.groups(HERE)] == ["kafka"]
@@ -109,14 +109,14 @@ def test_committed_offsets_are_the_tenants() -> None:
 
 def test_deleting_a_group_leaves_the_other_tenants() -> None:
     rig = Rig()
-    queue_ids = {tenant: rig.publish("orders/a", b"1", tenant=tenant)[0][0] for tenant in (HERE, THERE)}
-    for queue_id in queue_ids.values():
-        rig.kernel.commit_offsets("kafka", {queue_id: (1, b"")}, None)
+    partition_ids = {tenant: rig.publish("orders/a", b"1", tenant=tenant)[0][0] for tenant in (HERE, THERE)}
+    for partition_id in partition_ids.values():
+        rig.kernel.commit_offsets("kafka", {partition_id: (1, b"")}, None)
     rig.run()
     rig.kernel.delete_group("kafka", HERE)
     rig.run()
     assert rig.kernel.committed("kafka", HERE) == {}
-    assert rig.kernel.committed("kafka", THERE) == {queue_ids[THERE]: (1, b"")}
+    assert rig.kernel.committed("kafka", THERE) == {partition_ids[THERE]: (1, b"")}
 
 
 def test_retained_values_and_what_is_scheduled_are_the_tenants() -> None:

@@ -77,7 +77,7 @@ def filter_case(context: Any, case: Any) -> bool:
         return not ("key" in query and "x-message-key" in headers)
     if case.path == MESSAGES and case.method == "GET":
         begin = query.get("from")
-        return "cursor" not in query and not (isinstance(begin, str) and begin.isdigit() and "queue" not in query)
+        return "cursor" not in query and not (isinstance(begin, str) and begin.isdigit() and "partition" not in query)
     return True
 
 

@@ -14,7 +14,7 @@ EXPIRED: Final = "expired"
 OPEN: Final = (READY, LEASED, WAITING)
 
 Place = tuple[int, int]
-"""(queue id, offset)"""
+"""(partition id, offset)"""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def test_cuts_change_nothing(published: list[tuple[str, bytes, bytes]], cuts: li
         client.send(data[start:stop])
     hub.kernel.flush()
     for name in KEYS[:2]:
-        ready = hub.broker.vhost("/").queues[name].light.ready
+        ready = hub.broker.vhost("/").queues[name].kernel_queue.ready
         assert [(one[6], mapping.own_side(one[7])) for one in ready] == [
             (body, mapping.names_of("", key) + raw) for key, body, raw in published if key == name]
     confirmed: set[int] = set()

@@ -36,7 +36,7 @@ class Coordinator(RuleBasedStateMachine):
     def open(self) -> None:
         self.log = FullLog()
         self.rig = TransactionRig(log=self.log)
-        self.rig.kernel.create_topic("orders", queues=1)
+        self.rig.kernel.create_topic("orders", partitions=1)
         self.rig.run()
         self.known: dict[int, Model] = {}
         self.committed: list[bytes] = []             # in the order of commits
@@ -164,7 +164,7 @@ class Coordinator(RuleBasedStateMachine):
     def what_expired_is_a_dead_letter(self) -> None:
         for group in GROUPS if hasattr(self, "rig") else ():
             queue = self.rig.kernel.queue("$dead-letters/" + group)
-            found = [] if queue is None else [record[3] for record in self.rig.read_queue(queue.first_queue_id)]
+            found = [] if queue is None else [record[3] for record in self.rig.read_partition(queue.first_partition_id)]
             assert sorted(value or b"" for value in found) == sorted(
                 value for model in self.known.values() if model.state is State.EXPIRED and model.group == group
                 for value in model.values)

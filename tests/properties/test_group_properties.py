@@ -1,7 +1,7 @@
 """Leased groups over the kernel against the plain model: any order of publishing, taking, ending leases, time, restarts
 and full disks.
 
-Three groups at once: one over a topic, one of a light queue that is bound to the topic, one of a light queue with
+Three groups at once: one over a topic, one of a queue that is bound to the topic, one of a queue with
 priorities. Whatever is handed out must be the model's to hand out, lowest offset first; and nothing that somebody wants
 stays behind.
 """
@@ -35,7 +35,7 @@ WORK_PRIORITIES = 3
 NAMES = ("billing", "copies", "work")
 
 NamedHandle = tuple[str, int, int, int, int]
-"""Group, then as in a handle's text: queue id, offset, attempt, epoch."""
+"""Group, then as in a handle's text: partition id, offset, attempt, epoch."""
 
 some_name = st.sampled_from(NAMES)
 some_number = st.integers(0, 1_000)
@@ -58,15 +58,15 @@ class GroupMachine(RuleBasedStateMachine):
     rig: Rig
     disk: SimDisk
 
-    @initialize(queues=st.sampled_from([1, 3]), ordered=st.booleans(), attempts=st.sampled_from([0, 0, 2, 3]),
+    @initialize(partitions=st.sampled_from([1, 3]), ordered=st.booleans(), attempts=st.sampled_from([0, 0, 2, 3]),
                 queue_attempts=st.sampled_from([0, 2]), single_active=st.booleans(),
                 recent_bytes=st.sampled_from([1 << 10, 1 << 20]))
-    def begin(self, queues: int, ordered: bool, attempts: int, queue_attempts: int, single_active: bool,
+    def begin(self, partitions: int, ordered: bool, attempts: int, queue_attempts: int, single_active: bool,
               recent_bytes: int) -> None:
         self.disk = SimDisk(Random(1))
         self.rig = Rig(disk=self.disk, settings=KernelSettings(segment_bytes=1 << 20, recent_bytes=recent_bytes))
         kernel = self.rig.kernel
-        kernel.create_topic("t", queues=queues)
+        kernel.create_topic("t", partitions=partitions)
         retry = Retry(delays_ms=DELAYS_MS)
         kernel.define_group("billing", GroupSettings(ordered=ordered, max_attempts=attempts, retry=retry))
         copies = kernel.declare_queue("copies", QueueSettings(max_attempts=queue_attempts, single_active=single_active))
@@ -163,13 +163,13 @@ class GroupMachine(RuleBasedStateMachine):
         by_place: list[tuple[Place, Taker, Leased]] = []
         for taker, messages in told:
             ordered = self.subjects[taker.name].model.ordered
-            last: dict[tuple[int, bytes | None], int] = {}           # by queue, or by queue and key
+            last: dict[tuple[int, bytes | None], int] = {}           # by partition, or by partition and key
             for message in messages:
-                queue_id = message[0].queue_id
-                of = (queue_id, message[5] if ordered else None)
+                partition_id = message[0].partition_id
+                of = (partition_id, message[5] if ordered else None)
                 assert last.get(of, -1) < message[1] or ordered and message[5] is None, f"{taker.name}: {messages}"
                 last[of] = message[1]
-                by_place.append(((queue_id, message[1]), taker, message))
+                by_place.append(((partition_id, message[1]), taker, message))
         for place, taker, message in sorted(by_place, key=lambda one: one[0]):
             self._look_for_spent(self.subjects[taker.name])
             self._take(place, taker, message, stored)
@@ -204,10 +204,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _check_lowest_first(self, subject: Subject, handed_out: list[Place]) -> None:
         left = subject.model.available(self.now_ms)
-        for queue_id, offset in handed_out:
-            better = [place for place in left if place[0] == queue_id and place[1] < offset
-                      or subject.name == "work" and place[0] > queue_id]
-            assert not better, f"{subject.name}: {(queue_id, offset)} was handed out and {better} are left"
+        for partition_id, offset in handed_out:
+            better = [place for place in left if place[0] == partition_id and place[1] < offset
+                      or subject.name == "work" and place[0] > partition_id]
+            assert not better, f"{subject.name}: {(partition_id, offset)} was handed out and {better} are left"
 
     # ---- publishing
 
@@ -221,9 +221,9 @@ class GroupMachine(RuleBasedStateMachine):
         bound = self.rig.kernel.queue("copies")
         assert bound is not None
         copies = self.subjects["copies"].model
-        for queue_id, offset, value, expires_ms in stored:
-            self.subjects["billing"].model.enter((queue_id, offset), placement.key, value, expires_ms)
-            copies.enter((bound.first_queue_id, len(copies.messages)), placement.key, value, expires_ms)
+        for partition_id, offset, value, expires_ms in stored:
+            self.subjects["billing"].model.enter((partition_id, offset), placement.key, value, expires_ms)
+            copies.enter((bound.first_partition_id, len(copies.messages)), placement.key, value, expires_ms)
         self.finish()
 
     @rule(priority=st.integers(0, WORK_PRIORITIES), count=st.integers(1, 5), life_ms=st.sampled_from([0, 0, 3_000]))
@@ -232,14 +232,14 @@ class GroupMachine(RuleBasedStateMachine):
         queue = self.rig.kernel.queue("work")
         assert queue is not None
         stored = self._append(self.rig.kernel.place_queue(queue, priority), count, life_ms)
-        for queue_id, offset, value, expires_ms in stored or []:
-            assert queue_id == queue.queue_id(priority)
-            self.subjects["work"].model.enter((queue_id, offset), None, value, expires_ms)
+        for partition_id, offset, value, expires_ms in stored or []:
+            assert partition_id == queue.partition_id(priority)
+            self.subjects["work"].model.enter((partition_id, offset), None, value, expires_ms)
         if stored is not None:
             self.finish()
 
     def _append(self, placement: Placement, count: int, life_ms: int) -> list[tuple[int, int, bytes, int]] | None:
-        """Queue id, offset, value, expiry of each; None where the disk is full: the step is over."""
+        """Partition id, offset, value, expiry of each; None where the disk is full: the step is over."""
         expires_ms = self.now_ms + life_ms if life_ms else 0
         headers = encode_headers([(b"expires-at", b"%d" % expires_ms)] if life_ms else [])
         values = [b"%d" % (self.sent + i) for i in range(count)]
@@ -253,8 +253,8 @@ class GroupMachine(RuleBasedStateMachine):
         self.rig.run()
         answer = self.rig.witness.stored[-1]
         assert answer.error is None
-        return [(queue_id, offset, value, expires_ms)
-                for (queue_id, offset, _), value in zip(answer.positions, values, strict=True)]
+        return [(partition_id, offset, value, expires_ms)
+                for (partition_id, offset, _), value in zip(answer.positions, values, strict=True)]
 
     # ---- taking
 
@@ -362,7 +362,7 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.handles)
     @rule(name=some_name, which=some_number, count=st.integers(1, 8), delay_ms=some_delay)
     def release(self, name: str, which: int, count: int, delay_ms: int | None) -> None:
-        if delay_ms is None and name != "billing":               # a queue's own retry jitters
+        if delay_ms is None and name != "billing":               # a partition's own retry jitters
             delay_ms = 2_000
         self._end("release", name, which, count, delay_ms)
 
@@ -478,7 +478,7 @@ class GroupMachine(RuleBasedStateMachine):
         billing = self.subjects["billing"].model
         queue = self.rig.kernel.queue("$dead-letters/billing")
         assert queue is not None
-        letters = [record[3] or b"" for record in self.rig.read_queue(queue.first_queue_id)]
+        letters = [record[3] or b"" for record in self.rig.read_partition(queue.first_partition_id)]
         kept = [known.value for known in billing.messages.values()
                 if known.state == EXPIRED or known.state == DEAD and not known.expires_ms]
         may_expire_there = {known.value for known in billing.messages.values() if known.state == DEAD}

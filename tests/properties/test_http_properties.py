@@ -29,8 +29,8 @@ NAMES = st.sampled_from([b"X-Priority", b"X-Timestamp", b"X-Expires-In", b"Idemp
 
 @given(st.binary(min_size=16, max_size=16), st.none() | st.integers(0, 1000), st.integers(0, 1000),
        st.dictionaries(st.integers(0, 1000), U64.map(lambda n: n >> 1), max_size=20))
-def test_cursors_come_back(uuid: bytes, queue: int | None, turn: int, positions: dict[int, int]) -> None:
-    cursor = Cursor(uuid, queue, turn, positions)
+def test_cursors_come_back(uuid: bytes, partition: int | None, turn: int, positions: dict[int, int]) -> None:
+    cursor = Cursor(uuid, partition, turn, positions)
     assert decode_cursor(encode_cursor(cursor)) == cursor
 
 
@@ -91,7 +91,7 @@ def test_what_a_page_shows_can_be_published_again(key: bytes | None, value: byte
     shown = record_to_json((0, 5, key, value, tuple(headers), 2, 1), "t", 0, "t/k", "http")
     read = orjson.loads(orjson.dumps(shown))
     again = {name: read[name] for name in read
-             if name not in ("id", "topic", "queue", "offset", "address", "door", "deliver_at", "retain")}
+             if name not in ("id", "topic", "partition", "offset", "address", "door", "deliver_at", "retain")}
     try:
         publication = read_message(again, 0)
     except Refusal as refusal:

@@ -38,7 +38,7 @@ bodies = st.binary(max_size=300) | st.lists(st.sampled_from(
 
 def hub() -> FakeKernel:
     kernel = FakeKernel()
-    kernel.create_topic("plant", queues=2)
+    kernel.create_topic("plant", partitions=2)
     kernel.flush()
     return kernel
 

@@ -1,4 +1,4 @@
-"""Light queues with limits beside a plain list: what is there, what gave way, what was refused."""
+"""Light partitions with limits beside a plain list: what is there, what gave way, what was refused."""
 from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
@@ -26,7 +26,7 @@ class LimitMachine(RuleBasedStateMachine):
         self.queue = self.rig.kernel.declare_queue("work", self.settings)
         self.bound = bound
         if bound:
-            self.rig.kernel.create_topic("orders", queues=1)
+            self.rig.kernel.create_topic("orders", partitions=1)
             self.rig.kernel.bind("orders/#", self.queue)
         self.rig.run()
         self.count = 0

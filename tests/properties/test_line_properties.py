@@ -10,7 +10,7 @@ from kernel.leasing.line import PAGE_OFFSETS, PAGE_SHIFT, Lease, Line
 from kernel.leasing.pages import encode_page, fill_gaps, load_page
 
 END = 6 * PAGE_OFFSETS
-QUEUE_ID = 7
+PARTITION_ID = 7
 MAX_UNTIL_MS = 10_000
 
 
@@ -27,7 +27,7 @@ class PlainLine:
     """A line beside the plain truth about it, and the records that a log would hold."""
 
     def __init__(self, floor: int) -> None:
-        self.line = Line(QUEUE_ID, "group", floor)
+        self.line = Line(PARTITION_ID, "group", floor)
         self.first = floor
         self.known = {offset: Known() for offset in range(floor, END)}
         self.records: dict[int, bytes] = {}
@@ -122,7 +122,7 @@ class PlainLine:
 
     def restart(self) -> None:
         self.store()
-        self.line = Line(QUEUE_ID, "group", self.stored_floor)
+        self.line = Line(PARTITION_ID, "group", self.stored_floor)
         for page, value in sorted(self.records.items()):
             for lease, offsets in load_page(self.line, page, value, END):
                 lease.offsets = offsets

@@ -62,7 +62,7 @@ def test_cuts_change_nothing(messages: list[tuple[str, bytes, int]], cuts: list[
     hub.kernel.flush()
     assert not link.closed, link.reason
     assert link.take() == b"".join(b"\x40\x02" + m[2].to_bytes(2, "big") for m in messages if m[2])
-    stored = [record for queue in hub.kernel.queues.values() for record in queue.records]
+    stored = [record for partition in hub.kernel.partitions.values() for record in partition.records]
     assert [record[3] for record in sorted(stored, key=lambda record: record[6])] == [m[1] for m in messages]
 
 

@@ -97,9 +97,10 @@ template_texts = st.lists(st.sampled_from(["{x}", "{y}", "{rest}", "{address}", 
 
 @given(st.lists(st.sampled_from(["a", "{x}", "{y}", "+", "#", "{", "x}", "\0"]), max_size=3).map("/".join),
        template_texts, template_texts, template_texts)
-def test_any_configuration_is_compiled_or_refused_by_name(filter_: str, topic: str, key: str, shard: str) -> None:
+def test_any_configuration_is_compiled_or_refused_by_name(filter_: str, topic: str, key: str,
+                                                          partition_key: str) -> None:
     try:
-        Routes([RouteEntry(filter_, topic, key, shard)])
+        Routes([RouteEntry(filter_, topic, key, partition_key)])
     except InvalidRoutes as error:
         assert all(str(problem).startswith("routes[0].") for problem in error.problems)
 

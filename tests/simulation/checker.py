@@ -6,7 +6,7 @@ Every value that is sent names its attempt and its place in it, so that whatever
     doubled    one attempt stored twice; a retry under the same idempotency key or sequence is the same attempt
     invented   a value that nobody sent, or that was refused
     torn       one call's messages are there in part
-    disorder   messages of one queue are not in the order they were sent in
+    disorder   messages of one partition are not in the order they were sent in
     moved      an offset or a message id that is another one now
 """
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import NamedTuple
 from kernel.message import Headers, Record
 from kernel.settings import KernelSettings
 
-Queues = dict[int, tuple[int, int, list[Record]]]
-"""By queue id: log start, high watermark, all records."""
+Partitions = dict[int, tuple[int, int, list[Record]]]
+"""By partition id: log start, high watermark, all records."""
 
 
 class Broken(AssertionError):
@@ -29,7 +29,7 @@ class Sent(NamedTuple):
     """One message as it was sent."""
 
     address: str
-    queue_id: int
+    partition_id: int
     key: bytes | None
     value: bytes
     headers: Headers
@@ -88,12 +88,12 @@ class Ledger:
         self._settings = settings
         self._hub_ms = hub_ms                                         # of an append time
         self.attempts: list[Attempt] = []
-        self.seen: dict[tuple[int, int], tuple[int, int]] = {}        # (queue, offset): (attempt, index in it)
-        self.ids: dict[tuple[int, int], int] = {}                     # (queue, offset): message id
+        self.seen: dict[tuple[int, int], tuple[int, int]] = {}        # (partition, offset): (attempt, index in it)
+        self.ids: dict[tuple[int, int], int] = {}                     # (partition, offset): message id
         self.promised: set[tuple[int, int]] = set()                   # (attempt, index) that must be somewhere
         self.log_end = 0                                              # of the log, as far as the test knows
         self.largest_segment = settings.segment_bytes                 # of one frame, where that is larger
-        self.topic_retention_ms: dict[int, int] = {}                  # by queue: the shortest it ever had
+        self.topic_retention_ms: dict[int, int] = {}                  # by partition: the shortest it ever had
 
     def attempt(self, kind: str, writer: str, now_ms: int) -> Attempt:
         made = Attempt(len(self.attempts), kind, writer, now_ms)
@@ -116,13 +116,13 @@ class Ledger:
         if positions is None:
             return
         if attempt.kind == "batch":
-            (queue_id, base, first_id), = positions
-            positions = [(queue_id, base + i, first_id + i if first_id >= 0 else -1)
+            (partition_id, base, first_id), = positions
+            positions = [(partition_id, base + i, first_id + i if first_id >= 0 else -1)
                          for i in range(len(attempt.messages))]
         if attempt.positions is None:
             attempt.positions, attempt.stored_ms = positions, self._hub_ms(append_ms)
-            for index, (queue_id, offset, message_id) in enumerate(positions):
-                self.note(queue_id, offset, attempt.number, index, message_id if message_id >= 0 else None)
+            for index, (partition_id, offset, message_id) in enumerate(positions):
+                self.note(partition_id, offset, attempt.number, index, message_id if message_id >= 0 else None)
         elif [position[:2] for position in attempt.positions] != [position[:2] for position in positions]:
             raise Broken(f"attempt {attempt.number} was answered {attempt.positions}, its repeat {positions}")
 
@@ -138,15 +138,15 @@ class Ledger:
         self.promised.add((number, index))
         self.attempts[number].log_end = self.attempts[number].log_end or self.log_end
 
-    def note(self, queue_id: int, offset: int, number: int, index: int, message_id: int | None) -> None:
+    def note(self, partition_id: int, offset: int, number: int, index: int, message_id: int | None) -> None:
         """Somebody was told that this message lies there: from now on it must."""
-        known = self.seen.setdefault((queue_id, offset), (number, index))
+        known = self.seen.setdefault((partition_id, offset), (number, index))
         self.attempts[number].log_end = self.attempts[number].log_end or self.log_end
         if known != (number, index):
-            raise Broken(f"moved: queue {queue_id} offset {offset} was {known}, is {(number, index)}")
-        if message_id is not None and self.ids.setdefault((queue_id, offset), message_id) != message_id:
-            known_id = self.ids[queue_id, offset]
-            raise Broken(f"moved: queue {queue_id} offset {offset} had id {known_id}, has {message_id}")
+            raise Broken(f"moved: partition {partition_id} offset {offset} was {known}, is {(number, index)}")
+        if message_id is not None and self.ids.setdefault((partition_id, offset), message_id) != message_id:
+            known_id = self.ids[partition_id, offset]
+            raise Broken(f"moved: partition {partition_id} offset {offset} had id {known_id}, has {message_id}")
 
     def identify(self, value: bytes | None) -> tuple[int, int]:
         """Attempt and index of a value."""
@@ -159,7 +159,7 @@ class Ledger:
             raise Broken(f"invented: {value!r} is not what was sent as {number}.{index}")
         return number, index
 
-    def see(self, queue_id: int, record: Record, *, knows_id: bool = True) -> tuple[int, int]:
+    def see(self, partition_id: int, record: Record, *, knows_id: bool = True) -> tuple[int, int]:
         """A record was read."""
         offset, _, key, value, headers, attributes, message_id = record
         number, index = self.identify(value)
@@ -169,75 +169,79 @@ class Ledger:
             raise Broken(f"invented: attempt {number} was refused and is there")
         if (sent.key, sent.headers, sent.attributes) != (key, headers, attributes):
             raise Broken(f"attempt {number}.{index} was sent as {sent}, read as {record}")
-        self.note(queue_id, offset, number, index, message_id if knows_id else None)
+        self.note(partition_id, offset, number, index, message_id if knows_id else None)
         return number, index
 
     # ---- the whole of it
 
-    def check(self, queues: Queues, now_ms: int) -> None:
-        """`queues` holds every queue of every topic."""
+    def check(self, partitions: Partitions, now_ms: int) -> None:
+        """`partitions` holds every partition of every topic."""
         places: dict[tuple[int, int], int] = {}
-        for queue_id, (start, high, records) in queues.items():
+        for partition_id, (start, high, records) in partitions.items():
             if [record[0] for record in records] != list(range(start, high)):
-                raise Broken(f"queue {queue_id} from {start} to {high} has a gap: {[record[0] for record in records]}")
-            self._check_queue(queue_id, records, places)
-        self._check_seen(queues, now_ms)
-        self._check_promised(queues, places, now_ms)
-        self._check_whole(queues, places)
+                raise Broken(f"partition {partition_id} from {start} to {high} has a gap: "
+                             f"{[record[0] for record in records]}")
+            self._check_partition(partition_id, records, places)
+        self._check_seen(partitions, now_ms)
+        self._check_promised(partitions, places, now_ms)
+        self._check_whole(partitions, places)
 
-    def _check_queue(self, queue_id: int, records: Sequence[Record], places: dict[tuple[int, int], int]) -> None:
+    def _check_partition(self, partition_id: int, records: Sequence[Record],
+                         places: dict[tuple[int, int], int]) -> None:
         last_id = -1
         last: dict[str, tuple[int, int]] = {}
         for record in records:
-            found = self.see(queue_id, record)
+            found = self.see(partition_id, record)
             if found in places:
-                raise Broken(f"doubled: {found} is in queue {places[found]} and again in {queue_id}")
-            places[found] = queue_id
+                raise Broken(f"doubled: {found} is in partition {places[found]} and again in {partition_id}")
+            places[found] = partition_id
             if record[6] <= last_id:
-                raise Broken(f"message ids of queue {queue_id} do not grow at offset {record[0]}")
+                raise Broken(f"message ids of partition {partition_id} do not grow at offset {record[0]}")
             last_id = record[6]
             attempt = self.attempts[found[0]]
             if attempt.kind != "once":
                 writer = "" if attempt.kind == "plain" else attempt.writer
                 if last.get(writer, (-1, -1)) > found:
-                    raise Broken(f"disorder in queue {queue_id}: {last[writer]} before {found}")
+                    raise Broken(f"disorder in partition {partition_id}: {last[writer]} before {found}")
                 last[writer] = found
 
-    def _check_seen(self, queues: Queues, now_ms: int) -> None:
-        for (queue_id, offset), (number, index) in self.seen.items():
-            if queue_id not in queues:
+    def _check_seen(self, partitions: Partitions, now_ms: int) -> None:
+        for (partition_id, offset), (number, index) in self.seen.items():
+            if partition_id not in partitions:
                 continue                                     # its topic is deleted; see `definitions`
-            start, high, _ = queues[queue_id]
+            start, high, _ = partitions[partition_id]
             if offset >= high:
-                raise Broken(f"lost: {number}.{index} was at queue {queue_id} offset {offset}, which ends at {high}")
-            if offset < start and not self._may_be_dropped(self.attempts[number], queue_id, now_ms):
-                raise Broken(f"lost: {number}.{index} at queue {queue_id} offset {offset} was dropped up to {start}")
+                raise Broken(f"lost: {number}.{index} was at partition {partition_id} offset {offset}, "
+                             f"which ends at {high}")
+            if offset < start and not self._may_be_dropped(self.attempts[number], partition_id, now_ms):
+                raise Broken(f"lost: {number}.{index} at partition {partition_id} offset {offset} "
+                             f"was dropped up to {start}")
 
-    def _check_promised(self, queues: Queues, places: dict[tuple[int, int], int], now_ms: int) -> None:
+    def _check_promised(self, partitions: Partitions, places: dict[tuple[int, int], int], now_ms: int) -> None:
         for number, index in self.promised:
             attempt = self.attempts[number]
-            queue_id = attempt.messages[index].queue_id
-            if (number, index) not in places and queue_id in queues \
-                    and not self._may_be_dropped(attempt, queue_id, now_ms):
+            partition_id = attempt.messages[index].partition_id
+            if (number, index) not in places and partition_id in partitions \
+                    and not self._may_be_dropped(attempt, partition_id, now_ms):
                 raise Broken(f"lost: {number}.{index} was acknowledged or delivered and is nowhere")
         self.promised.clear()                                # what was found is in `seen` now
 
-    def _may_be_dropped(self, attempt: Attempt, queue_id: int, now_ms: int) -> bool:
+    def _may_be_dropped(self, attempt: Attempt, partition_id: int, now_ms: int) -> bool:
         settings = self._settings
         stored_ms = attempt.stored_ms or attempt.first_ms
-        age_ms = min(settings.retention_ms, self.topic_retention_ms.get(queue_id, settings.retention_ms))
+        age_ms = min(settings.retention_ms, self.topic_retention_ms.get(partition_id, settings.retention_ms))
         if stored_ms < now_ms - age_ms:
             return True
         return self.log_end - attempt.log_end > settings.retention_bytes - 2 * self.largest_segment
 
-    def _check_whole(self, queues: Queues, places: dict[tuple[int, int], int]) -> None:
+    def _check_whole(self, partitions: Partitions, places: dict[tuple[int, int], int]) -> None:
         """A call of several messages, or of unknown outcome, is there whole or not at all."""
         there: dict[int, int] = {}
         for number, _ in places:
             there[number] = there.get(number, 0) + 1
         for number, found in there.items():
             missing = len(self.attempts[number].messages) - found
-            if missing and not any(sent.queue_id not in queues or queues[sent.queue_id][0] > 0
+            if missing and not any(sent.partition_id not in partitions or partitions[sent.partition_id][0] > 0
                                    for sent in self.attempts[number].messages):
                 raise Broken(f"torn: {missing} of the {found + missing} messages of attempt {number} are missing")
 

@@ -41,7 +41,7 @@ class Asking:
 
 class Client:
     """An owner of calls, in one life of the hub: answers must come in the order of the calls; of batches, which may
-    have to be opened on another thread, in the order of those for the same queue."""
+    have to be opened on another thread, in the order of those for the same partition."""
 
     def __init__(self, ledger: Ledger, on_refused: Callable[[], None]) -> None:
         self._ledger = ledger
@@ -50,7 +50,7 @@ class Client:
         self._answered: dict[int, int] = {}
 
     def ask(self, attempt: Attempt | None, told: Callable[[Stored], None] | None = None, *, lane: int = 0) -> Asking:
-        """A token for a call that has been, or is just being, made. `lane` is the queue that a batch is for."""
+        """A token for a call that has been, or is just being, made. `lane` is the partition that a batch is for."""
         self._asked += 1
         asking = Asking(attempt, self._asked, told, lane)
         if attempt is not None:
@@ -96,7 +96,7 @@ class Listener:
         self.filter, self._matches = FILTERS[number % len(FILTERS)]
         self._ledger = ledger
         self._heard: set[tuple[int, int]] = set()
-        self._last: dict[int, int] = {}                      # offset by queue
+        self._last: dict[int, int] = {}                      # offset by partition
         self.owed: list[Attempt] = []                        # sent while this one listens
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
@@ -114,34 +114,34 @@ class Listener:
             raise Broken(f"doubled: {found} was delivered twice to {self.filter}")
         if not self._matches(sent.address):
             raise Broken(f"{found} at {sent.address} was delivered to {self.filter}")
-        if attempt.kind == "mqtt":                           # nobody is told its queue
+        if attempt.kind == "mqtt":                           # nobody is told its partition
             self._heard.add(found)
             self._ledger.promise(*found)
             return
-        queue_id = sent.queue_id
+        partition_id = sent.partition_id
         if attempt.kind != "batch":
             if attempt.positions is None:
                 raise Broken(f"{found} was delivered before its sender had an answer")
-            queue_id = attempt.positions[found[1]][0]
-        if offset <= self._last.get(queue_id, -1):
-            raise Broken(f"disorder: {self.filter} heard offset {offset} of queue {queue_id} late")
+            partition_id = attempt.positions[found[1]][0]
+        if offset <= self._last.get(partition_id, -1):
+            raise Broken(f"disorder: {self.filter} heard offset {offset} of partition {partition_id} late")
         self._heard.add(found)
-        self._last[queue_id] = offset
-        self._ledger.note(queue_id, offset, *found, None)
+        self._last[partition_id] = offset
+        self._ledger.note(partition_id, offset, *found, None)
 
-    def check(self, queue_ids: set[int]) -> None:
+    def check(self, partition_ids: set[int]) -> None:
         """At rest: everything acknowledged that matches has been heard, but for producers' batches whose topic was
         deleted meanwhile."""
         for attempt in self.owed:
             for index, sent in enumerate(attempt.messages):
                 if attempt.answered and self._matches(sent.address) and (attempt.number, index) not in self._heard \
-                        and (attempt.kind != "batch" or sent.queue_id in queue_ids):
+                        and (attempt.kind != "batch" or sent.partition_id in partition_ids):
                     raise Broken(f"{self.filter} never heard {attempt.number}.{index} at {sent.address}")
         self.owed.clear()
 
 
 class Line:
-    """What one producer sends to one queue: sequences in order, at most five without an answer."""
+    """What one producer sends to one partition: sequences in order, at most five without an answer."""
 
     def __init__(self) -> None:
         self.next_sequence = 0

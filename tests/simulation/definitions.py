@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GROUPS: Final = ("group-0", "group-1")
-MAX_QUEUES: Final = 6
+MAX_PARTITIONS: Final = 6
 
 
 class History(Generic[T]):
@@ -78,17 +78,17 @@ class Definitions:
     def found(self) -> None:
         """A new life, or the disk was full and what was not durable is taken back."""
         self.topics.found(self.now())
-        there = self._simulation.reading.queue_ids()
-        for (group, queue_id), history in self._offsets.items():
-            if queue_id in there:
-                history.found(self._simulation.hub.kernel.committed(group).get(queue_id))
+        there = self._simulation.reading.partition_ids()
+        for (group, partition_id), history in self._offsets.items():
+            if partition_id in there:
+                history.found(self._simulation.hub.kernel.committed(group).get(partition_id))
 
     # ---- steps
 
-    def create_topic(self, name: int, queues: int, settings: int, _: int) -> None:
+    def create_topic(self, name: int, partitions: int, settings: int, _: int) -> None:
         client, asking = self._ask(name)
         try:
-            self._simulation.hub.kernel.create_topic(TOPICS[name % len(TOPICS)], queues=1 + queues % 3,
+            self._simulation.hub.kernel.create_topic(TOPICS[name % len(TOPICS)], partitions=1 + partitions % 3,
                                                      settings=self._settings(settings), owner=client, token=asking)
         except TopicExists:
             client.take_back(asking)
@@ -101,7 +101,8 @@ class Definitions:
             return
         client, asking = self._ask(name)
         before = self.topics.mark
-        kernel.change_topic(topic, queues=min(MAX_QUEUES, found.queues + more % 2), settings=self._settings(settings),
+        kernel.change_topic(topic, partitions=min(MAX_PARTITIONS, found.partitions + more % 2),
+                            settings=self._settings(settings),
                             owner=client, token=asking)
         self.note()
         if self.topics.mark == before:                       # the same once more: nothing to wait for
@@ -133,12 +134,12 @@ class Definitions:
         return TopicSettings(retention_ms=40_000 if number % 8 == 0 else None,
                              max_message_bytes=150_000 if number % 3 == 0 else None)
 
-    def commit(self, who: int, topic: int, queue: int, _: int) -> None:
-        queue_id = self._simulation.reading.some_queue(topic, queue)
-        if queue_id is None:
+    def commit(self, who: int, topic: int, partition: int, _: int) -> None:
+        partition_id = self._simulation.reading.some_partition(topic, partition)
+        if partition_id is None:
             return
-        client, group, offset = self._simulation.clients[who % 3], GROUPS[who % len(GROUPS)], (queue, b"%d" % who)
-        history = self._offsets.setdefault((group, queue_id), History(f"offset of {group} in {queue_id}", None))
+        client, group, offset = self._simulation.clients[who % 3], GROUPS[who % len(GROUPS)], (partition, b"%d" % who)
+        history = self._offsets.setdefault((group, partition_id), History(f"offset of {group} in {partition_id}", None))
         history.note(offset)
         mark = history.mark
 
@@ -146,4 +147,4 @@ class Definitions:
             if stored.error is None:
                 history.acknowledged(mark)
 
-        self._simulation.hub.kernel.commit_offsets(group, {queue_id: offset}, client, client.ask(None, told))
+        self._simulation.hub.kernel.commit_offsets(group, {partition_id: offset}, client, client.ask(None, told))

@@ -62,7 +62,7 @@ class Doors:
     def check(self) -> None:
         """At rest."""
         self._wires = [wire for wire in self._wires if wire.open]
-        there = self._simulation.reading.queue_ids()
+        there = self._simulation.reading.partition_ids()
         for subscriber in self._subscribers:
             if subscriber.wire.open:
                 subscriber.check(there)
@@ -92,7 +92,7 @@ class Doors:
             placement = hub.kernel.place(to)
             headers = ((b"address", to.encode()),) if placement.address_header else ()
             value = value_of(attempt.number, 0, SIZES[size % len(SIZES)])
-            attempt.messages.append(Sent(to, placement.queue_id, placement.key, value, headers, MQTT_ATTRIBUTES))
+            attempt.messages.append(Sent(to, placement.partition_id, placement.key, value, headers, MQTT_ATTRIBUTES))
             publisher.publish(attempt)
             self._simulation.reading.sent(attempt)
 
@@ -110,14 +110,14 @@ class Doors:
             peer = self._kafka[number % PRODUCERS] = KafkaPeer(self._wire(KafkaPeer), self._simulation.ledger)
         return peer
 
-    def kafka_fetch(self, topic: int, queue: int, from_start: int, max_bytes: int) -> None:
+    def kafka_fetch(self, topic: int, partition: int, from_start: int, max_bytes: int) -> None:
         topics = self._simulation.hub.kernel.topics()
         if topics:
             found = topics[topic % len(topics)]
-            partition = queue % found.queues
-            queue_id = found.queue_id(partition)
-            start, high = self._simulation.hub.kernel.bounds(queue_id)
-            self.kafka_peer(topic).fetch(found.name, partition, queue_id, start + from_start % (high - start + 1),
+            partition = partition % found.partitions
+            partition_id = found.partition_id(partition)
+            start, high = self._simulation.hub.kernel.bounds(partition_id)
+            self.kafka_peer(topic).fetch(found.name, partition, partition_id, start + from_start % (high - start + 1),
                                          1 + max_bytes)
 
     def cut_wire(self, which: int, *_: int) -> None:

@@ -27,7 +27,7 @@ FOREVER_MS: Final = 1 << 60
 class Named(NamedTuple):
     """A handle as its text has it."""
 
-    queue_id: int
+    partition_id: int
     offset: int
     attempt: int
     epoch: int
@@ -82,7 +82,7 @@ class Fates:
         has ended: somebody else may have had the message since, and be done with it."""
         if until_ms <= now_ms:
             return
-        place = message[0].queue_id, message[1]
+        place = message[0].partition_id, message[1]
         fate = self.all.get(number)
         if fate is None:
             fate = self.all[number] = Fate(number, place, message[5])
@@ -106,9 +106,9 @@ class Fates:
             fate.attempt = message[2]
 
     def _check_order(self, fate: Fate, what: str, now_ms: int) -> None:
-        (queue_id, offset) = fate.place
+        (partition_id, offset) = fate.place
         for other in self.all.values():
-            if other.key != fate.key or other.place[0] != queue_id:
+            if other.key != fate.key or other.place[0] != partition_id:
                 continue
             if other.place[1] < offset and other.state == OPEN and now_ms < other.until_ms:
                 raise Broken(f"disorder: {what} while {other.number} is leased")

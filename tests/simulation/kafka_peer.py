@@ -40,17 +40,17 @@ class KafkaPeer:
 
     # ---- what it asks
 
-    def produce(self, topic: str, partition: int, queue_id: int, attempt: Attempt) -> None:
+    def produce(self, topic: str, partition: int, partition_id: int, attempt: Attempt) -> None:
         attempt.waiting += 1
         attempt.calls += 1
         body = struct.pack(">hhii", -1, -1, 30_000, 1) + text(topic) + \
             struct.pack(">iii", 1, partition, len(attempt.batch)) + attempt.batch
-        self._ask(PRODUCE, 7, body, lambda answer: self._produced(answer, queue_id, attempt), attempt)
+        self._ask(PRODUCE, 7, body, lambda answer: self._produced(answer, partition_id, attempt), attempt)
 
-    def fetch(self, topic: str, partition: int, queue_id: int, offset: int, max_bytes: int) -> None:
+    def fetch(self, topic: str, partition: int, partition_id: int, offset: int, max_bytes: int) -> None:
         body = struct.pack(">iiiibi", -1, 0, 0, max_bytes, 0, 1) + text(topic) + \
             struct.pack(">iiqi", 1, partition, offset, max_bytes)
-        self._ask(FETCH, 4, body, lambda answer: self._fetched(answer, queue_id), None)
+        self._ask(FETCH, 4, body, lambda answer: self._fetched(answer, partition_id), None)
 
     def _ask(self, api: int, version: int, body: bytes, answered: Callable[[bytes], None],
              attempt: Attempt | None) -> None:
@@ -72,17 +72,17 @@ class KafkaPeer:
                 raise Broken(f"a Kafka answer to {correlation_id} where {next(iter(self._waiting), None)} is next")
             self._waiting.pop(correlation_id)[0](answer)
 
-    def _produced(self, answer: bytes, queue_id: int, attempt: Attempt) -> None:
+    def _produced(self, answer: bytes, partition_id: int, attempt: Attempt) -> None:
         at = 4 + 2 + struct.unpack_from(">h", answer, 4)[0] + 4
         _, error, base_offset, _, _ = struct.unpack_from(">ihqqq", answer, at)
         if error == NONE:
-            self._ledger.acknowledge(attempt, [(queue_id, base_offset, -1)], 0)
+            self._ledger.acknowledge(attempt, [(partition_id, base_offset, -1)], 0)
         elif error in (KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC):
             self._ledger.acknowledge(attempt, None, 0)
         else:
             raise Broken(f"a Kafka producer was refused with {error}")
 
-    def _fetched(self, answer: bytes, queue_id: int) -> None:
+    def _fetched(self, answer: bytes, partition_id: int) -> None:
         at = 4 + 4 + 2 + struct.unpack_from(">h", answer, 8)[0] + 4
         _, error, _, _, aborted = struct.unpack_from(">ihqqi", answer, at)
         at += 26 + 16 * max(aborted, 0)
@@ -96,7 +96,7 @@ class KafkaPeer:
             batch, data = data[:12 + header.length], data[12 + header.length:]
             if len(batch) == 12 + header.length:             # the last may be cut off, as Kafka does
                 for record in records_of(Piece(header.base_offset, header.record_count, True, batch, 0, 0, 0)):
-                    self._ledger.see(queue_id, record, knows_id=False)
+                    self._ledger.see(partition_id, record, knows_id=False)
 
     def on_lost(self) -> None:
         for _, attempt in self._waiting.values():

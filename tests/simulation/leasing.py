@@ -1,6 +1,6 @@
 """Leased groups in the simulator: steps that publish, take and settle, and whether the hub kept its word.
 
-Three groups read the same messages: one as they come, one in order per key, one a light queue that is bound to them.
+Three groups read the same messages: one as they come, one in order per key, one a queue that is bound to them.
 They belong to a tenant of their own, so that `checker` need not know of them. What each group said is kept in `fates`.
 """
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Sent:
         self.number = number
         self.stored = False                     # said to be
         self.refused = False
-        self.boxed = False                      # the light queue was bound when it was sent
+        self.boxed = False                      # the queue was bound when it was sent
 
 
 class Member:
@@ -83,7 +83,7 @@ class Member:
         self._leasing.leave(self, 0)
 
     def on_gone(self) -> None:
-        """Its queue or topic was to be made, and a full disk has refused that."""
+        """Its partition or topic was to be made, and a full disk has refused that."""
         self._leasing.gone(self)
 
 
@@ -150,7 +150,7 @@ class Leasing:
         except KeptFull:
             answered(False)
         for one in batch:
-            one.boxed = box.first_queue_id in placement.also
+            one.boxed = box.first_partition_id in placement.also
 
     def pop_work(self, which: int, count: int, invisible: int, *_: int) -> None:
         name, asked_ms = NAMES[which % len(NAMES)], self._now_ms
@@ -347,10 +347,10 @@ class Leasing:
         found: set[int] = set()
         if queue is None:
             return found
-        at, high = 0, self._kernel.bounds(queue.first_queue_id)[1]
+        at, high = 0, self._kernel.bounds(queue.first_partition_id)[1]
         while at < high:
             answers: list[Fetched] = []
-            self._kernel.fetch([(queue.first_queue_id, at, 1 << 30)], 1 << 30, answers.extend, kept=True)
+            self._kernel.fetch([(queue.first_partition_id, at, 1 << 30)], 1 << 30, answers.extend, kept=True)
             world = self._simulation.hub.world
             while not answers and (world.reader_worker.step() or world.loop.step()):
                 pass

@@ -126,13 +126,13 @@ class MqttPeer:
         if not sent.attributes & RETAIN or found < self._newest.get(sent.address, found):
             raise Broken(f"{found} was given as the value of {sent.address}, which is {self._newest.get(sent.address)}")
 
-    def check(self, queue_ids: set[int]) -> None:
+    def check(self, partition_ids: set[int]) -> None:
         """At rest: as for `clients.Listener`."""
         for attempt in self.owed:
             for index, sent in enumerate(attempt.messages):
                 if attempt.answered and self._matches(sent.address) \
                         and (attempt.number, index) not in self._heard \
-                        and (attempt.kind != "batch" or sent.queue_id in queue_ids):
+                        and (attempt.kind != "batch" or sent.partition_id in partition_ids):
                     raise Broken(f"an MQTT subscriber never heard {attempt.number}.{index} at {sent.address}")
         self.owed.clear()
 

@@ -25,17 +25,17 @@ WEIGHTS: Final[dict[str, int]] = {
     "scatter": 6,            # client, count, size: one call, many addresses
     "publish_once": 8,       # client, address, size: with an idempotency key
     "repeat_once": 5,        # which: the same key and message again
-    "produce": 12,           # producer, topic, queue, count: the producer's next batch, or those it has no answer for
-    "repeat_batch": 3,       # producer, queue: one of its last batches again
+    "produce": 12,  # producer, topic, partition, count: the producer's next batch, or those it has no answer for
+    "repeat_batch": 3,       # producer, partition: one of its last batches again
     "new_producer": 2,
-    "create_topic": 2,       # topic, queues, setting
-    "change_topic": 2,       # topic, queues, setting
+    "create_topic": 2,       # topic, partitions, setting
+    "change_topic": 2,       # topic, partitions, setting
     "delete_topic": 1,       # topic
-    "commit": 6,             # group, topic, queue
+    "commit": 6,             # group, topic, partition
     "retain": 6,             # client, address, size
     "subscribe": 2,          # listener, filter
     "unsubscribe": 1,        # listener
-    "fetch": 6,              # topic, queue, offset, bytes
+    "fetch": 6,              # topic, partition, offset, bytes
     "schedule": 8,           # key, delay, count, repeat
     "recall": 3,             # which
     "begin_half": 8,         # key, count, size, group
@@ -55,7 +55,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "extend_work": 2,        # group, count, first, invisible time
     "mqtt_publish": 10,      # client, address, count, size: QoS 1 over the real door
     "mqtt_subscribe": 2,     # -, filter
-    "kafka_fetch": 4,        # topic, queue, offset, bytes; every second producer produces over the Kafka door too
+    "kafka_fetch": 4,        # topic, partition, offset, bytes; every second producer produces over the Kafka door too
     "cut_wire": 1,
     "run_some": 30,          # how many small steps of loop and workers, in random order
     "settle": 6,             # until nothing is left to do
@@ -92,7 +92,7 @@ def settings_from(random: Random) -> KernelSettings:
         checkpoint_bytes=random.choice((4 << 10, 64 << 20)),
         checkpoint_ms=random.choice((500, 2_000, 30_000)),
         recent_bytes=random.choice((1 << 10, 1 << 20)),
-        default_queues=random.choice((1, 2, 3)),
+        default_partitions=random.choice((1, 2, 3)),
         idempotency_ms=random.choice((20_000, 3_600_000)),
         max_idempotency_keys=random.choice((6, 1_000)),
         max_message_bytes=200_000,

@@ -34,7 +34,7 @@ class Retaining:
         placement = simulation.hub.kernel.place(where)
         headers = ((b"address", where.encode()),) if placement.address_header else ()
         value = value_of(attempt.number, 0, SIZES[size % len(SIZES)])
-        attempt.messages.append(Sent(where, placement.queue_id, placement.key, value, headers, RETAIN | 1))
+        attempt.messages.append(Sent(where, placement.partition_id, placement.key, value, headers, RETAIN | 1))
         simulation.note()
         owner = simulation.clients[client % 3]
         asking = owner.ask(attempt, lambda stored: None)
@@ -82,6 +82,6 @@ class Retaining:
         (values, after, error), = answers
         assert error is None, error
         for value in values:
-            self._simulation.ledger.see(value.queue_id, value.record)
+            self._simulation.ledger.see(value.partition_id, value.record)
             found[value.address] = value.record[3]
         return after

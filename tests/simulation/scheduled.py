@@ -32,7 +32,7 @@ REPEAT: Final = "every 7s; count=3"
 REPEATS: Final = 3
 LATE_MS: Final = 5_000
 RETRIED_MS: Final = 2_000             # after this what the disk refused has been tried again
-COMPARED: Final = 30                  # messages of a queue, each with those before it
+COMPARED: Final = 30                  # messages of a partition, each with those before it
 
 
 class Later:
@@ -48,7 +48,7 @@ class Later:
         self.told_ms = 0
         self.refused = False
         self.recalled = False
-        self.seen: set[int] = set()              # offsets: all its deliveries are in one queue
+        self.seen: set[int] = set()              # offsets: all its deliveries are in one partition
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Recalls of it, in one life of the hub."""
@@ -86,7 +86,7 @@ class Scheduled:
         self._messages: list[Later] = []
         self._ids: set[int] = set()
         self._refused = (0, 0)                   # flushes, and when that was seen
-        self._start = 0                          # of the queue: what was before it is dropped
+        self._start = 0                          # of the partition: what was before it is dropped
 
     @property
     def _now_ms(self) -> int:
@@ -139,11 +139,11 @@ class Scheduled:
         rests = rests and self._now_ms > self._refused[1] + RETRIED_MS
         while True:                              # reading may let a flush be applied: then once more
             before = kernel.statistics()["flushes_total"]
-            queues = self._read()
+            partitions = self._read()
             shown = {one.number: self._show(one.id) for one in self._messages if one.id is not None}
             if kernel.statistics()["flushes_total"] == before:
                 break
-        for records in queues:
+        for records in partitions:
             self._see(records)
         for one in self._messages:
             if one.id is not None:
@@ -204,22 +204,23 @@ class Scheduled:
         return found[0]
 
     def _read(self) -> list[list[Record]]:
-        """Queue by queue."""
+        """Partition by partition."""
         topic = self._simulation.hub.kernel.topic(SCHEDULED[:-1], TENANT)
-        return [self._read_queue(queue_id) for queue_id in topic.queue_ids()] if topic is not None else []
+        return [self._read_partition(partition_id)
+                for partition_id in topic.partition_ids()] if topic is not None else []
 
-    def _read_queue(self, queue_id: int) -> list[Record]:
+    def _read_partition(self, partition_id: int) -> list[Record]:
         kernel = self._simulation.hub.kernel
         records: list[Record] = []
-        at, high = kernel.bounds(queue_id)
+        at, high = kernel.bounds(partition_id)
         self._start = max(self._start, at)
         while at < high:
             answers: list[Fetched] = []
-            kernel.fetch([(queue_id, at, 1 << 30)], 1 << 30, answers.extend)
+            kernel.fetch([(partition_id, at, 1 << 30)], 1 << 30, answers.extend)
             self._wait_for(answers)
             pieces = answers[0].pieces
             if not pieces:                                           # retention went on meanwhile
-                return self._read_queue(queue_id)
+                return self._read_partition(partition_id)
             records += [record for piece in pieces for record in records_of(piece) if record[0] >= at]
             at = pieces[-1].first_offset + pieces[-1].count
         return records

@@ -97,9 +97,9 @@ class Simulation:
             self.ledger.largest_segment, *[segment.size_bytes for segment in self.hub.log.segments()])
         for topic in self.hub.kernel.topics():
             if topic.settings.retention_ms is not None:
-                for queue_id in topic.queue_ids():
-                    known = self.ledger.topic_retention_ms.get(queue_id, topic.settings.retention_ms)
-                    self.ledger.topic_retention_ms[queue_id] = min(known, topic.settings.retention_ms)
+                for partition_id in topic.partition_ids():
+                    known = self.ledger.topic_retention_ms.get(partition_id, topic.settings.retention_ms)
+                    self.ledger.topic_retention_ms[partition_id] = min(known, topic.settings.retention_ms)
 
     def _hub_ms(self, append_ms: int) -> int:
         """Of what was stored lately; 0 where append time stands still and does not say."""
@@ -267,7 +267,7 @@ class Simulation:
         kernel = self.hub.kernel
         state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel.parts.state.scan(kind)
                        if kind != Kind.IDEMPOTENCY or decode_answer(value).stored_ms > answered_ms)
-        return {"topics": self.definitions.now(), "queues": self.reading.read_all(), "state": state,
+        return {"topics": self.definitions.now(), "partitions": self.reading.read_all(), "state": state,
                 "offsets": {group: kernel.committed(group) for group in GROUPS},
                 "idempotency": {key: value for key, value in kernel.parts.window._answers.items()
                                 if decode_answer(value).stored_ms > answered_ms}}

@@ -17,13 +17,13 @@ from tests.simulation.store import SimStore
 
 LIVES: Final = 6
 ADDRESSES: Final = ("t/a", "t/b", "u/a", "u/b", "v/a")
-SETTINGS: Final = KernelSettings(segment_bytes=6_000, default_queues=2, checkpoint_ms=500, recent_bytes=0)
+SETTINGS: Final = KernelSettings(segment_bytes=6_000, default_partitions=2, checkpoint_ms=500, recent_bytes=0)
 
 
 class Place(NamedTuple):
     """A message's place, and so a name that is given once."""
 
-    queue_id: int
+    partition_id: int
     offset: int
 
 
@@ -51,8 +51,8 @@ class Life:
 
     def publish(self, address: str) -> None:
         values = [self.random.randbytes(self.random.randrange(1, 200)) for _ in range(self.random.randrange(1, 5))]
-        for value, (queue_id, offset, message_id) in zip(values, self.rig.publish(address, *values), strict=True):
-            place = Place(queue_id, offset)
+        for value, (partition_id, offset, message_id) in zip(values, self.rig.publish(address, *values), strict=True):
+            place = Place(partition_id, offset)
             assert place not in self.acknowledged and message_id not in self.ids, "given out a second time"
             self.acknowledged[place] = message_id, value
             self.ids.add(message_id)
@@ -107,8 +107,9 @@ class Life:
         self.disk.flip(name, at, self.random.randrange(8))
         base = int(name[4:-4])
         entries = decode_head(head).entries
-        places = {Place(queue_id, first + i)
-                  for queue_id, first, count in zip(entries.queue_id, entries.first_offset, entries.count, strict=True)
+        places = {Place(partition_id, first + i)
+                  for partition_id, first,
+                  count in zip(entries.partition_id, entries.first_offset, entries.count, strict=True)
                   for i in range(count)}
         return Hit(base + start, base + stop, places)
 
@@ -117,9 +118,9 @@ class Life:
     def check(self, hits: list[Hit]) -> None:
         found: dict[Place, tuple[int, bytes | None]] = {}
         for topic in self.rig.kernel.topics():
-            for queue_id in topic.queue_ids():
-                for record in self.rig.read_queue(queue_id):
-                    found[Place(queue_id, record[0])] = record[6], record[3]
+            for partition_id in topic.partition_ids():
+                for record in self.rig.read_partition(partition_id):
+                    found[Place(partition_id, record[0])] = record[6], record[3]
         for place, sent in self.acknowledged.items():
             if place in found:
                 assert found[place] == sent

@@ -124,7 +124,7 @@ def without_moving_state(patch: pytest.MonkeyPatch) -> None:
                                                     retention._starts_behind(departure.survey), [], None))
 
 
-def without_new_starts_of_queues(patch: pytest.MonkeyPatch) -> None:
+def without_new_starts_of_partitions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Heads, "pages_starting_at", lambda heads, starts: {})
 
 
@@ -139,7 +139,7 @@ def without_deletions_of_copied_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_producers_states(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Producers, "get", lambda producers, queue_id, producer_id: None)
+    patch.setattr(Producers, "get", lambda producers, partition_id, producer_id: None)
 
 
 def without_the_idempotency_window(patch: pytest.MonkeyPatch) -> None:
@@ -177,9 +177,9 @@ def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
 def answering_kafka_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     real = Kernel.append_batch
 
-    def append_batch(kernel: Any, queue_id: int, batch: bytes, owner: Any, token: Any) -> None:
-        real(kernel, queue_id, batch, None, token)
-        owner.on_stored([Stored(token, None, 0, [(queue_id, kernel.bounds(queue_id)[1], -1)])])
+    def append_batch(kernel: Any, partition_id: int, batch: bytes, owner: Any, token: Any) -> None:
+        real(kernel, partition_id, batch, None, token)
+        owner.on_stored([Stored(token, None, 0, [(partition_id, kernel.bounds(partition_id)[1], -1)])])
 
     patch.setattr(Kernel, "append_batch", append_batch)
 
@@ -325,7 +325,7 @@ def committing_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("broken", [
     without_fdatasync, without_sync_of_folders, without_sync_of_kept_frames, answering_before_the_sync,
     with_a_frame_left_out_of_replay, without_cutting_off_what_is_torn, without_moving_state,
-    without_new_starts_of_queues, without_deletions_of_copied_keys, without_producers_states,
+    without_new_starts_of_partitions, without_deletions_of_copied_keys, without_producers_states,
     without_the_idempotency_window, without_retained_values_that_left_memory,
     with_positions_written_before_the_entries, acknowledging_over_mqtt_at_once, answering_kafka_before_it_is_stored,
     without_saying_what_was_delivered, without_the_timers_of_a_replay, recalling_without_taking_off_the_timer,

@@ -21,7 +21,7 @@ TOPICS: Final = ("t0", "t1", "t2", "t3")
 ADDRESSES: Final = ("t0/k0", "t0/k1", "t0/k2", "t1/k0", "t1/k1", "t1", "t2/k1", "t2/deep/er", "t3/k0", "not a topic/k1")
 SIZES: Final = (0, 10, 100, 1_000, 5_000)
 HEADERS: Final = ((), ((b"content-type", b"text/plain"),), ((b"a", None), (b"a", b"2")))
-UNACKNOWLEDGED: Final = 5                   # batches of one producer and queue, as Kafka clients allow
+UNACKNOWLEDGED: Final = 5                   # batches of one producer and partition, as Kafka clients allow
 STALLS_MS: Final = 10_000                   # a message bears the time of the first one of its frame
 KEYS: Final = 12                            # idempotency keys in use
 
@@ -95,7 +95,7 @@ class Traffic:
             placement = kernel.place(address)
             stored = (*headers, (b"address", address.encode())) if placement.address_header else headers
             value = value_of(attempt.number, index, size)
-            attempt.messages.append(Sent(address, placement.queue_id, placement.key, value, stored, attributes))
+            attempt.messages.append(Sent(address, placement.partition_id, placement.key, value, stored, attributes))
         self._simulation.note()
         self._call(client, attempt, [self._message(sent) for sent in attempt.messages])
 
@@ -140,36 +140,36 @@ class Traffic:
 
         self._simulation.hub.kernel.new_producer_id(owner, owner.ask(None, told))
 
-    def produce(self, producer: int, topic: int, queue: int, count: int) -> None:
-        found = self._line(producer, topic, queue)
+    def produce(self, producer: int, topic: int, partition: int, count: int) -> None:
+        found = self._line(producer, topic, partition)
         if found is None:
             return
-        sender, line, queue_id, of = found
+        sender, line, partition_id, of = found
         unanswered = line.unanswered
         if any(not batch.waiting for batch in unanswered):
             for batch in unanswered:                         # in order, all of them, as a client does after an error
-                self._send(queue_id, batch)
+                self._send(partition_id, batch)
         elif len(unanswered) < UNACKNOWLEDGED:
-            self._send(queue_id, self._next_batch(sender, line, queue_id, of, 1 + count % 5))
+            self._send(partition_id, self._next_batch(sender, line, partition_id, of, 1 + count % 5))
 
-    def repeat_batch(self, producer: int, topic: int, queue: int, which: int) -> None:
+    def repeat_batch(self, producer: int, topic: int, partition: int, which: int) -> None:
         """A client that did not get an answer it was sent."""
-        found = self._line(producer, topic, queue)
+        found = self._line(producer, topic, partition)
         if found is not None:
-            _, line, queue_id, _ = found
+            _, line, partition_id, _ = found
             if line.batches and not line.unanswered:
-                self._send(queue_id, line.batches[-1 - which % min(UNACKNOWLEDGED, len(line.batches))])
+                self._send(partition_id, line.batches[-1 - which % min(UNACKNOWLEDGED, len(line.batches))])
 
-    def _line(self, producer: int, topic: int, queue: int) -> tuple[Producer, Line, int, Topic] | None:
+    def _line(self, producer: int, topic: int, partition: int) -> tuple[Producer, Line, int, Topic] | None:
         producers = self._simulation.producers
         found = self._simulation.hub.kernel.topic(TOPICS[topic % len(TOPICS)])
         if not producers or found is None:
             return None
         sender = producers[producer % len(producers)]
-        queue_id = found.queue_id(queue % found.queues)
-        return sender, sender.lines.setdefault(queue_id, Line()), queue_id, found
+        partition_id = found.partition_id(partition % found.partitions)
+        return sender, sender.lines.setdefault(partition_id, Line()), partition_id, found
 
-    def _next_batch(self, sender: Producer, line: Line, queue_id: int, topic: Topic, count: int) -> Attempt:
+    def _next_batch(self, sender: Producer, line: Line, partition_id: int, topic: Topic, count: int) -> Attempt:
         attempt = self._ledger.attempt("batch", f"producer-{sender.producer_id}", self._now_ms)
         attempt.sequence = line.next_sequence
         records, elsewhere = [], attempt.number % 2 == 1       # a batch that is opened on another thread
@@ -178,25 +178,26 @@ class Traffic:
             large = attempt.number % 50 == index or elsewhere and index == 0
             value = value_of(attempt.number, index, 70_000 if large else 20)
             address = f"{topic.name}/{key.decode()}"
-            attempt.messages.append(Sent(address, queue_id, key, value, headers, 0))
+            attempt.messages.append(Sent(address, partition_id, key, value, headers, 0))
             records.append((key, value, headers))
         attempt.batch = batch_of(records, sender.producer_id, attempt.sequence, *((GZIP, stored) if elsewhere else ()))
         line.next_sequence += count
         line.batches.append(attempt)
         return attempt
 
-    def _send(self, queue_id: int, attempt: Attempt) -> None:
+    def _send(self, partition_id: int, attempt: Attempt) -> None:
         owner = self._simulation.clients[attempt.number % 3]
         first = attempt.calls == 0
         producer_id = read_header(attempt.batch).producer_id
         if producer_id % 2:                                  # every second producer comes by the Kafka door
-            topic, partition = self._simulation.reading.topic_of(queue_id)
-            self._simulation.doors.kafka_peer(producer_id).produce(topic.name, partition, queue_id, attempt)
+            topic, partition = self._simulation.reading.topic_of(partition_id)
+            self._simulation.doors.kafka_peer(producer_id).produce(topic.name, partition, partition_id, attempt)
             if first:
                 self._simulation.reading.sent(attempt)
             return
         try:
-            self._simulation.hub.kernel.append_batch(queue_id, attempt.batch, owner, owner.ask(attempt, lane=queue_id))
+            self._simulation.hub.kernel.append_batch(partition_id, attempt.batch, owner,
+                                                     owner.ask(attempt, lane=partition_id))
         except MessageTooLarge:
             raise Broken("a batch within the limits was refused") from None
         if first:

@@ -267,7 +267,7 @@ class Transacting:
                 one.learn("undone", *((State.COMMITTED,) if commits else (State.ROLLED_BACK, State.EXPIRED)))
                 one.learn_time(answer.append_ms)
 
-        offsets = {f"g{one.number}": {self._queue_ids()[0]: (one.number + 1, b"")}} if one.number % 2 else {}
+        offsets = {f"g{one.number}": {self._partition_ids()[0]: (one.number + 1, b"")}} if one.number % 2 else {}
         self._transactions.decide(one.id or 0, Decision.COMMIT if commits else Decision.ROLLBACK, tenant=TENANT,
                                   by="simulator", offsets=offsets, owner=Told(answered))
 
@@ -295,15 +295,15 @@ class Transacting:
         """A live subscriber."""
         for placement, messages, first_offset, _ in deliveries:
             for number, message in enumerate(messages):
-                self._see(message[1], placement.queue_id, first_offset + number, None)
+                self._see(message[1], placement.partition_id, first_offset + number, None)
 
-    def _see(self, value: bytes | None, queue_id: int, offset: int, message_id: int | None) -> None:
+    def _see(self, value: bytes | None, partition_id: int, offset: int, message_id: int | None) -> None:
         one, index = self._of(value)
         message = one.messages[index]
         one.learn("visible", State.COMMITTED)
         if one.refused or message.refused:
             raise Broken(f"visible: {one.number}.{index} was refused")
-        message.places.add((queue_id, offset))
+        message.places.add((partition_id, offset))
         if len(message.places) > 1:
             raise Broken(f"doubled: {one.number}.{index} is at {sorted(message.places)}")
         if message_id is not None and message.id not in (None, message_id):
@@ -329,14 +329,14 @@ class Transacting:
         rests = rests and self._now_ms > self._refused[1] + RETRIED_MS and not self._put_off()
         while True:                              # reading may let a flush be applied: then once more
             before = kernel.statistics()["flushes_total"]
-            records = {queue_id: self._read(queue_id) for queue_id in self._queue_ids()}
+            records = {partition_id: self._read(partition_id) for partition_id in self._partition_ids()}
             letters = self._read_letters()
             shown = {one.number: self._show(one.id) for one in self._sent if one.id is not None}
             if kernel.statistics()["flushes_total"] == before:
                 break
-        for queue_id, of_queue in records.items():
-            for record in of_queue:
-                self._see(record[3], queue_id, record[0], record[6])
+        for partition_id, of_partition in records.items():
+            for record in of_partition:
+                self._see(record[3], partition_id, record[0], record[6])
         for record in letters:
             self._see_letter(record)
         for one in self._sent:
@@ -391,23 +391,23 @@ class Transacting:
 
     # ---- reading
 
-    def _queue_ids(self) -> list[int]:
+    def _partition_ids(self) -> list[int]:
         topic = self._simulation.hub.kernel.topic(HALVES[:-1], TENANT)
-        return list(topic.queue_ids()) if topic is not None else []
+        return list(topic.partition_ids()) if topic is not None else []
 
-    def _read(self, queue_id: int, *, kept: bool = False) -> list[Record]:
+    def _read(self, partition_id: int, *, kept: bool = False) -> list[Record]:
         kernel = self._simulation.hub.kernel
         records: list[Record] = []
-        at, high = kernel.bounds(queue_id)
+        at, high = kernel.bounds(partition_id)
         at = 0 if kept else at
         self._dropped = self._dropped or at > 0
         while at < high:
             answers: list[Fetched] = []
-            kernel.fetch([(queue_id, at, 1 << 30)], 1 << 30, answers.extend, kept=kept)
+            kernel.fetch([(partition_id, at, 1 << 30)], 1 << 30, answers.extend, kept=kept)
             self._wait_for(answers)
             pieces = answers[0].pieces
             if not pieces and not kept:                              # retention went on meanwhile
-                return self._read(queue_id)
+                return self._read(partition_id)
             if not pieces:
                 raise Broken(f"lost: dead letters from {at} to {high}: {answers[0].error!r}")
             records += [record for piece in pieces for record in records_of(piece) if record[0] >= at]
@@ -416,7 +416,7 @@ class Transacting:
 
     def _read_letters(self) -> list[Record]:
         queue = self._simulation.hub.kernel.queue(LETTERS, TENANT)
-        return [] if queue is None else self._read(queue.first_queue_id, kept=True)
+        return [] if queue is None else self._read(queue.first_partition_id, kept=True)
 
     def _show(self, transaction_id: int | None) -> Transaction | None:
         found: list[Transaction | None] = []

@@ -39,7 +39,7 @@ class HttpDoor:
             assert status == 201, answer
 
     def bounds(self, topic: str) -> list[tuple[int, int]]:
-        """(first, next) offset of every queue."""
+        """(first, next) offset of every partition."""
         _, answer = self.ask("GET", f"/v1/topics/{topic}")
         return [(one["log_start_offset"], one["high_watermark"]) for one in answer["bounds"]]
 

@@ -58,7 +58,7 @@ def test_columns_by_option_and_by_schema(door: HttpDoor, reading: Reading, spark
 
 
 def test_offsets_times_and_assignment(hub: RunningHub, door: HttpDoor, reading: Reading) -> None:
-    door.ask("PUT", "/v1/topics/plant", {"queues": 2})
+    door.ask("PUT", "/v1/topics/plant", {"partitions": 2})
     base = 1_700_000_000_000
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}"})
     for i in range(20):
@@ -71,12 +71,12 @@ def test_offsets_times_and_assignment(hub: RunningHub, door: HttpDoor, reading: 
     since = datetime.fromtimestamp(base / 1000 + 15, UTC).isoformat()
     assert numbers(reading.batch(startingOffsets=since)) == list(range(15, 20))
     assert numbers(reading.batch(startingTimestamp=base + 4000, endingTimestamp=base + 900_000)) == list(range(4, 20))
-    by_queue = json.dumps({"plant": {"0": base + 10_000, "1": base + 10_000}})
-    assert numbers(reading.batch(startingOffsetsByTimestamp=by_queue)) == list(range(10, 20))
+    by_partition = json.dumps({"plant": {"0": base + 10_000, "1": base + 10_000}})
+    assert numbers(reading.batch(startingOffsetsByTimestamp=by_partition)) == list(range(10, 20))
     assert reading.batch(assign='{"plant": [1]}').count() == end1
-    assert "queue 0 of 'plant' ends at" in refusal(
+    assert "partition 0 of 'plant' ends at" in refusal(
         lambda: reading.batch(startingOffsets=json.dumps({"plant": {"0": end0 + 1, "1": 0}})))
-    assert "has to name every queue" in refusal(lambda: reading.batch(startingOffsets='{"plant": {"0": 1}}'))
+    assert "has to name every partition" in refusal(lambda: reading.batch(startingOffsets='{"plant": {"0": 1}}'))
 
 
 def test_lists_patterns_and_address_filters(door: HttpDoor, reading: Reading) -> None:
@@ -113,8 +113,8 @@ def test_filters_give_the_same_whether_they_are_pushed_or_not(door: HttpDoor, re
         assert numbers(two) == [7, 299]
         assert frame.where("topic = 'fleet'").count() == 10
         assert frame.where("timestamp >= '2024-01-01'").count() == 10
-        assert frame.where("queue = 1 or topic = 'fleet'").count() >= 10
-        assert frame.where("queue = 1 and queue = 2").count() == 0
+        assert frame.where("partition = 1 or topic = 'fleet'").count() >= 10
+        assert frame.where("partition = 1 and partition = 2").count() == 0
         assert frame.where("key = cast('k1' as binary) and key = cast('k2' as binary)").count() == 0
         assert frame.where("offset = 0 and topic = 'plant'").count() == 4
     finally:

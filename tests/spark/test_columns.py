@@ -20,9 +20,9 @@ FACTS = HubFacts({0: "kafka", 1: "mqtt", 2: "http"}, ())
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def rows_of(rows: list[Row], *names: str, facts: HubFacts = FACTS, queue: int = 3) -> list[dict[str, Any]]:
+def rows_of(rows: list[Row], *names: str, facts: HubFacts = FACTS, partition: int = 3) -> list[dict[str, Any]]:
     records, _ = next(locate(heads_of(run_of(rows, 17, 1000))))
-    return Columns(names or tuple(COLUMNS), facts).build(records, "plant", queue).to_pylist()
+    return Columns(names or tuple(COLUMNS), facts).build(records, "plant", partition).to_pylist()
 
 
 def test_the_arrow_schema_is_what_spark_wants() -> None:
@@ -41,7 +41,7 @@ def test_a_row_of_every_column() -> None:
         "durable": False, "traceparent": TRACE.decode()}
     assert row.pop("timestamp").timestamp() == (NOW_MS - 5) / 1000
     assert row == {
-        "topic": "plant", "queue": 3, "offset": 17, "key": b"line1/temp", "value": b"21.5",
+        "topic": "plant", "partition": 3, "offset": 17, "key": b"line1/temp", "value": b"21.5",
         "headers": [{"key": name.decode(), "value": value} for name, value in headers], "append_time": time,
         "address": "plant/line1/temp", "door": "mqtt", "message_id": 1000, "content_type": "text/plain",
         "principal": None, "trace_id": TRACE[3:35].decode()}

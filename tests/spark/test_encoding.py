@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.murmur2 import partition_for
 from kernel.message import Piece
 from kernel.records.batch import check_batch, records_of
 from kernel.records.compression import LZ4, NONE, ZSTD
-from spark.encoding import Rows, encode_batch, header_blocks, queues_of
+from spark.encoding import Rows, encode_batch, header_blocks, partitions_of
 
 NOW_MS = 1_700_000_000_000
 TEXTS = st.one_of(st.none(), st.binary(max_size=300))
@@ -60,9 +60,9 @@ def test_values_of_any_size(size: int) -> None:
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=60), st.integers(1, 50))
-def test_queues_are_those_of_the_kernel(keys: list[bytes], queues: int) -> None:
+def test_queues_are_those_of_the_kernel(keys: list[bytes], partitions: int) -> None:
     column = pa.array([b"left out", *keys], pa.binary())[1:]
-    assert queues_of(column, queues).tolist() == [queue_for(key, queues) for key in keys]
+    assert partitions_of(column, partitions).tolist() == [partition_for(key, partitions) for key in keys]
 
 
 @given(ROWS)

@@ -62,7 +62,7 @@ def test_ranges_that_the_answer_had_no_room_for_are_asked_again(monkeypatch: pyt
 
 def test_a_gap_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = answer_of([rows(10, 12), rows(15, 20)])
-    with pytest.raises(DataLoss, match="3 messages are gone: offsets 12 to 14 of queue 3 of 'plant'"):
+    with pytest.raises(DataLoss, match="3 messages are gone: offsets 12 to 14 of partition 3 of 'plant'"):
         read(monkeypatch, answer)
     assert read(monkeypatch, answer, fail_on_data_loss=False) == [10, 11, 15, 16, 17, 18, 19]
 
@@ -81,7 +81,7 @@ def test_a_hub_that_gives_nothing_is_not_asked_for_ever(monkeypatch: pytest.Monk
 
 def test_what_the_hub_refuses_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = answer_of([], head={"code": "not_authorized", "detail": "no right"})
-    with pytest.raises(HubRefused, match="not_authorized.*queue 3 of 'plant': no right"):
+    with pytest.raises(HubRefused, match="not_authorized.*partition 3 of 'plant': no right"):
         read(monkeypatch, refused, fail_on_data_loss=False)
 
 
@@ -92,7 +92,7 @@ def test_what_a_producer_wrote_wrongly_is_passed_over_and_no_loss(monkeypatch: p
     broken = rows(10, 15)
     broken.data = broken.data[:-20]
     assert read(monkeypatch, answer_of([broken, rows(15, 20)]), fail_on_data_loss=fails) == [10, 11, 12, *range(15, 20)]
-    assert "2 offsets are passed over: offsets 13 to 14 of queue 3 of 'plant'" in caplog.text
+    assert "2 offsets are passed over: offsets 13 to 14 of partition 3 of 'plant'" in caplog.text
 
 
 def test_a_batch_that_claims_two_milliards_is_read_and_passed(monkeypatch: pytest.MonkeyPatch) -> None:

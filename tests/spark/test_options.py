@@ -29,7 +29,7 @@ def test_defaults() -> None:
     ("startingOffsets", "2026-01-31T12:00:00Z", AtTime(1_769_860_800_000)),
     ("startingOffsets", "2026-01-31T13:00:00.5+01:00", AtTime(1_769_860_800_500)),
     ("startingTimestamp", "1700000000000", AtTime(1_700_000_000_000)),
-    ("startingOffsetsByTimestamp", '{"plant": {"0": 5}}', AtTime(by_queue_ms={"plant": {0: 5}})),
+    ("startingOffsetsByTimestamp", '{"plant": {"0": 5}}', AtTime(by_partition_ms={"plant": {0: 5}})),
 ])
 def test_where_to_begin(name: str, value: str, meaning: Any) -> None:
     assert read_options({**BASE, name: value}).starting == meaning

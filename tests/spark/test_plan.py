@@ -1,4 +1,4 @@
-"""Ranges over tasks, and limits over queues."""
+"""Ranges over tasks, and limits over partitions."""
 from __future__ import annotations
 
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spark.plan import MAX_TASK_ROWS, MAX_TASKS, Range, share, split, task_count
 
 RANGES = st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 5000)), max_size=20).map(
-    lambda pairs: [Range("t", "u", queue, at, at + rows) for queue, (at, rows) in enumerate(pairs)])
+    lambda pairs: [Range("t", "u", partition, at, at + rows) for partition, (at, rows) in enumerate(pairs)])
 
 
 @given(RANGES, st.integers(1, 40))
@@ -19,12 +19,12 @@ def test_a_split_holds_every_row_once_and_evenly(ranges: list[Range], tasks: int
     assert all(one.rows > 0 for part in lists for one in part)
     sizes = [sum(one.rows for one in part) for part in lists]
     assert not sizes or max(sizes) - min(sizes) <= 1
-    joined: dict[int, int] = {one.queue: one.offset for one in ranges}
+    joined: dict[int, int] = {one.partition: one.offset for one in ranges}
     for part in lists:
         for one in part:
-            assert one.offset == joined[one.queue]
-            joined[one.queue] = one.end
-    assert all(joined[one.queue] == one.end for one in ranges)
+            assert one.offset == joined[one.partition]
+            joined[one.partition] = one.end
+    assert all(joined[one.partition] == one.end for one in ranges)
 
 
 @given(st.dictionaries(st.tuples(st.just("t"), st.integers(0, 99)), st.integers(0, 10_000), max_size=40),
@@ -33,9 +33,9 @@ def test_a_limit_is_shared_and_starves_nobody(lags: dict[tuple[str, int], int], 
     shares = share(lags, limit)
     total = sum(lags.values())
     assert sum(shares.values()) == min(limit, total)
-    assert all(0 <= shares[queue] <= lag for queue, lag in lags.items())
+    assert all(0 <= shares[partition] <= lag for partition, lag in lags.items())
     if limit >= len(lags):
-        assert all(shares[queue] > 0 for queue, lag in lags.items() if lag)
+        assert all(shares[partition] > 0 for partition, lag in lags.items() if lag)
 
 
 def test_tasks_are_few_for_few_rows_and_never_too_large() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.murmur2 import partition_for
 from tests.running_hub import RunningHub
 from tests.spark.conftest import Reading
 from tests.spark.door import HttpDoor
@@ -35,14 +35,14 @@ def test_rows_with_keys_and_headers_are_messages(spark: SparkSession, door: Http
     for message in page["messages"]:
         number = int(message["value"])
         assert message["key"] == f"line{number}"
-        assert message["queue"] == queue_for(message["key"].encode(), 4)
+        assert message["partition"] == partition_for(message["key"].encode(), 4)
         assert (message["timestamp"], message["headers"], message["door"]) == (
             1_700_000_000_000 + number, [["unit", "C"]], "http")
 
 
 def test_topics_addresses_queues_and_nulls(spark: SparkSession, door: HttpDoor) -> None:
     save(spark.createDataFrame([("a", b"k", b"1", None), ("b", None, None, 2), ("a", b"", b"3", 0)],
-                               "topic string, key binary, value binary, queue int"), door)
+                               "topic string, key binary, value binary, partition int"), door)
     save(spark.createDataFrame([("plant/line1/temp", "4"), ("plant/", "5"), ("plant", "6")],
                                "address string, value string"), door)
     messages = [message for topic in ("a", "b", "plant")
@@ -50,8 +50,8 @@ def test_topics_addresses_queues_and_nulls(spark: SparkSession, door: HttpDoor) 
     assert sorted((one["topic"], one["address"], one["key"], str(one["value"])) for one in messages) == [
         ("a", "a", "", "3"), ("a", "a/k", "k", "1"), ("b", "b", None, "None"), ("plant", "plant", None, "6"),
         ("plant", "plant/", "", "5"), ("plant", "plant/line1/temp", "line1/temp", "4")]
-    assert [one["queue"] for one in messages if one["topic"] == "b"] == [2]
-    assert [one["queue"] for one in messages if one["value"] == "3"] == [0]
+    assert [one["partition"] for one in messages if one["topic"] == "b"] == [2]
+    assert [one["partition"] for one in messages if one["value"] == "3"] == [0]
     no_topic = spark.createDataFrame([("machine 3/x", "7")], "address string, value string")
     assert "no address to publish to" in refusal(no_topic, door)
 
@@ -60,7 +60,7 @@ def test_many_rows_in_small_chunks_keep_the_order_of_a_key(spark: SparkSession, 
                                                            reading: Reading) -> None:
     frame = spark.range(0, 30_000, 1, 3).selectExpr("concat('line', id % 10) key", "cast(id as string) value")
     save(frame, door, topic="plant", batchBytes=20_000, compression="zstd")
-    rows = reading.batch(columns="queue,offset,key,value").orderBy("queue", "offset").collect()
+    rows = reading.batch(columns="partition,offset,key,value").orderBy("partition", "offset").collect()
     assert sorted(int(bytes(row.value)) for row in rows) == list(range(30_000))
     seen: dict[tuple[bytes, int], int] = {}
     for row in rows:
@@ -118,7 +118,7 @@ def test_a_repeated_micro_batch_with_other_rows_is_refused(door: HttpDoor, readi
 
 
 def test_a_batch_post_is_all_or_nothing(hub: RunningHub, door: HttpDoor) -> None:
-    door.ask("PUT", "/v1/topics/plant", {"queues": 1})
+    door.ask("PUT", "/v1/topics/plant", {"partitions": 1})
     status, answer = door.ask("POST", "/v1/topics/plant/batches", b"\0" * 11)
     assert (status, answer["code"]) == (400, "invalid_body")
     status, answer = door.ask("POST", "/v1/topics/plant/batches", b"\0\0\0\0\x50\0\0\0" + b"x" * 80)

@@ -112,11 +112,11 @@ def test_available_now_ends_where_the_hub_was(door: HttpDoor) -> None:
 
 
 def test_a_widened_topic_is_read_from_its_new_queues_beginning(door: HttpDoor) -> None:
-    door.ask("PUT", "/v1/topics/plant", {"queues": 1})
+    door.ask("PUT", "/v1/topics/plant", {"partitions": 1})
     door.publish("plant", 20)
     query = Query(door)
     assert len(query.next()) == 20
-    door.ask("PATCH", "/v1/topics/plant", {"queues": 3})
+    door.ask("PATCH", "/v1/topics/plant", {"partitions": 3})
     door.publish("plant", 40, 20)
     assert len(door.bounds("plant")) == 3
     assert query.next() == list(range(20, 60))
@@ -177,7 +177,7 @@ def test_a_topic_deleted_between_planning_and_reading(door: HttpDoor) -> None:
     end = strict.reader.latestOffset(start, ALL)
     tolerant.reader.initialOffset()
     door.ask("DELETE", "/v1/topics/plant")
-    with pytest.raises(DataLoss, match=r"messages are gone: offsets 0 to \d+ of queue \d of 'plant'"):
+    with pytest.raises(DataLoss, match=r"messages are gone: offsets 0 to \d+ of partition \d of 'plant'"):
         strict.read(start, end)
     assert tolerant.read(start, end) == []
     door.publish("plant", 10)
@@ -186,7 +186,7 @@ def test_a_topic_deleted_between_planning_and_reading(door: HttpDoor) -> None:
 
 
 def test_retention_that_overtakes_a_stream_names_what_is_lost(door: HttpDoor) -> None:
-    door.ask("PUT", "/v1/topics/plant", {"queues": 1})
+    door.ask("PUT", "/v1/topics/plant", {"partitions": 1})
     door.publish("plant", 100)
     strict = Query(door, maxOffsetsPerTrigger=10)
     tolerant = Query(door, maxOffsetsPerTrigger=10, failOnDataLoss="false")
@@ -194,9 +194,9 @@ def test_retention_that_overtakes_a_stream_names_what_is_lost(door: HttpDoor) ->
     start, end = strict.position, strict.reader.latestOffset(strict.position, ReadMaxRows(40))
     retain_nothing(door, "plant")
     door.publish("plant", 7, 100)
-    with pytest.raises(DataLoss, match="40 messages are gone: offsets 10 to 49 of queue 0 of 'plant'"):
+    with pytest.raises(DataLoss, match="40 messages are gone: offsets 10 to 49 of partition 0 of 'plant'"):
         strict.read(start, end)
-    with pytest.raises(DataLoss, match="90 messages are gone: offsets 10 to 99 of queue 0 of 'plant'"):
+    with pytest.raises(DataLoss, match="90 messages are gone: offsets 10 to 99 of partition 0 of 'plant'"):
         strict.next()
     assert tolerant.read(start, end) == []
     assert tolerant.next() == list(range(100, 107))

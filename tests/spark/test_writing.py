@@ -28,7 +28,7 @@ def test_large_arrow_batches_are_cut(door: HttpDoor) -> None:
 
 
 def test_a_topic_with_a_lower_limit_gets_smaller_batches_and_each_row_once(door: HttpDoor) -> None:
-    door.ask("PUT", "/v1/topics/plant", {"queues": 2, "max_message_bytes": 3_000})
+    door.ask("PUT", "/v1/topics/plant", {"partitions": 2, "max_message_bytes": 3_000})
     numbers = [str(number).zfill(400) for number in range(100)]
     for _ in range(2):          # the second time it is a repetition
         assert write(door, "a", numbers) == 1

@@ -26,7 +26,7 @@ def checks(rig: TransactionRig, one: int) -> list[str]:
 
 def dead_letters(rig: TransactionRig, group: str = "shop") -> list[bytes | None]:
     queue = rig.kernel.queue("$dead-letters/" + group)
-    return [] if queue is None else [record[3] for record in rig.read_queue(queue.first_queue_id)]
+    return [] if queue is None else [record[3] for record in rig.read_partition(queue.first_partition_id)]
 
 
 def test_the_times_are_those_of_rocketmq(rig: TransactionRig):
@@ -189,7 +189,7 @@ def test_dead_letters_have_their_history_and_can_be_sent_back(rig: TransactionRi
     rig.advance(30_000, 1_000)
     queue = rig.kernel.queue("$dead-letters/shop")
     assert queue is not None
-    letter, = rig.read_queue(queue.first_queue_id)
+    letter, = rig.read_partition(queue.first_partition_id)
     death, = read_deaths(letter[4])
     assert (death["reason"], death["group"], death["topic"], death["address"], death["attempts"]) == (
         "unanswered", "shop", "orders", "orders/7", 3)
@@ -198,7 +198,7 @@ def test_dead_letters_have_their_history_and_can_be_sent_back(rig: TransactionRi
     rig.run()
     record, = rig.read("orders")
     assert (record[2], record[3], record[6]) == (b"7", b"half", one)
-    assert rig.kernel.bounds(rig.kernel.place("orders/7").queue_id) == (0, 1)
+    assert rig.kernel.bounds(rig.kernel.place("orders/7").partition_id) == (0, 1)
     assert pop(rig, rig.kernel.queue_group(queue)) == []
 
 

@@ -15,11 +15,12 @@ def records(rig: TransactionRig, prefix: bytes) -> int:
     return len(list(rig.kernel.parts.state.scan(Kind.TRANSACTION, prefix)))
 
 
-def begin_together(rig: TransactionRig, count: int, checks: CheckSettings | None = None, queues: int = 1) -> list[int]:
+def begin_together(rig: TransactionRig, count: int, checks: CheckSettings | None = None,
+                   partitions: int = 1) -> list[int]:
     """So many in one frame, over so many addresses in turn."""
     before = len(rig.witness.stored)
     for number in range(count):
-        rig.transactions.begin([rig.half(f"orders/{number % queues}", b"%d" % number)], group="shop",
+        rig.transactions.begin([rig.half(f"orders/{number % partitions}", b"%d" % number)], group="shop",
                                settings=checks, owner=rig.witness)
     rig.run()
     return [answer.positions[0][2] for answer in rig.witness.stored[before:]]
@@ -140,10 +141,10 @@ def test_a_move_that_was_not_stored_leaves_it_as_it_was():
     assert rig.values("orders") == [b"half"]
 
 
-def test_commits_together_are_as_few_runs_as_there_are_queues():
+def test_commits_together_are_as_few_runs_as_there_are_partitions():
     rig = TransactionRig()
-    rig.kernel.create_topic("orders", queues=4)
-    ids = begin_together(rig, 60, queues=30)
+    rig.kernel.create_topic("orders", partitions=4)
+    ids = begin_together(rig, 60, partitions=30)
     entries = len(rig.kernel.parts.reader.tail.entries)
     decide_together(rig, ids)
     assert len(rig.kernel.parts.reader.tail.entries) - entries <= 4

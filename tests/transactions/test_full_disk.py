@@ -25,7 +25,7 @@ class FullRig(TransactionRig):
         self.space = SimDisk(Random(1))
         self.held = SimReserve(self.space, 16 << 10)
         self.last = SimReserve(self.space, 32 << 10, "last")
-        settings = KernelSettings(segment_bytes=SEGMENT_BYTES, default_queues=1, retention_bytes=retention_bytes,
+        settings = KernelSettings(segment_bytes=SEGMENT_BYTES, default_partitions=1, retention_bytes=retention_bytes,
                                   checkpoint_ms=100)
         super().__init__(disk=self.space, settings=settings, reserve=self.held, last_reserve=self.last)
 

@@ -15,7 +15,7 @@ from tests.transactions.rig import Half, TransactionRig
 from transactions.coordinator import CheckSettings, State
 
 OVER = CheckSettings(1_000, 1_000, 0)
-EARLIER = {"reason": "rejected", "topic": "orders", "queue": 0, "offset": 7, "attempts": 3, "at_ms": 1,
+EARLIER = {"reason": "rejected", "topic": "orders", "partition": 0, "offset": 7, "attempts": 3, "at_ms": 1,
            "address": "orders/1"}
 
 
@@ -30,7 +30,7 @@ def give_up(rig: TransactionRig, *halves: Half) -> list[Record]:
     assert rig.state(one) is State.EXPIRED
     queue = rig.kernel.queue("$dead-letters/shop")
     assert queue is not None
-    letters: list[Record] = rig.read_queue(queue.first_queue_id)
+    letters: list[Record] = rig.read_partition(queue.first_partition_id)
     assert [letter[6] for letter in letters] == list(range(one, one + len(halves)))
     return letters
 
@@ -56,7 +56,7 @@ def test_each_keeps_what_it_was_and_says_where_it_was_to_go(rig: TransactionRig)
     assert [[header for header in letter[4] if header[0] != HEADER] for letter in letters] == [
         [(b"kind", b"a"), (b"address", b"orders/1")], [(b"kind", None), (b"address", b"orders/2")],
         [(b"kind", b"b")], [(b"address", b"orders/1")]]
-    assert [[(death["topic"], death["address"], death["queue"], death["offset"]) for death in deaths(letter)]
+    assert [[(death["topic"], death["address"], death["partition"], death["offset"]) for death in deaths(letter)]
             for letter in letters] == [[("orders", "orders/1", -1, -1)], [("orders", "orders/2", -1, -1)],
                                        [("", "$queue/jobs", 0, -1)], [("orders", "orders/1", -1, -1)]]
     assert all(death["transaction"]["by"] == "the sender" for letter in letters for death in deaths(letter))
@@ -74,12 +74,12 @@ def test_the_death_is_the_newest_of_those_that_a_message_has_died(rig: Transacti
 
 def test_what_goes_to_one_place_is_placed_once(rig: TransactionRig, monkeypatch: pytest.MonkeyPatch) -> None:
     placed = 0
-    place_light = Places.place_light
+    place_queue = Places.place_queue
 
     def counted(self: Places, *what: Any) -> Any:
         nonlocal placed
         placed += 1
-        return place_light(self, *what)
-    monkeypatch.setattr(Places, "place_light", counted)
+        return place_queue(self, *what)
+    monkeypatch.setattr(Places, "place_queue", counted)
     give_up(rig, *(half(rig, f"orders/{number % 2}", (b"number", b"%d" % number)) for number in range(1_000)))
     assert placed == 2

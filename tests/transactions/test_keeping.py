@@ -33,7 +33,7 @@ class FullRig(TransactionRig):
     def __init__(self) -> None:
         self.full_log = FullLog()
         super().__init__(log=self.full_log)
-        self.kernel.create_topic("orders", queues=1)
+        self.kernel.create_topic("orders", partitions=1)
         self.run()
 
     @contextmanager
@@ -191,7 +191,7 @@ def test_what_is_known_by_its_name_needs_no_room():
 
 def test_half_messages_outlive_retention():
     rig = TransactionRig(disk=SimDisk(Random(1)), settings=KernelSettings(
-        segment_bytes=16 << 10, retention_bytes=3 * (16 << 10), default_queues=1))
+        segment_bytes=16 << 10, retention_bytes=3 * (16 << 10), default_partitions=1))
     one = rig.begin(("orders/1", b"half"), checks=CheckSettings(3_600_000, 3_600_000, 3))
     for number in range(40):
         rig.publish("filler/k", b"%d" % number + bytes(3_000))

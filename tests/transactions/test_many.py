@@ -240,7 +240,7 @@ def test_a_million_that_are_over_at_once_are_given_up_in_slices(group: str, monk
     letters = rig.kernel.queue("$dead-letters/shop")
     if group:
         assert letters is not None
-        found = [record[3] for record in rig.read_queue(letters.first_queue_id)]
+        found = [record[3] for record in rig.read_partition(letters.first_partition_id)]
         assert sorted(found) == sorted(b"%d" % number for number in range(MANY))
     else:
         assert letters is None
@@ -259,7 +259,7 @@ def test_a_crash_at_any_turn_of_giving_them_up() -> None:
     letters = rig.kernel.queue("$dead-letters/shop")
     assert letters is not None
     rig.run()
-    found = [record[3] for record in rig.read_queue(letters.first_queue_id)]
+    found = [record[3] for record in rig.read_partition(letters.first_partition_id)]
     assert sorted(found) == sorted(b"%d" % number for number in range(200))
 
 

@@ -35,10 +35,10 @@ def test_it_is_delivered_to_live_subscribers_when_it_is_committed(rig: Transacti
 
 
 def test_half_messages_hold_back_no_reader(rig: TransactionRig):
-    queue_id = rig.kernel.place("orders/1").queue_id
+    partition_id = rig.kernel.place("orders/1").partition_id
     rig.begin(("orders/1", b"half"))
     rig.publish("orders/1", b"after")
-    assert rig.kernel.bounds(queue_id) == (0, 1) and rig.values("orders") == [b"after"]
+    assert rig.kernel.bounds(partition_id) == (0, 1) and rig.values("orders") == [b"after"]
 
 
 def test_keys_keep_the_order_of_commits(rig: TransactionRig):
@@ -108,7 +108,7 @@ def test_it_is_retained_when_it_is_committed(rig: TransactionRig):
     assert retained() == [b"kept"]
 
 
-def test_a_light_queue_gets_it_with_the_commit(rig: TransactionRig):
+def test_a_queue_gets_it_with_the_commit(rig: TransactionRig):
     queue = rig.kernel.declare_queue("work")
     bound = rig.kernel.declare_queue("bound")
     rig.kernel.bind("orders/#", bound)
@@ -126,9 +126,9 @@ def test_a_light_queue_gets_it_with_the_commit(rig: TransactionRig):
 def test_queues_that_a_door_chose_are_those_of_this_message_alone(rig: TransactionRig):
     chosen, bound = rig.kernel.declare_queue("chosen"), rig.kernel.declare_queue("bound")
     rig.kernel.bind("orders/1", bound, chosen=True)
-    def routed(value: bytes, *queue_ids: int) -> Half:
-        return Half((rig.kernel.place_routed("orders/1", queue_ids), value, b"\0", 3, 0))
-    one = rig.begin(routed(b"to one", chosen.first_queue_id), routed(b"to none"), ("orders/1", b"to all"))
+    def routed(value: bytes, *partition_ids: int) -> Half:
+        return Half((rig.kernel.place_routed("orders/1", partition_ids), value, b"\0", 3, 0))
+    one = rig.begin(routed(b"to one", chosen.first_partition_id), routed(b"to none"), ("orders/1", b"to all"))
     rig.restart()
     rig.commit(one)
     chosen, bound = rig.kernel.queue("chosen"), rig.kernel.queue("bound")
@@ -158,26 +158,27 @@ def test_acks_and_offsets_are_part_of_the_commit(rig: TransactionRig):
     rig.publish("stock/1", b"s1", b"s2")
     group = rig.kernel.group("consumer", "stock")
     popped = pop(rig, group)
-    queue_id = rig.kernel.place("prices/1").queue_id
+    partition_id = rig.kernel.place("prices/1").partition_id
     rig.publish("prices/1", b"p")
     one = rig.begin(("orders/1", b"out"))
     flushes = rig.kernel.statistics()["flushes_total"]
-    rig.commit(one, acks=[(group, handles(popped))], offsets={"reader": {queue_id: (1, b"note")}})
+    rig.commit(one, acks=[(group, handles(popped))], offsets={"reader": {partition_id: (1, b"note")}})
     assert rig.kernel.statistics()["flushes_total"] == flushes + 1
     rig.restart()
     assert rig.values("orders") == [b"out"]
     assert rig.kernel.group("consumer", "stock").counts()[:3] == (0, 0, 0)
-    assert rig.kernel.committed("reader") == {queue_id: (1, b"note")}
+    assert rig.kernel.committed("reader") == {partition_id: (1, b"note")}
 
 
 @pytest.mark.parametrize(("name", "offset"), [
     ("", 1), ("a\0b", 1), ("n" * 300, 1), ("reader", -1), ("reader", 1 << 63)])
 def test_offsets_that_cannot_be_stored_leave_everything_as_it_was(rig: TransactionRig, name: str, offset: int):
-    """Found out behind the messages, these would be in their queues and the transaction open: twice with its commit."""
-    queue_id = rig.kernel.place("prices/1").queue_id
+    """Found out behind the messages, these would be in their partitions and the transaction open: twice with its
+    commit."""
+    partition_id = rig.kernel.place("prices/1").partition_id
     one = rig.begin(("orders/1", b"out"))
     with pytest.raises((InvalidGroup, OffsetOutOfRange)):
-        rig.commit(one, offsets={"good": {queue_id: (1, b"")}, name: {queue_id: (offset, b"")}})
+        rig.commit(one, offsets={"good": {partition_id: (1, b"")}, name: {partition_id: (offset, b"")}})
     assert rig.values("orders") == [] and rig.state(one) is State.OPEN and rig.kernel.committed("good") == {}
     rig.commit(one)
     assert rig.values("orders") == [b"out"]
@@ -203,7 +204,7 @@ def test_a_lease_that_has_ended_leaves_everything_as_it_was(rig: TransactionRig)
         rig.commit(one, acks=[(group, handles(popped))])
     assert rig.state(one) is State.OPEN and rig.values("orders") == [] and group.counts().leased == 1
     with pytest.raises(GroupIsLeased):
-        rig.commit(one, offsets={"consumer": {rig.kernel.place("stock/1").queue_id: (1, b"")}})
+        rig.commit(one, offsets={"consumer": {rig.kernel.place("stock/1").partition_id: (1, b"")}})
     rig.rollback(one, acks=[(group, handles(popped))])
     assert group.counts().leased == 1
 

@@ -79,7 +79,7 @@ def test_silence_is_asked_about_and_then_ends_it():
     assert found is not None and found.state is State.EXPIRED and [check.to for check in found.checks] == ["first"] * 3
     queue = rig.kernel.queue("$dead-letters/shop")
     assert queue is not None
-    record, = rig.read_queue(queue.first_queue_id)
+    record, = rig.read_partition(queue.first_partition_id)
     assert record[3] == b"half" and record[6] == one
     with pytest.raises(AlreadyDecided):
         rig.commit(one)

@@ -1,6 +1,6 @@
 """Messages as they come, to any number of readers: what Server-Sent Events and the WebSocket have in common.
 
-    scope.py       which queues a stream reads and which of their messages it shows
+    scope.py       which partitions a stream reads and which of their messages it shows
     positions.py   where a reader is in them, and the opaque word that says so (an event's id)
     blocks.py      some messages of one stream, encoded once for all its readers
     feed.py        the live end of one stream: reads each flush once, hands it to every reader that keeps up

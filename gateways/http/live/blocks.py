@@ -20,8 +20,8 @@ LOST: Final = b"lost"
 class Entry(NamedTuple):
     """One event: a message, or what is told in the place of some."""
 
-    queue_id: int
-    next_offset: int                     # the reader's place in the queue after it
+    partition_id: int
+    next_offset: int                     # the reader's place in the partition after it
     name: bytes
     body: bytes                          # JSON
 
@@ -72,8 +72,8 @@ class Block:
 
     def _each(self) -> list[bytes]:
         running, parts = self.before.copy(), []
-        for queue_id, next_offset, name, body in self.entries:
-            running.move(queue_id, next_offset)
+        for partition_id, next_offset, name, body in self.entries:
+            running.move(partition_id, next_offset)
             word = running.word()
             parts.append(b"event: %b\n%bdata: %b\n\n" % (name, b"id: %b\n" % word if word else b"", body))
         return parts

@@ -1,9 +1,9 @@
 """The live end of one stream: every flush is read once and written to every reader that keeps up.
 
-A topic's feed watches its queues. A filter's feed is a live subscriber: the kernel has matched addresses to subscribers
-already when a message is stored, so a thousand filters over a busy topic cost what matches them; what it is told of are
-places, and it reads those from the cache of recent messages, as a topic's feed does, since only the stored record has
-id and time.
+A topic's feed watches its partitions. A filter's feed is a live subscriber: the kernel has matched addresses to
+subscribers already when a message is stored, so a thousand filters over a busy topic cost what matches them; what it is
+told of are places, and it reads those from the cache of recent messages, as a topic's feed does, since only the stored
+record has id and time.
 
 Between two flushes of one feed is at least `PACE_S` per reader: while a thousand are written to, messages gather, and
 the next write holds them all. Otherwise a flush per message would cost a thousand system calls each. They are written
@@ -35,7 +35,7 @@ BLOCK_MESSAGES: Final = 512
 """A block at most, so that what a reader is given beyond its bound is bounded too; a larger message is still given."""
 
 MAX_MATCHED: Final = 4_096
-"""Queues in which a filter's feed has messages to read; with more its readers read the log."""
+"""Partitions in which a filter's feed has messages to read; with more its readers read the log."""
 
 
 class Reader(Protocol):
@@ -83,11 +83,11 @@ class Feed:
         """Everything has been read: wake the feed when there is more."""
 
     def _wanted(self) -> list[tuple[int, int]]:
-        """(queue id, offset) from where there is something to read."""
+        """(partition id, offset) from where there is something to read."""
         raise NotImplementedError
 
-    def _read_up_to(self, queue_id: int, offset: int) -> None:
-        """The queue has been read so far."""
+    def _read_up_to(self, partition_id: int, offset: int) -> None:
+        """The partition has been read so far."""
 
     def _knows_all(self) -> bool:
         """Whether the feed has been told of everything that is durable."""
@@ -96,12 +96,12 @@ class Feed:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """With nothing left to give, go to the end of all queues: a reader that has come as far may join."""
+        """With nothing left to give, go to the end of all partitions: a reader that has come as far may join."""
         changed = self._refresh()
         if not self._fetching and self._knows_all() and (not self.live or not self._wanted()):
-            for queue_id in self.scope.queues:
-                self.positions.move(queue_id, self._kernel.bounds(queue_id)[1])
-                self._read_up_to(queue_id, self.positions.at(queue_id))
+            for partition_id in self.scope.partitions:
+                self.positions.move(partition_id, self._kernel.bounds(partition_id)[1])
+                self._read_up_to(partition_id, self.positions.at(partition_id))
         if changed:
             self._listen()
 
@@ -133,11 +133,11 @@ class Feed:
             self._listen()
 
     def _refresh(self) -> bool:
-        """Whether there are other queues now."""
+        """Whether there are other partitions now."""
         if not self.scope.refresh():
             return False
-        for queue_id in self.positions.offsets.keys() - self.scope.queues.keys():
-            self.positions.forget(queue_id)
+        for partition_id in self.positions.offsets.keys() - self.scope.partitions.keys():
+            self.positions.forget(partition_id)
         return True
 
     def _pump(self) -> None:
@@ -154,30 +154,30 @@ class Feed:
         self._fetching = True
         self._turn = (self._turn + 1) % len(wanted)          # what is read last may find the block full
         wanted = wanted[self._turn:] + wanted[:self._turn]
-        self._kernel.fetch([(queue_id, offset, BLOCK_BYTES) for queue_id, offset in wanted], BLOCK_BYTES,
+        self._kernel.fetch([(partition_id, offset, BLOCK_BYTES) for partition_id, offset in wanted], BLOCK_BYTES,
                            self._on_fetched)
 
     def _on_fetched(self, fetched: list[Fetched]) -> None:
         self._fetching = False
-        queues, positions = self.scope.queues, self.positions
+        partitions, positions = self.scope.partitions, self.positions
         if any(isinstance(one.error, StorageFailed) for one in fetched):
             self._drop_readers()
             return
-        sources = [Source(one.queue_id, max(positions.at(one.queue_id), self._first_of(one)), one,
-                          queues[one.queue_id][0].settings.compact)
-                   for one in fetched if one.queue_id in queues]
+        sources = [Source(one.partition_id, max(positions.at(one.partition_id), self._first_of(one)), one,
+                          partitions[one.partition_id][0].settings.compact)
+                   for one in fetched if one.partition_id in partitions]
         page = build_page(sources, BLOCK_MESSAGES, BLOCK_BYTES, open_piece=self._feeds.open_piece)
         note_unreadable(self._kernel, page, int)
         after = positions.copy()
-        for queue_id, offset in page.positions.items():
-            after.move(queue_id, offset)
-            self._read_up_to(queue_id, offset)
+        for partition_id, offset in page.positions.items():
+            after.move(partition_id, offset)
+            self._read_up_to(partition_id, offset)
         block = Block(self._feeds.entries_of(self.scope, page), positions, after)
         self.positions = after
         self.give(block)
 
     def _first_of(self, fetched: Fetched) -> int:
-        """From where this queue was wanted."""
+        """From where this partition was wanted."""
         return 0
 
     def give(self, block: Block) -> None:
@@ -230,18 +230,18 @@ class TopicFeed(Feed):
 
     def _listen(self) -> None:
         self.close()
-        if self.live and self.scope.queues:
-            self._watch = self._kernel.watch(self.scope.queues.keys(), self.wake)
+        if self.live and self.scope.partitions:
+            self._watch = self._kernel.watch(self.scope.partitions.keys(), self.wake)
             if self._wanted():
                 self.wake()
 
     def _wanted(self) -> list[tuple[int, int]]:
         bounds, at = self._kernel.bounds, self.positions.at
         wanted = []
-        for queue_id in self.scope.queues:
-            first, end = bounds(queue_id)
-            if at(queue_id) < end:
-                wanted.append((queue_id, max(first, at(queue_id))))
+        for partition_id in self.scope.partitions:
+            first, end = bounds(partition_id)
+            if at(partition_id) < end:
+                wanted.append((partition_id, max(first, at(partition_id))))
         return wanted
 
 
@@ -250,7 +250,7 @@ class FilterFeed(Feed):
 
     def open(self) -> None:
         """Subscribe, and wait for what was under way before: it was matched without this subscriber."""
-        self._matched: dict[int, tuple[int, int]] = {}       # by queue id: first matching offset, and behind the last
+        self._matched: dict[int, tuple[int, int]] = {}  # by partition id: first matching offset, and behind the last
         wanted = self.scope.wanted
         self._kernel.subscribe(wanted.filter or "", self, tenant=wanted.tenant)
         self.ready = self._feeds.when_durable()
@@ -265,12 +265,12 @@ class FilterFeed(Feed):
         if not self.live:
             return
         self._refresh()
-        matched, queues = self._matched, self.scope.queues
+        matched, partitions = self._matched, self.scope.partitions
         for placement, messages, offset, _ in deliveries:
-            queue_id = placement.queue_id
-            if queue_id in queues:
-                first, _ = matched.get(queue_id, (offset, 0))
-                matched[queue_id] = (first, offset + len(messages))
+            partition_id = placement.partition_id
+            if partition_id in partitions:
+                first, _ = matched.get(partition_id, (offset, 0))
+                matched[partition_id] = (first, offset + len(messages))
         if len(matched) > MAX_MATCHED:
             matched.clear()
             self._drop_readers()
@@ -281,17 +281,17 @@ class FilterFeed(Feed):
         return self._kernel.delivered
 
     def _wanted(self) -> list[tuple[int, int]]:
-        queues = self.scope.queues
-        return [(queue_id, max(first, self._kernel.bounds(queue_id)[0]))
-                for queue_id, (first, _) in self._matched.items() if queue_id in queues]
+        partitions = self.scope.partitions
+        return [(partition_id, max(first, self._kernel.bounds(partition_id)[0]))
+                for partition_id, (first, _) in self._matched.items() if partition_id in partitions]
 
     def _first_of(self, fetched: Fetched) -> int:
-        first, _ = self._matched.get(fetched.queue_id, (0, 0))
+        first, _ = self._matched.get(fetched.partition_id, (0, 0))
         return first
 
-    def _read_up_to(self, queue_id: int, offset: int) -> None:
-        found = self._matched.get(queue_id)
+    def _read_up_to(self, partition_id: int, offset: int) -> None:
+        found = self._matched.get(partition_id)
         if found is not None and offset >= found[1]:
-            del self._matched[queue_id]
+            del self._matched[partition_id]
         elif found is not None and offset > found[0]:
-            self._matched[queue_id] = (offset, found[1])
+            self._matched[partition_id] = (offset, found[1])

@@ -92,22 +92,23 @@ class Feeds:
 
     def entries_of(self, scope: Scope, page: Page) -> list[Entry]:
         """What a page shows of a stream: first what it cannot give, then its messages."""
-        entries = [self._lost(scope, told) for told in (*page.lost, *page.unreadable) if told["queue"] in scope.queues]
-        for queue_id, record in page.records:
-            found = scope.queues.get(queue_id)
+        entries = [self._lost(scope, told) for told in (*page.lost, *page.unreadable)
+                   if told["partition"] in scope.partitions]
+        for partition_id, record in page.records:
+            found = scope.partitions.get(partition_id)
             if found is not None and scope.shows(found[0], record):
-                body = self._message(found[0], found[1], queue_id, record, scope.wanted)
-                entries.append(Entry(queue_id, record[0] + 1, MESSAGE, body))
+                body = self._message(found[0], found[1], partition_id, record, scope.wanted)
+                entries.append(Entry(partition_id, record[0] + 1, MESSAGE, body))
         return entries
 
     @staticmethod
     def _lost(scope: Scope, told: dict[str, Any]) -> Entry:
-        topic, number = scope.queues[told["queue"]]
-        body = orjson.dumps({"topic": topic.name, **told, "queue": number})
-        return Entry(told["queue"], told["offset"] + told["count"], LOST, body)
+        topic, number = scope.partitions[told["partition"]]
+        body = orjson.dumps({"topic": topic.name, **told, "partition": number})
+        return Entry(told["partition"], told["offset"] + told["count"], LOST, body)
 
-    def _message(self, topic: Topic, number: int, queue_id: int, record: Record, wanted: Wanted) -> bytes:
-        key = (queue_id, record[0], wanted.cloud_events, wanted.json_values)
+    def _message(self, topic: Topic, number: int, partition_id: int, record: Record, wanted: Wanted) -> bytes:
+        key = (partition_id, record[0], wanted.cloud_events, wanted.json_values)
         body = self._written.get(key)
         if body is None:
             address = self.kernel.address_of(topic.name, record[2], record[4])

@@ -1,16 +1,17 @@
-"""Where a reader of a stream is: the next offset in each queue, and the opaque word for it, an event's id.
+"""Where a reader of a stream is: the next offset in each partition, and the opaque word for it, an event's id.
 
     base64url without padding of
     ┌─────────┬──────────────┬───────┬─────────────────────────────────┬───────────┐
-    │ version │ hub          │ count │ count x (queue id, next offset) │ CRC-32    │
+    │ version │ hub          │ count │ count x (partition id, next offset) │ CRC-32    │
     │ 1 byte  │ 4 bytes of   │       │                                 │ 4 bytes   │
     │         │ its identity │       │                                 │ big-endian│
     └─────────┴──────────────┴───────┴─────────────────────────────────┴───────────┘
     numbers in unsigned LEB128
 
-Queue ids are the hub's own and never used again, so a word outlives topics that come and go: a queue that is not in it
-is read from its beginning. Each queue's numbers are kept encoded; a word costs a join, not a loop over all queues. The
-checksum tells a word from garbage and proves nothing: what a reader may see is decided by its rights. Pure.
+Partition ids are the hub's own and never used again, so a word outlives topics that come and go: a partition that is
+not in it is read from its beginning. Each partition's numbers are kept encoded; a word costs a join, not a loop over
+all partitions. The checksum tells a word from garbage and proves nothing: what a reader may see is decided by its
+rights. Pure.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from zlib import crc32
 from gateways.http.leb128 import encode_number, read_number
 
 VERSION: Final = 2
-MAX_QUEUES: Final = 512
+MAX_PARTITIONS: Final = 512
 """Of one stream that can be resumed: as many as a word within `MAX_WORD_CHARS` holds."""
 
 MAX_WORD_CHARS: Final = 7000
@@ -35,7 +36,7 @@ _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class Positions:
-    """Next offsets by queue id. Offset 0 is where everybody begins and is not written down."""
+    """Next offsets by partition id. Offset 0 is where everybody begins and is not written down."""
 
     __slots__ = ("_head", "_parts", "offsets")
 
@@ -43,8 +44,8 @@ class Positions:
         self._head = bytes((VERSION,)) + hub[:_HUB_BYTES]
         self.offsets: dict[int, int] = {}
         self._parts: dict[int, bytes] = {}
-        for queue_id, offset in (offsets or {}).items():
-            self.move(queue_id, offset)
+        for partition_id, offset in (offsets or {}).items():
+            self.move(partition_id, offset)
 
     def copy(self) -> Positions:
         """The same place, to go on from independently."""
@@ -54,24 +55,24 @@ class Positions:
         twin._parts = self._parts.copy()
         return twin
 
-    def at(self, queue_id: int) -> int:
-        """The next offset in a queue."""
-        return self.offsets.get(queue_id, 0)
+    def at(self, partition_id: int) -> int:
+        """The next offset in a partition."""
+        return self.offsets.get(partition_id, 0)
 
-    def move(self, queue_id: int, offset: int) -> None:
+    def move(self, partition_id: int, offset: int) -> None:
         """The reader is there now."""
-        if offset != self.offsets.get(queue_id, 0):
-            self.offsets[queue_id] = offset
-            self._parts[queue_id] = encode_number(queue_id) + encode_number(offset)
+        if offset != self.offsets.get(partition_id, 0):
+            self.offsets[partition_id] = offset
+            self._parts[partition_id] = encode_number(partition_id) + encode_number(offset)
 
-    def forget(self, queue_id: int) -> None:
-        """The queue is gone."""
-        self.offsets.pop(queue_id, None)
-        self._parts.pop(queue_id, None)
+    def forget(self, partition_id: int) -> None:
+        """The partition is gone."""
+        self.offsets.pop(partition_id, None)
+        self._parts.pop(partition_id, None)
 
     def word(self) -> bytes:
-        """The opaque word; "" of more queues than go into one."""
-        if len(self._parts) > MAX_QUEUES:
+        """The opaque word; "" of more partitions than go into one."""
+        if len(self._parts) > MAX_PARTITIONS:
             return b""
         out = b"".join((self._head, encode_number(len(self._parts)), *self._parts.values()))
         out += crc32(out).to_bytes(_CRC_BYTES, "big")
@@ -95,12 +96,12 @@ def decode_word(text: str, hub: bytes) -> Positions:
 
 def _decode_offsets(body: bytes) -> dict[int, int]:
     count, at = read_number(body, 0, NUMBER_BITS)
-    if count > MAX_QUEUES:
-        raise ValueError("too many queues")
+    if count > MAX_PARTITIONS:
+        raise ValueError("too many partitions")
     offsets: dict[int, int] = {}
     for _ in range(count):
-        queue_id, at = read_number(body, at, NUMBER_BITS)
-        offsets[queue_id], at = read_number(body, at, NUMBER_BITS)
+        partition_id, at = read_number(body, at, NUMBER_BITS)
+        offsets[partition_id], at = read_number(body, at, NUMBER_BITS)
     if at != len(body) or len(offsets) != count:
         raise ValueError("wrong length")
     return offsets

@@ -23,7 +23,7 @@ REPLAY_MESSAGES: Final = 256
 """Of one step, since a reader that stops reading holds it in memory; a larger message is still given."""
 
 MAX_AT_ONCE: Final = 64
-"""Queues that are read in one step; the others come in the next."""
+"""Partitions that are read in one step; the others come in the next."""
 
 AHEAD_S: Final = 0.01
 """After how long a feed is looked at again that has not caught up itself."""
@@ -54,17 +54,17 @@ class Replay:
         async with self._feeds.replaying:
             page = await self._read(wants)
         before, after = self.positions, self.positions.copy()
-        for queue_id, offset in page.positions.items():
-            after.move(queue_id, offset)
+        for partition_id, offset in page.positions.items():
+            after.move(partition_id, offset)
         self.positions = after
         await asyncio.sleep(0)               # a long way is walked step by step, between which others are served
         return Block(self._feeds.entries_of(self._feed.scope, page), before, after)
 
     def _wants(self) -> list[int]:
-        """Queues in which there is something to read; a different one first each time, so that none has to wait for
+        """Partitions in which there is something to read; a different one first each time, so that none has to wait for
         ever."""
         at, ends = self.positions.at, self._feed.positions.at
-        found = [queue_id for queue_id in self._feed.scope.queues if at(queue_id) < ends(queue_id)]
+        found = [partition_id for partition_id in self._feed.scope.partitions if at(partition_id) < ends(partition_id)]
         if len(found) > MAX_AT_ONCE:
             self._turn = (self._turn + MAX_AT_ONCE) % len(found)
             found = (found[self._turn:] + found[:self._turn])[:MAX_AT_ONCE]
@@ -74,24 +74,24 @@ class Replay:
         """The feed has not been told yet of something that is durable (a large batch is being opened). Ids of events
         that it gives would name a place before this reader's."""
         at, ends = self.positions.at, self._feed.positions.at
-        return any(at(queue_id) > ends(queue_id) for queue_id in self._feed.scope.queues)
+        return any(at(partition_id) > ends(partition_id) for partition_id in self._feed.scope.partitions)
 
     def _forget_gone(self) -> None:
-        for queue_id in self.positions.offsets.keys() - self._feed.scope.queues.keys():
-            self.positions.forget(queue_id)
+        for partition_id in self.positions.offsets.keys() - self._feed.scope.partitions.keys():
+            self.positions.forget(partition_id)
 
-    async def _read(self, queue_ids: list[int]) -> Page:
-        at, queues = self.positions.at, self._feed.scope.queues
-        share = max(1, REPLAY_BYTES // len(queue_ids))
+    async def _read(self, partition_ids: list[int]) -> Page:
+        at, partitions = self.positions.at, self._feed.scope.partitions
+        share = max(1, REPLAY_BYTES // len(partition_ids))
         first_of = self._feeds.kernel.bounds
-        ends = {queue_id: self._feed.positions.at(queue_id) for queue_id in queue_ids}
-        fetched = await self._fetch([(queue_id, max(at(queue_id), first_of(queue_id)[0]), share)
-                                     for queue_id in queue_ids])
+        ends = {partition_id: self._feed.positions.at(partition_id) for partition_id in partition_ids}
+        fetched = await self._fetch([(partition_id, max(at(partition_id), first_of(partition_id)[0]), share)
+                                     for partition_id in partition_ids])
         for one in fetched:
             if one.error is not None and not isinstance(one.error, OffsetOutOfRange):
                 raise one.error
-        sources = [Source(one.queue_id, at(one.queue_id), one, queues[one.queue_id][0].settings.compact)
-                   for one in fetched if one.queue_id in queues]
+        sources = [Source(one.partition_id, at(one.partition_id), one, partitions[one.partition_id][0].settings.compact)
+                   for one in fetched if one.partition_id in partitions]
         page = build_page(sources, REPLAY_MESSAGES, REPLAY_BYTES, open_piece=self._feeds.open_piece)
         note_unreadable(self._feeds.kernel, page, int)
         return _up_to(page, ends)
@@ -109,7 +109,7 @@ class Replay:
 
 def _up_to(page: Page, ends: dict[int, int]) -> Page:
     """The page without what lies beyond the feed's place."""
-    return page._replace(records=[(queue_id, record) for queue_id, record in page.records
-                                  if record[0] < ends[queue_id]],
-                         positions={queue_id: min(offset, ends[queue_id])
-                                    for queue_id, offset in page.positions.items()})
+    return page._replace(records=[(partition_id, record) for partition_id, record in page.records
+                                  if record[0] < ends[partition_id]],
+                         positions={partition_id: min(offset, ends[partition_id])
+                                    for partition_id, offset in page.positions.items()})

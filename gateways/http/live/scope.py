@@ -1,7 +1,7 @@
-"""Which queues a stream reads, and which of their messages it shows: one topic's, or those whose address matches.
+"""Which partitions a stream reads, and which of their messages it shows: one topic's, or those whose address matches.
 
-A topic that does not exist is no queue yet; once it is there, it is read from its beginning. Readers with equal scopes
-share one feed.
+A topic that does not exist is no partition yet; once it is there, it is read from its beginning. Readers with equal
+scopes share one feed.
 """
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class Wanted(NamedTuple):
 
 
 class Scope:
-    """`queues` maps queue ids to their topic and number in it, as they are since `refresh`. Raises InvalidFilter."""
+    """`partitions` maps partition ids to their topic and number in it, as they are since `refresh`. Raises
+    InvalidFilter."""
 
     def __init__(self, kernel: Kernel, wanted: Wanted, selector: Selector | None) -> None:
         self.wanted = wanted
-        self.queues: dict[int, tuple[Topic, int]] = {}
+        self.partitions: dict[int, tuple[Topic, int]] = {}
         self._kernel = kernel
         self._selector = selector
         self._pattern = None if wanted.filter is None else parse_filter(wanted.filter)
@@ -41,15 +42,15 @@ class Scope:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Look at the topics again. True where some queue is gone or new."""
+        """Look at the topics again. True where some partition is gone or new."""
         kernel = self._kernel
         if kernel.topics_version == self._version:
             return False
         self._version = kernel.topics_version
-        before = self.queues
-        self.queues = {queue_id: (topic, number) for topic in self._topics()
-                       for number, queue_id in enumerate(topic.queue_ids())}
-        return before.keys() != self.queues.keys()
+        before = self.partitions
+        self.partitions = {partition_id: (topic, number) for topic in self._topics()
+                       for number, partition_id in enumerate(topic.partition_ids())}
+        return before.keys() != self.partitions.keys()
 
     def _topics(self) -> list[Topic]:
         wanted = self.wanted
@@ -59,7 +60,7 @@ class Scope:
         return [] if topic is None else [topic]
 
     def shows(self, topic: Topic, record: Record) -> bool:
-        """Whether a record of these queues is one of the stream."""
+        """Whether a record of these partitions is one of the stream."""
         pattern, selector = self._pattern, self._selector
         if pattern is None and selector is None:
             return True

@@ -1,23 +1,23 @@
-"""`/v1/topics/{topic}/batches`: record batches as they are, out of one queue and into several.
+"""`/v1/topics/{topic}/batches`: record batches as they are, out of one partition and into several.
 
-`GET ?queue=&offset=&max_bytes=`: stored batches, for readers of one queue; `bulk.py` is for many.
+`GET ?partition=&offset=&max_bytes=`: stored batches, for readers of one partition; `bulk.py` is for many.
 
 The body is Kafka record batches (format version 2) one after the other, still compressed as their producers sent
 them; how to read them is in `kernel.records.batch`. The first may begin before `offset`: a reader skips what it
 did not ask for.
 
-    X-Log-Start-Offset   the queue's first offset
+    X-Log-Start-Offset   the partition's first offset
     X-High-Watermark     the offset after its last message
     X-Next-Offset        where to go on; `offset` itself where the body is empty
 
 `POST`: batches to store, all of them or none, for writers of many rows. The writer has put each record into its key's
-queue (murmur2) and says with each batch which queue that is; rights are the topic's. Records are held against what
-their batch claims before any is stored; the batches of one body open to 64 MiB at most. With an `Idempotency-Key` a
-repetition is recognised by the records, whenever their batches were made.
+partition (murmur2) and says with each batch which partition that is; rights are the topic's. Records are held against
+what their batch claims before any is stored; the batches of one body open to 64 MiB at most. With an `Idempotency-Key`
+a repetition is recognised by the records, whenever their batches were made.
 
-    body := (queue u32 | length u32 | record batch)*      little-endian, `application/octet-stream`
+    body := (partition u32 | length u32 | record batch)*      little-endian, `application/octet-stream`
 
-201 with `{"batches": [{"queue": 0, "offset": 17, "count": 1000, "id": "281474976710657"}, ...]}`.
+201 with `{"batches": [{"partition": 0, "offset": 17, "count": 1000, "id": "281474976710657"}, ...]}`.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gateways.http.parameters import Whole
 from gateways.http.problems import Refusal
 from gateways.http.routes.reading import MAX_OFFSET, fetch
 from gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
-from kernel.errors import OffsetOutOfRange, UnknownQueue, UnknownTopic
+from kernel.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 from kernel.records.batch import as_batch, read_header
 
 BINARY_TYPE: Final = "application/octet-stream"
@@ -49,34 +49,34 @@ LEADER_EPOCH: Final = 0
 """There is one leader; the field lies outside a batch's checksum."""
 
 
-QUEUE: Final = Whole("queue", "Of which queue of the topic.", required=True, highest=MAX_OFFSET)
+PARTITION: Final = Whole("partition", "Of which partition of the topic.", required=True, highest=MAX_OFFSET)
 OFFSET: Final = Whole("offset", "The first offset that is wanted.", required=True, highest=MAX_OFFSET)
 MAX_BYTES: Final = Whole("max_bytes", "Read so much from the log; a larger batch is still given.", lowest=1,
                          default=MAX_OFFSET, highest=Setting("max_page_bytes"))
 STORED: Final = Named("StoredBatches", object_of({"batches": list_of(object_of(
-    {"queue": WHOLE, "offset": WHOLE, "count": WHOLE, "id": MESSAGE_ID}))}))
+    {"partition": WHOLE, "offset": WHOLE, "count": WHOLE, "id": MESSAGE_ID}))}))
 
 
-@declare("bulk", query=(QUEUE, OFFSET, MAX_BYTES), needs=(Need(Operation.CONSUME, "topic"),),
+@declare("bulk", query=(PARTITION, OFFSET, MAX_BYTES), needs=(Need(Operation.CONSUME, "topic"),),
          answers=(Answer(200, "Kafka record batches (format version 2), one behind the other.", BINARY, BINARY_TYPE, {
-             "X-Log-Start-Offset": "The queue's first offset.",
+             "X-Log-Start-Offset": "The partition's first offset.",
              "X-High-Watermark": "The offset after its last message.",
              "X-Next-Offset": "Where to go on; `offset` itself where the body is empty."}),),
-         problems=("unknown_topic", "unknown_queue", "offset_out_of_range", "storage_failed"))
+         problems=("unknown_topic", "unknown_partition", "offset_out_of_range", "storage_failed"))
 async def get_batches(door: Door, call: Call) -> web.StreamResponse:
-    """Read stored batches of one queue as they are.
+    """Read stored batches of one partition as they are.
 
     Still compressed as their producers sent them, at least one where there is one. The first may begin before `offset`.
     """
     principal = await door.principal(call.request)
     query = call.query()
     topic = door.readable_topic(principal, call.topic_name())
-    queue = QUEUE.read(query, door.config)
-    if queue >= topic.queues:
-        raise UnknownQueue(f"{topic.name} has the queues 0 to {topic.queues - 1}")
+    partition = PARTITION.read(query, door.config)
+    if partition >= topic.partitions:
+        raise UnknownPartition(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
     offset = OFFSET.read(query, door.config)
     max_bytes = MAX_BYTES.read(query, door.config)
-    (fetched,) = await fetch(door, [(topic.queue_id(queue), offset, max_bytes)], max_bytes, stored=True)
+    (fetched,) = await fetch(door, [(topic.partition_id(partition), offset, max_bytes)], max_bytes, stored=True)
     if isinstance(fetched.error, OffsetOutOfRange):
         raise Refusal("offset_out_of_range", str(fetched.error), log_start_offset=fetched.log_start_offset,
                       high_watermark=fetched.high_watermark)
@@ -91,14 +91,14 @@ async def get_batches(door: Door, call: Call) -> web.StreamResponse:
 
 
 @declare("bulk", headers=(IDEMPOTENCY_KEY,), bodies=(Body(
-             BINARY, BINARY_TYPE, "Queue and length as u32, little-endian, and a record batch; again for each."),),
+             BINARY, BINARY_TYPE, "Partition and length as u32, little-endian, and a record batch; again for each."),),
          needs=(Need(Operation.PUBLISH, "topic"),), writes=True, answers=(Answer(201, "All are durable.", STORED),),
-         problems=("invalid_body", "unknown_topic", "unknown_queue", "corrupt_batch", "invalid_record",
+         problems=("invalid_body", "unknown_topic", "unknown_partition", "corrupt_batch", "invalid_record",
                    "invalid_timestamp", "unsupported_batch", "message_too_large", "idempotency_conflict", "over_quota"))
 async def post_batches(door: Door, call: Call) -> web.StreamResponse:
-    """Store batches in queues of one topic, all of them or none.
+    """Store batches in partitions of one topic, all of them or none.
 
-    The writer has put each record into its key's queue (murmur2) and says with each batch which queue that is.
+    The writer has put each record into its key's partition (murmur2) and says with each batch which partition that is.
     """
     request = call.request
     principal = await door.principal(request)
@@ -113,25 +113,26 @@ async def post_batches(door: Door, call: Call) -> web.StreamResponse:
     await door.ready_to_append(principal)
     batches = read_batches(await door.bodies.read(request))
     counts = [read_header(batch).record_count for _, batch in batches]
-    queue_ids = [topic.queue_id(queue) for queue, _ in batches]
-    stored = await door.append_batches(principal, list(zip(queue_ids, (batch for _, batch in batches), strict=True)),
+    partition_ids = [topic.partition_id(partition) for partition, _ in batches]
+    stored = await door.append_batches(principal,
+                                       list(zip(partition_ids, (batch for _, batch in batches), strict=True)),
                                        sum(counts), key)
     return json_answer({"batches": [
-        {"queue": queue, "offset": offset, "count": count, "id": str(first_id)}
-        for (queue, _), count, (_, offset, first_id) in zip(batches, counts, stored.positions, strict=True)]}, 201)
+        {"partition": partition, "offset": offset, "count": count, "id": str(first_id)}
+        for (partition, _), count, (_, offset, first_id) in zip(batches, counts, stored.positions, strict=True)]}, 201)
 
 
 def read_batches(body: bytes) -> list[tuple[int, bytes]]:
-    """(queue, batch) pairs of a body. Refuses `invalid_body`."""
+    """(partition, batch) pairs of a body. Refuses `invalid_body`."""
     batches = []
     at = 0
     while at < len(body):
         start = at + _PREFIX.size
-        queue, length = _PREFIX.unpack_from(body, at) if start <= len(body) else (0, 0)
+        partition, length = _PREFIX.unpack_from(body, at) if start <= len(body) else (0, 0)
         at = start + length
         if not length or at > len(body):
-            raise Refusal("invalid_body", "a body is (queue u32, length u32, record batch), once for each batch")
-        batches.append((queue, body[start:at]))
+            raise Refusal("invalid_body", "a body is (partition u32, length u32, record batch), once for each batch")
+        batches.append((partition, body[start:at]))
     if not 0 < len(batches) <= MAX_BATCHES:
         raise Refusal("invalid_body", f"a body has 1 to {MAX_BATCHES} batches, this one {len(batches)}")
     return batches

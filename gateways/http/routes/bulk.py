@@ -1,21 +1,21 @@
-"""Reading in bulk: many queues of many topics in one request, without state in the server.
+"""Reading in bulk: many partitions of many topics in one request, without state in the server.
 
 `POST /v1/batches/positions`: where topics begin and end, and where in them a time is; for who may read a topic whole,
 or write anywhere in it.
 
     {"topics": ["plant", "fleet"], "times": {"plant": {"0": 1700000000000}}}
 
-    {"topics": [{"name": "plant", "uuid": "6f0c...", "queues": 4, "log_start_offsets": [0, ...],
+    {"topics": [{"name": "plant", "uuid": "6f0c...", "partitions": 4, "log_start_offsets": [0, ...],
                  "high_watermarks": [17, ...], "offsets_for_times": {"0": 12}}, ...],
-     "missing": ["fleet"], "doors": {"0": "kafka", ...}, "routes": [{"filter", "topic", "key", "shard"}, ...]}
+     "missing": ["fleet"], "doors": {"0": "kafka", ...}, "routes": [{"filter", "topic", "key", "partition_key"}, ...]}
 
 `offsets_for_times` has the first offset whose message is at or after the time, null where there is none yet. `doors`
 names the door numbers in records' attribute bytes, `routes` is what gives a record its address; both are the hub's.
 
-`POST /v1/batches/fetch`: stored pieces of queues as they lie in the log, still compressed as their producers sent
+`POST /v1/batches/fetch`: stored pieces of partitions as they lie in the log, still compressed as their producers sent
 them.
 
-    {"ranges": [{"topic": "plant", "uuid": "6f0c...", "queue": 0, "offset": 17, "end": 4711}, ...],
+    {"ranges": [{"topic": "plant", "uuid": "6f0c...", "partition": 0, "offset": 17, "end": 4711}, ...],
      "max_bytes": 1048576}
 
 Each range gets its share, in their order, until `max_bytes` are reached; a range that got less than all of it is asked
@@ -63,7 +63,7 @@ MAX_TOPICS: Final = 1_000
 """Topics in one request for positions."""
 
 MAX_TIMES: Final = 10_000
-"""Queues whose times are looked up by one request; each is a look at the disk."""
+"""Partitions whose times are looked up by one request; each is a look at the disk."""
 
 MAX_RANGES: Final = 10_000
 """Ranges in one fetch."""
@@ -76,25 +76,26 @@ _HEAD_BYTES = struct.Struct("<I")
 
 _OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET}
 _OFFSETS: Final = list_of(WHOLE)
-_ROUTE: Final = object_of(dict.fromkeys(("filter", "topic"), TEXT), dict.fromkeys(("key", "shard"), nullable(TEXT)))
+_ROUTE: Final = object_of(dict.fromkeys(("filter", "topic"), TEXT),
+                          dict.fromkeys(("key", "partition_key"), nullable(TEXT)))
 ASKED_POSITIONS: Final = Named("AskedPositions", object_of({"topics": list_of(TEXT, maxItems=MAX_TOPICS)}, {
     "times": {**map_of({**map_of(_OFFSET), "propertyNames": {"pattern": "^[0-9]{1,9}$"}}),
-              "description": "Milliseconds since 1970 by topic and queue."}}, closed=True),
+              "description": "Milliseconds since 1970 by topic and partition."}}, closed=True),
     {"topics": ["plant"], "times": {"plant": {"0": 1_700_000_000_000}}})
 POSITIONS: Final = Named("Positions", object_of({
     "topics": list_of(object_of(
-        {"name": TEXT, "uuid": TEXT, "queues": WHOLE, "log_start_offsets": _OFFSETS, "high_watermarks": _OFFSETS},
+        {"name": TEXT, "uuid": TEXT, "partitions": WHOLE, "log_start_offsets": _OFFSETS, "high_watermarks": _OFFSETS},
         {"offsets_for_times": map_of({"type": ["integer", "null"]})})),
     "missing": list_of(TEXT), "routes": list_of(_ROUTE), "doors": map_of(TEXT)}))
 ASKED_RANGES: Final = Named("AskedRanges", object_of({"ranges": list_of(object_of(
-    {"topic": TEXT, "queue": _OFFSET, "offset": _OFFSET, "end": _OFFSET},
+    {"topic": TEXT, "partition": _OFFSET, "offset": _OFFSET, "end": _OFFSET},
     {"uuid": nullable(UUID)}), minItems=1, maxItems=MAX_RANGES)},
     {"max_bytes": {"type": "integer", "minimum": 1, "maximum": MAX_OFFSET}}, closed=True),
-    {"ranges": [{"topic": "plant", "queue": 0, "offset": 0, "end": 100}]})
+    {"ranges": [{"topic": "plant", "partition": 0, "offset": 0, "end": 100}]})
 
 
 @declare("bulk", bodies=(Body(ASKED_POSITIONS),), answers=(Answer(200, "What there is of them.", POSITIONS),),
-         needs=(Need(Operation.CONSUME, "topic"),), problems=("unknown_queue", "storage_failed"))
+         needs=(Need(Operation.CONSUME, "topic"),), problems=("unknown_partition", "storage_failed"))
 async def post_positions(door: Door, call: Call) -> web.StreamResponse:
     """Show where topics begin and end, and where in them a time is.
 
@@ -114,7 +115,7 @@ async def post_positions(door: Door, call: Call) -> web.StreamResponse:
             missing.append(name)
         else:
             found.append(await _positions(door, topic, times.get(name)))
-    routes = [{"filter": entry.filter, "topic": entry.topic, "key": entry.key, "shard": entry.shard}
+    routes = [{"filter": entry.filter, "topic": entry.topic, "key": entry.key, "partition_key": entry.partition_key}
               for entry in door.kernel.route_entries]
     return json_answer({"topics": found, "missing": missing, "routes": routes,
                         "doors": {str(number): name for number, name in door.door_names.items()}})
@@ -129,35 +130,37 @@ def _visible_topic(door: Door, principal: Principal, name: str) -> Topic | None:
 
 async def _positions(door: Door, topic: Topic, times: dict[int, int] | None) -> dict[str, Any]:
     bounds = door.kernel.bounds_of(topic)
-    answer = {"name": topic.name, "uuid": str(uuid.UUID(bytes=topic.uuid)), "queues": topic.queues,
+    answer = {"name": topic.name, "uuid": str(uuid.UUID(bytes=topic.uuid)), "partitions": topic.partitions,
               "log_start_offsets": bounds[0::2].tolist(), "high_watermarks": bounds[1::2].tolist()}
     if times is not None:
-        asked = {queue: offset_at(door, topic.queue_id(queue), time_ms) for queue, time_ms in times.items()}
-        answer["offsets_for_times"] = {str(queue): await future for queue, future in asked.items()}
+        asked = {partition: offset_at(door, topic.partition_id(partition), time_ms) for partition,
+                 time_ms in times.items()}
+        answer["offsets_for_times"] = {str(partition): await future for partition, future in asked.items()}
     return answer
 
 
 def _times(given: Any) -> dict[str, dict[int, int]]:
-    """Milliseconds by topic and queue. Refuses what is no such thing."""
+    """Milliseconds by topic and partition. Refuses what is no such thing."""
     try:
-        times = {name: {int(queue): time for queue, time in of_topic.items()} for name, of_topic in given.items()}
+        times = {name: {int(partition): time for partition, time in of_topic.items()} for name,
+                 of_topic in given.items()}
         known = all(type(time) is int and 0 <= time <= MAX_OFFSET for of_topic in times.values()
                     for time in of_topic.values())
     except (AttributeError, ValueError):
         known = False
     if not known or sum(len(of_topic) for of_topic in times.values()) > MAX_TIMES:
-        raise Refusal("invalid_body", f"'times' has milliseconds by topic and queue, at most {MAX_TIMES} of them")
+        raise Refusal("invalid_body", f"'times' has milliseconds by topic and partition, at most {MAX_TIMES} of them")
     return times
 
 
 # --- fetch --------------------------------------------------------------------------------------------------
 
 class _Range(NamedTuple):
-    """What is asked for of one queue."""
+    """What is asked for of one partition."""
 
     topic: str
     uuid: bytes | None
-    queue: int
+    partition: int
     offset: int
     end: int
 
@@ -166,7 +169,7 @@ class _Range(NamedTuple):
          answers=(Answer(200, "The length of the head as u32, the head as JSON, the pieces.", BINARY,
                          "application/octet-stream"),), problems=("storage_failed",))
 async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
-    """Read stored pieces of many queues of many topics.
+    """Read stored pieces of many partitions of many topics.
 
     Still compressed as their producers sent them, until `max_bytes` are reached. A range that got less than all of it
     is asked for again from where it ended. What is wrong with a range stands in its head.
@@ -188,14 +191,15 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
         topic = topics[name] if name in topics else topics.setdefault(name, _topic(door, principal, one))
         if isinstance(topic, dict):
             heads.append(topic)
-        elif one.queue >= topic.queues:
-            heads.append(_refused("unknown_queue", f"{topic.name} has the queues 0 to {topic.queues - 1}"))
+        elif one.partition >= topic.partitions:
+            heads.append(_refused("unknown_partition", f"{topic.name} has the partitions 0 to {topic.partitions - 1}"))
         else:
             heads.append({})
             compacted.append(topic.settings.compact)
-            wants.append((topic.queue_id(one.queue), one.offset))
+            wants.append((topic.partition_id(one.partition), one.offset))
     share = max(MIN_SHARE_BYTES, max_bytes // max(1, len(wants)))
-    fetched = await fetch(door, [(queue_id, offset, share) for queue_id, offset in wants], max_bytes, stored=True)
+    fetched = await fetch(door, [(partition_id, offset, share) for partition_id, offset in wants], max_bytes,
+                          stored=True)
     served = zip(fetched, compacted, strict=True)
     pieces: list[Piece] = []
     for i, one in enumerate(ranges):
@@ -245,13 +249,13 @@ def _ranges(given: Any) -> list[_Range]:
     try:
         return [_range(one) for one in given]
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise Refusal("invalid_body", 'a range is {"topic", "uuid", "queue", "offset", "end"}, "uuid" may be missing'
-                      ) from None
+        raise Refusal("invalid_body", 'a range is {"topic", "uuid", "partition", "offset", "end"}, '
+                      '"uuid" may be missing') from None
 
 
 def _range(one: dict[str, Any]) -> _Range:
     asked = None if one.get("uuid") is None else uuid.UUID(one["uuid"]).bytes
-    found = _Range(one["topic"], asked, one["queue"], one["offset"], one["end"])
+    found = _Range(one["topic"], asked, one["partition"], one["offset"], one["end"])
     if not isinstance(found.topic, str) or not all(type(number) is int and 0 <= number <= MAX_OFFSET
                                                    for number in found[2:]):
         raise ValueError(one)

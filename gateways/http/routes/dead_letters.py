@@ -5,8 +5,9 @@
 
 A dead letter is the message as it was, at the place where it died, with `dead_letter`: `reason` (`attempts`,
 `rejected`, `expired`), `attempts`, `at`, and in `history` the deaths before that, oldest first. Redriven, it is behind
-what its queue holds now, under the same id, and every reader of the topic sees it again. The answer counts what went
-(`redriven`), names up to 1,000 that did not (`left`; then it is 207), and says whether there is `more`: then ask again.
+what its partition holds now, under the same id, and every reader of the topic sees it again. The answer counts what
+went (`redriven`), names up to 1,000 that did not (`left`; then it is 207), and says whether there is `more`: then ask
+again.
 """
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gateways.admission.principal import Principal
-    from kernel.leasing.settings import LightQueue
+    from kernel.leasing.settings import Queue
     from kernel.message import Record
 
 REDRIVEN_AT_ONCE: Final = 500
@@ -61,7 +62,7 @@ REDRIVEN_AT_MOST: Final = 10_000
 MAX_LEFT: Final = 1_000
 
 UNKNOWN_DEATH: Final[dict[str, Any]] = {
-    "reason": "unknown", "topic": "", "queue": 0, "offset": 0, "attempts": 0, "at_ms": 0, "address": ""}
+    "reason": "unknown", "topic": "", "partition": 0, "offset": 0, "attempts": 0, "at_ms": 0, "address": ""}
 """Of a message that somebody put among the dead letters."""
 
 
@@ -70,15 +71,15 @@ CONTINUE: Final = Whole("cursor", "Go on where the page that gave it ended.")
 _DEATH: Final = {"reason": one_of(ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, UNANSWERED, UNKNOWN_DEATH["reason"]),
                  "attempts": WHOLE}
 _NOWHERE: Final = {"type": "integer", "minimum": -1}
-"""-1: it has been in no queue, as a half message."""
+"""-1: it has been in no partition, as a half message."""
 
 DEATH: Final = object_of({
     **_DEATH, "at": TIME_MS, "history": list_of(object_of({
-        **_DEATH, "topic": TEXT, "queue": _NOWHERE, "offset": _NOWHERE, "at_ms": TIME_MS, "address": TEXT})),
+        **_DEATH, "topic": TEXT, "partition": _NOWHERE, "offset": _NOWHERE, "at_ms": TIME_MS, "address": TEXT})),
     "transaction": nullable(object_of({
         "id": TEXT, "by": TEXT, "begun": TIME_MS, "checks": list_of(object_of({"at": TIME_MS, "to": TEXT}))}))})
 DEAD_LETTER: Final = Named("DeadLetter", object_of(
-    {**MESSAGE_FIELDS, "queue": nullable(WHOLE), "offset": nullable(WHOLE), "dead_letter": DEATH}, MESSAGE_OPTIONS))
+    {**MESSAGE_FIELDS, "partition": nullable(WHOLE), "offset": nullable(WHOLE), "dead_letter": DEATH}, MESSAGE_OPTIONS))
 
 
 @declare("groups", query=(GROUP, MAX_MESSAGES, CONTINUE), needs=(Need(Operation.CONSUME, "group"),),
@@ -124,7 +125,7 @@ REDRIVEN: Final = object_of({
 async def redrive(door: Door, call: Call) -> web.StreamResponse:
     """Send some or all of a group's dead letters back to where they came from.
 
-    They are behind what their queues hold now, under the same ids, and every reader of the topic sees them again.
+    They are behind what their partitions hold now, under the same ids, and every reader of the topic sees them again.
     """
     principal = await door.principal(call.request)
     call.query()
@@ -134,7 +135,7 @@ async def redrive(door: Door, call: Call) -> web.StreamResponse:
     redriven, left, more = 0, [], False
     if queue is not None:
         gaps: list[tuple[int, int]] = []
-        async for records in _browse(door, queue, 0, door.kernel.bounds(queue.first_queue_id)[1], gaps):
+        async for records in _browse(door, queue, 0, door.kernel.bounds(queue.first_partition_id)[1], gaps):
             chosen = [record for record in records if wanted is None or str(record[6]) in wanted]
             more = redriven >= REDRIVEN_AT_MOST and bool(chosen)
             if more or wanted == set():
@@ -150,7 +151,7 @@ async def redrive(door: Door, call: Call) -> web.StreamResponse:
     return json_answer({"redriven": redriven, "left": left[:MAX_LEFT], "more": more}, 207 if left else 200)
 
 
-async def _send_back(door: Door, queue: LightQueue, letters: list[Record],
+async def _send_back(door: Door, queue: Queue, letters: list[Record],
                      gaps: list[tuple[int, int]]) -> list[KernelError | None]:
     """Durable when it returns; for each why it stays."""
     results: list[KernelError | None] = []
@@ -164,7 +165,7 @@ def _left(message_id: str, error: KernelError) -> dict[str, Any]:
     return document_of(error.code, str(error), {"id": message_id})
 
 
-def _queue_of(door: Door, principal: Principal, group: str, operation: Operation) -> LightQueue | None:
+def _queue_of(door: Door, principal: Principal, group: str, operation: Operation) -> Queue | None:
     """A group's dead-letter queue; None while nothing has died. Raises UnknownGroup."""
     door.admission.require_group(principal, operation, group)
     queue = door.kernel.queue(PREFIX + group, tenant=principal.tenant)
@@ -173,14 +174,14 @@ def _queue_of(door: Door, principal: Principal, group: str, operation: Operation
     return queue
 
 
-async def _browse(door: Door, queue: LightQueue, start: int, stop: int = MAX_OFFSET,
+async def _browse(door: Door, queue: Queue, start: int, stop: int = MAX_OFFSET,
                   gaps: list[tuple[int, int]] | None = None) -> AsyncIterator[list[Record]]:
     """What lies in the queue from an offset on, a piece of the log at a time. `gaps` is told where nothing is."""
-    queue_id = queue.first_queue_id
-    line = door.kernel.queue_group(queue).supplies[queue_id].line
+    partition_id = queue.first_partition_id
+    line = door.kernel.queue_group(queue).supplies[partition_id].line
     at = max(start, line.floor)
-    while at < min(stop, door.kernel.bounds(queue_id)[1]):
-        (fetched,) = await fetch(door, [(queue_id, at, door.config.max_page_bytes)], door.config.max_page_bytes)
+    while at < min(stop, door.kernel.bounds(partition_id)[1]):
+        (fetched,) = await fetch(door, [(partition_id, at, door.config.max_page_bytes)], door.config.max_page_bytes)
         if fetched.error is not None:
             raise fetched.error
         if not fetched.pieces:
@@ -220,10 +221,10 @@ def _describe(door: Door, record: Record) -> dict[str, Any]:
     deaths = read_deaths(record[4])
     last = deaths[-1] if deaths else UNKNOWN_DEATH
     shown = record_to_json((last["offset"], record[1], record[2], record[3], headers, record[5], record[6]),
-                           last["topic"], last["queue"], last["address"],
+                           last["topic"], last["partition"], last["address"],
                            door.door_names.get(door_of(record[5]), str(door_of(record[5]))))
-    if last["offset"] < 0:                       # a half message: it has been in no queue
-        shown |= {"queue": None, "offset": None}
+    if last["offset"] < 0:                       # a half message: it has been in no partition
+        shown |= {"partition": None, "offset": None}
     shown["dead_letter"] = {"reason": last["reason"], "attempts": last["attempts"], "at": last["at_ms"],
                             "history": [_unsealed(death) for death in deaths[:-1]],
                             "transaction": _transaction(last.get("transaction"))}

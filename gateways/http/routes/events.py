@@ -4,8 +4,8 @@
     GET /v1/events?filter=&selector=&from=&last_event_id=
 
 `from` is latest unless given; a resumed stream goes on behind `Last-Event-ID` whatever else is said. An event's id is
-the place after it in every queue of the stream (`live/positions.py`): with it nothing is lost and nothing comes twice.
-A topic that does not exist is waited for. What retention deleted before it was read is told by an event `lost`.
+the place after it in every partition of the stream (`live/positions.py`): with it nothing is lost and nothing comes
+twice. A topic that does not exist is waited for. What retention deleted before it was read is told by an event `lost`.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateways.http.cloud_events import STRUCTURED, asks_for
 from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import NAME, Call, Door, Routes
 from gateways.http.live.event_reader import EVENT_STREAM, HEADERS, EventReader
-from gateways.http.live.positions import MAX_QUEUES, Positions, decode_word
+from gateways.http.live.positions import MAX_PARTITIONS, Positions, decode_word
 from gateways.http.live.scope import Wanted
 from gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
 from gateways.http.problems import Refusal
@@ -50,7 +50,7 @@ LEVEL_OF_PLUS: Final = "+"
 
 
 @declare("read", query=(FROM, TOPIC_FILTER, VALUES, LAST_EVENT_ID, TICKET), headers=(RESUME,), answers=(EVENTS,),
-         problems=("invalid_cursor", "invalid_selector", "invalid_topic", "too_many_queues"),
+         problems=("invalid_cursor", "invalid_selector", "invalid_topic", "too_many_partitions"),
          needs=(Need(Operation.CONSUME, "topic"),))
 async def topic_events(door: Door, call: Call) -> web.StreamResponse:
     """Follow a topic.
@@ -68,7 +68,7 @@ async def topic_events(door: Door, call: Call) -> web.StreamResponse:
 
 
 @declare("read", query=(FILTER, SELECTOR, FROM, VALUES, LAST_EVENT_ID, TICKET), headers=(RESUME,), answers=(EVENTS,),
-         problems=("invalid_cursor", "invalid_selector", "invalid_filter", "too_many_queues"),
+         problems=("invalid_cursor", "invalid_selector", "invalid_filter", "too_many_partitions"),
          needs=(Need(Operation.CONSUME, "address"),))
 async def filter_events(door: Door, call: Call) -> web.StreamResponse:
     """Follow addresses.
@@ -159,25 +159,26 @@ def _last_event_id(request: web.Request, query: dict[str, str]) -> str:
 
 
 async def begin(door: Door, feed: Feed, begin_at: str | None, last_event_id: str) -> Positions:
-    """Where a reader of the feed begins. Refuses `invalid_cursor`, `invalid_parameter`, `too_many_queues`."""
+    """Where a reader of the feed begins. Refuses `invalid_cursor`, `invalid_parameter`, `too_many_partitions`."""
     if feed.ready is not None and not feed.ready.done():
         await asyncio.shield(feed.ready)                     # it is everybody's who opens this stream
-    queues, hub = feed.scope.queues, door.kernel.hub
+    partitions, hub = feed.scope.partitions, door.kernel.hub
     if last_event_id:
         return _resumed(door, feed, last_event_id)
-    bounds = {queue_id: door.kernel.bounds(queue_id) for queue_id in queues}
+    bounds = {partition_id: door.kernel.bounds(partition_id) for partition_id in partitions}
     if begin_at in (None, "latest"):
-        return Positions(hub, {queue_id: end for queue_id, (_, end) in bounds.items()})
-    if len(queues) > MAX_QUEUES:
-        raise Refusal("too_many_queues", f"this stream has {len(queues)} queues; with more than {MAX_QUEUES} it begins "
+        return Positions(hub, {partition_id: end for partition_id, (_, end) in bounds.items()})
+    if len(partitions) > MAX_PARTITIONS:
+        raise Refusal("too_many_partitions",
+                      f"this stream has {len(partitions)} partitions; with more than {MAX_PARTITIONS} it begins "
                                          "now and cannot be resumed", parameter="from")
     if begin_at == "earliest":
-        return Positions(hub, {queue_id: first for queue_id, (first, _) in bounds.items()})
+        return Positions(hub, {partition_id: first for partition_id, (first, _) in bounds.items()})
     time_ms = time_of(begin_at or "")
-    asked = {queue_id: offset_at(door, queue_id, time_ms) for queue_id in queues}
-    found = {queue_id: await future for queue_id, future in asked.items()}
-    return Positions(hub, {queue_id: bounds[queue_id][1] if offset is None else offset
-                           for queue_id, offset in found.items()})
+    asked = {partition_id: offset_at(door, partition_id, time_ms) for partition_id in partitions}
+    found = {partition_id: await future for partition_id, future in asked.items()}
+    return Positions(hub, {partition_id: bounds[partition_id][1] if offset is None else offset
+                           for partition_id, offset in found.items()})
 
 
 def _resumed(door: Door, feed: Feed, last_event_id: str) -> Positions:
@@ -186,10 +187,10 @@ def _resumed(door: Door, feed: Feed, last_event_id: str) -> Positions:
         positions = decode_word(last_event_id, door.kernel.hub)
     except ValueError as error:
         raise Refusal("invalid_cursor", f"this event id was not made here: {error}") from None
-    for queue_id in feed.scope.queues:
-        end = door.kernel.bounds(queue_id)[1]
-        if positions.at(queue_id) > end:
-            positions.move(queue_id, end)
+    for partition_id in feed.scope.partitions:
+        end = door.kernel.bounds(partition_id)[1]
+        if positions.at(partition_id) > end:
+            positions.move(partition_id, end)
     return positions
 
 

@@ -8,8 +8,8 @@
 `PUT` makes a group (201) or makes one read as the document says (200); what it leaves out goes back to the default. A
 group also exists from its first use on. `settled`, `dead`, `expired` and `lost` count since the hub's start.
 
-`PUT /v1/groups/{group}/offsets` with {"topic", "to", "queue"} goes on from there, forward or back: `to` is `earliest`,
-`latest`, an RFC 3339 time, or with `queue` an offset. Leases that run are void then.
+`PUT /v1/groups/{group}/offsets` with {"topic", "to", "partition"} goes on from there, forward or back: `to` is
+`earliest`, `latest`, an RFC 3339 time, or with `partition` an offset. Leases that run are void then.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gateways.http.problems import Refusal
 from gateways.http.progress import matching
 from gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
 from gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
-from kernel.errors import AssignedGroup, GroupIsLeased, UnknownGroup, UnknownQueue
+from kernel.errors import AssignedGroup, GroupIsLeased, UnknownGroup, UnknownPartition
 from kernel.leasing.settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
@@ -41,18 +41,19 @@ if TYPE_CHECKING:
     from kernel.leasing.settings import GroupSettings
     from kernel.state.topics import Topic
 
-QUEUES_LOOKED_AT: Final = 256
+PARTITIONS_LOOKED_AT: Final = 256
 """For the oldest message of a group."""
 
 
 _PROGRESS: Final = {"anyOf": [object_of({"topic": TEXT, "lag": WHOLE}),
                               object_of({"topic": TEXT, **COUNTS, "oldest": nullable(TIME_MS)})]}
 OFFSETS: Final = Named("GroupOffsets", object_of({"offsets": list_of(object_of({
-    "topic": TEXT, **dict.fromkeys(("queue", "offset", "log_start_offset", "high_watermark", "lag"), WHOLE)}))}))
-_QUEUE: Final = {"type": "integer", "minimum": 0}
+    "topic": TEXT, **dict.fromkeys(("partition", "offset", "log_start_offset", "high_watermark", "lag"), WHOLE)}))}))
+_PARTITION: Final = {"type": "integer", "minimum": 0}
 REWIND: Final = Named("Rewind", {"anyOf": [
-    object_of({"topic": TEXT, "to": EDGE_OR_TIME}, {"queue": nullable(_QUEUE)}, closed=True),
-    object_of({"topic": TEXT, "to": OFFSET, "queue": _QUEUE}, closed=True)]}, {"topic": "plant", "to": "earliest"})
+    object_of({"topic": TEXT, "to": EDGE_OR_TIME}, {"partition": nullable(_PARTITION)}, closed=True),
+    object_of({"topic": TEXT, "to": OFFSET, "partition": _PARTITION}, closed=True)]},
+    {"topic": "plant", "to": "earliest"})
 TOPIC: Final = Parameter("topic", "Of this topic alone.", example="plant")
 ALTERING: Final = (Need(Operation.ALTER, "group"),)
 READING: Final = (Need(Operation.CONSUME, "group"),)
@@ -135,9 +136,9 @@ async def delete_group(door: Door, call: Call) -> web.StreamResponse:
 
 
 @declare("groups", query=(TOPIC,), needs=READING, problems=("unknown_group", "unknown_topic"),
-         answers=(Answer(200, "A row for every queue that holds or held something.", OFFSETS),))
+         answers=(Answer(200, "A row for every partition that holds or held something.", OFFSETS),))
 async def get_offsets(door: Door, call: Call) -> web.StreamResponse:
-    """Show how far a group is in every queue, of one topic or of all."""
+    """Show how far a group is in every partition, of one topic or of all."""
     principal = await door.principal(call.request)
     query = call.query()
     name, _ = _existing(door, principal, call)
@@ -147,7 +148,7 @@ async def get_offsets(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("groups", bodies=(Body(REWIND),), needs=(*ALTERING, Need(Operation.CONSUME, "topic")),
          writes=True, audited="group.rewound",
-         problems=("invalid_parameter", "invalid_group", "unknown_group", "unknown_topic", "unknown_queue",
+         problems=("invalid_parameter", "invalid_group", "unknown_group", "unknown_topic", "unknown_partition",
                    "offset_out_of_range", "storage_failed"),
          answers=(Answer(200, "Where the group is now.", OFFSETS),))
 async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
@@ -157,10 +158,10 @@ async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
     """
     principal, name = await _altering(door, call)
     document = await read_object(door, call.request, "what a group is rewound to")
-    topic, queue = _read_rewind(door, principal, document)
-    queues = range(topic.queues) if queue is None else (queue,)
-    found = await named_offsets(door, topic, queues, queue, {"from": document["to"]})
-    offsets = dict(zip([topic.queue_id(number) for number in queues], found, strict=True))
+    topic, partition = _read_rewind(door, principal, document)
+    partitions = range(topic.partitions) if partition is None else (partition,)
+    found = await named_offsets(door, topic, partitions, partition, {"from": document["to"]})
+    offsets = dict(zip([topic.partition_id(number) for number in partitions], found, strict=True))
     await door.durable(lambda owner, token: _rewind(door, name, topic, offsets, owner, token))
     return json_answer({"offsets": _offsets(door, name, topic)})
 
@@ -168,19 +169,20 @@ async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
 def _rewind(door: Door, name: str, topic: Topic, offsets: dict[int, int], owner: Any, token: Any) -> None:
     settings = door.kernel.group_settings(name, tenant=topic.tenant)
     if settings is not None and settings.kind == ASSIGNED:
-        door.kernel.commit_offsets(name, {queue_id: (at, b"") for queue_id, at in offsets.items()}, owner, token)
+        door.kernel.commit_offsets(name, {partition_id: (at, b"") for partition_id, at in offsets.items()}, owner,
+                                   token)
     else:
         door.kernel.rewind_group(name, topic, offsets, owner, token)
 
 
 def _read_rewind(door: Door, principal: Principal, document: dict[str, Any]) -> tuple[Topic, int | None]:
-    to, topic, queue = document.get("to"), document.get("topic"), document.get("queue")
-    if not isinstance(to, str) or not isinstance(topic, str) or document.keys() - {"to", "topic", "queue"}:
-        raise Refusal("invalid_body", "a rewind has a 'topic', a 'to' and perhaps a 'queue'")
+    to, topic, partition = document.get("to"), document.get("topic"), document.get("partition")
+    if not isinstance(to, str) or not isinstance(topic, str) or document.keys() - {"to", "topic", "partition"}:
+        raise Refusal("invalid_body", "a rewind has a 'topic', a 'to' and perhaps a 'partition'")
     found = door.readable_topic(principal, topic)
-    if queue is not None and (type(queue) is not int or not 0 <= queue < found.queues):
-        raise UnknownQueue(f"{topic} has the queues 0 to {found.queues - 1}")
-    return found, queue
+    if partition is not None and (type(partition) is not int or not 0 <= partition < found.partitions):
+        raise UnknownPartition(f"{topic} has the partitions 0 to {found.partitions - 1}")
+    return found, partition
 
 
 def _describe(name: str, settings: GroupSettings) -> dict[str, Any]:
@@ -235,11 +237,11 @@ def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic
 
 
 def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
-    """To fetch the first message that is not settled, of the first `QUEUES_LOOKED_AT` queues that have one."""
-    floors = [(queue_id, supply.line.floor) for queue_id, supply in group.supplies.items()
+    """To fetch the first message that is not settled, of the first `PARTITIONS_LOOKED_AT` partitions that have one."""
+    floors = [(partition_id, supply.line.floor) for partition_id, supply in group.supplies.items()
               if supply.line.floor < supply.end()]
-    return [(queue_id, max(floor, door.kernel.bounds(queue_id)[0]), 1)
-            for queue_id, floor in floors[:QUEUES_LOOKED_AT]]
+    return [(partition_id, max(floor, door.kernel.bounds(partition_id)[0]), 1)
+            for partition_id, floor in floors[:PARTITIONS_LOOKED_AT]]
 
 
 async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:
@@ -249,14 +251,14 @@ async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:
 
 
 def _offsets(door: Door, name: str, topic: Topic) -> list[dict[str, Any]]:
-    """One row per queue that holds or held something, or that the group has met."""
+    """One row per partition that holds or held something, or that the group has met."""
     known = door.kernel.group_offsets(name, topic)
     rows = []
-    for queue, queue_id in enumerate(topic.queue_ids()):
-        start, end = door.kernel.bounds(queue_id)
-        if end or queue_id in known:
-            offset = max(known.get(queue_id, start), start)
-            rows.append({"topic": topic.name, "queue": queue, "offset": offset, "log_start_offset": start,
+    for partition, partition_id in enumerate(topic.partition_ids()):
+        start, end = door.kernel.bounds(partition_id)
+        if end or partition_id in known:
+            offset = max(known.get(partition_id, start), start)
+            rows.append({"topic": topic.name, "partition": partition, "offset": offset, "log_start_offset": start,
                          "high_watermark": end, "lag": end - offset})
     return rows
 

@@ -1,5 +1,5 @@
 """`/v1/groups/{group}/pop`, `ack`, `extend`, `release`: messages leased to whoever asks, one by one. And the same of a
-light queue, `/v1/queues/{queue}/…`, without `topic`: its messages are at the topic `$queue/NAME`, priority by queue.
+queue, `/v1/queues/{queue}/…`, without `topic`: its messages are at the topic `$queue/NAME`, priority by partition.
 
     POST …/pop?topic=&max=&invisible=&wait=     {"messages": [{..., "receipt_handle", "attempt"}]}
     POST …/ack      {"receipt_handles": [...]}
@@ -33,7 +33,7 @@ from gateways.http.leases import (
     HANDLES,
     INVISIBLE,
     RESULTS,
-    queue_number,
+    partition_number,
     read_delay_ms,
     read_handles,
     read_invisible_ms,
@@ -46,7 +46,7 @@ from gateways.http.routes.queues import readable_queue
 from gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
 from gateways.http.waiting import seated
 from gateways.json_messages import door_of, record_to_json
-from kernel.addresses.placing import LIGHT
+from kernel.addresses.placing import QUEUE_PREFIX
 from kernel.errors import ExpiredReceipt, KernelError, Stopping
 from kernel.leasing.settings import MAX_INVISIBLE_MS, check_name
 from kernel.records.record import read_headers
@@ -101,27 +101,29 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
     topic = require()
     group_of = partial(door.kernel.group, name, topic.name, tenant=principal.tenant)
     found = await _pop(door, principal, query, group_of, require)
-    topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got queues while this waited
+    topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got partitions while this waited
     return _shown(door, principal, name, found,
-                  [(topic.name, queue_number(topic, leased[0].queue_id)) for leased in found], wants_json(query))
+                  [(topic.name, partition_number(topic, leased[0].partition_id)) for leased in found],
+                  wants_json(query))
 
 
 @declare("queues", query=POP_PARAMETERS, needs=(Need(Operation.CONSUME, "address"),), writes=True, answers=POP_ANSWERS,
          problems=("unknown_queue", "unknown_group", "storage_failed"))
 async def pop_queue(door: Door, call: Call) -> web.StreamResponse:
-    """Lease messages of a light queue, as from a group."""
+    """Lease messages of a queue, as from a group."""
     principal = await door.principal(call.request)
     query = call.query()
-    return _popped(door, await pop_light(door, principal, call.topic_name(), query))
+    return _popped(door, await pop_from_queue(door, principal, call.topic_name(), query))
 
 
-async def pop_light(door: Door, principal: Principal, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
-    """Messages leased from the light queue of this name."""
+async def pop_from_queue(door: Door, principal: Principal, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    """Messages leased from the queue of this name."""
     require = partial(readable_queue, door, principal, name)
     queue = require()
     found = await _pop(door, principal, query, partial(door.kernel.queue_group, queue), require)
     return _shown(door, principal, name, found,
-                  [(LIGHT + name, leased[0].queue_id - queue.first_queue_id) for leased in found], wants_json(query))
+                  [(QUEUE_PREFIX + name, leased[0].partition_id - queue.first_partition_id) for leased in found],
+                  wants_json(query))
 
 
 async def _pop(door: Door, principal: Principal, query: dict[str, str], group_of: Callable[[], LeasedGroup],
@@ -141,15 +143,15 @@ def _popped(door: Door, messages: list[dict[str, Any]]) -> web.StreamResponse:
 
 def _shown(door: Door, principal: Principal, name: str, found: list[Leased], places: list[tuple[str, int]],
            parsed: bool) -> list[dict[str, Any]]:
-    """Leased messages as JSON's types; `places` are their topics and queues."""
+    """Leased messages as JSON's types; `places` are their topics and partitions."""
     handles = door.kernel.leasing.handles(principal.tenant, name)
     messages = []
-    for leased, (topic, queue) in zip(found, places, strict=True):
+    for leased, (topic, partition) in zip(found, places, strict=True):
         _, offset, attempt, message_id, timestamp_ms, key, value, headers, attributes = leased
         record = (offset, timestamp_ms, key, value, read_headers(headers, 0)[0], attributes, message_id)
         came_by = door_of(attributes)
         messages.append({
-            **record_to_json(record, topic, queue, door.kernel.address_of_leased(leased) or topic,
+            **record_to_json(record, topic, partition, door.kernel.address_of_leased(leased) or topic,
                              door.door_names.get(came_by, str(came_by)), parsed=parsed),
             "receipt_handle": handles.encode(leased[:3]), "attempt": attempt})
     return messages
@@ -260,7 +262,7 @@ async def _read(door: Door, call: Call, *more: str) -> tuple[Principal, list[str
 
 
 def require_taker(door: Door, principal: Principal, name: str, of_queue: bool) -> None:
-    """Who may take messages of a group, or a light queue, may settle them; the handle says which."""
+    """Who may take messages of a group, or a queue, may settle them; the handle says which."""
     if of_queue:
         door.admission.require(principal, Operation.CONSUME, queue_address(name))
     else:

@@ -38,7 +38,8 @@ PUBLISH_PREFIX: Final = "/v1/publish/"
 
 PROBLEMS_OF_A_PLACE: Final = ("invalid_address", "unroutable", "unknown_topic", "create_denied", "too_many_topics")
 PROBLEMS_OF_A_PUBLISH: Final = (
-    *PROBLEMS_OF_A_PLACE, "unknown_queue", "invalid_topic", "invalid_cloud_event", "invalid_delay", "invalid_schedule",
+    *PROBLEMS_OF_A_PLACE, "unknown_partition", "unknown_queue", "invalid_topic", "invalid_cloud_event",
+    "invalid_delay", "invalid_schedule",
     "message_too_large", "idempotency_conflict", "over_quota", "too_many_scheduled", "queue_full", "kept_full",
     "not_built", "invalid_body", "unsupported_media_type", "nothing_stored")
 

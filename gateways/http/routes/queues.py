@@ -1,4 +1,4 @@
-"""`/v1/queues`: light queues and what waits in them. Doors and bindings declare them; here they are looked at.
+"""`/v1/queues`: queues and what waits in them. Doors and bindings declare them; here they are looked at.
 
     GET /v1/queues?cursor=       {"queues": [{"name", settings...}], "cursor"}
     GET /v1/queues/{queue}       settings, and `ready`, `leased`, `waiting`, `settled`, ...
@@ -27,11 +27,11 @@ from kernel.leasing.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from kernel.leasing.settings import LightQueue
+    from kernel.leasing.settings import Queue
 
 
 _QUEUE: Final = {"name": TEXT, **properties_of(QueueSettings, overflow=one_of(*OVERFLOWS)), "created": TIME_MS}
-QUEUE: Final = Named("LightQueue", object_of(_QUEUE))
+QUEUE: Final = Named("Queue", object_of(_QUEUE))
 LISTED: Final = object_of(_QUEUE, COUNTS)
 NEEDS: Final = (Need(Operation.CONSUME, "address"),)
 
@@ -39,7 +39,7 @@ NEEDS: Final = (Need(Operation.CONSUME, "address"),)
 @declare("queues", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=NEEDS, problems=("invalid_cursor",),
          answers=(Answer(200, "A page of queues.", object_of({"queues": list_of(LISTED), "cursor": CURSOR})),))
 async def list_queues(door: Door, call: Call) -> web.StreamResponse:
-    """List light queues.
+    """List queues.
 
     Those that the user may take from, by name. With `counts`: and what is ready, leased and waiting in each.
     """
@@ -59,15 +59,15 @@ async def list_queues(door: Door, call: Call) -> web.StreamResponse:
 @declare("queues", needs=NEEDS, problems=("unknown_queue",),
          answers=(Answer(200, "The queue.", object_of({**_QUEUE, **COUNTS})),))
 async def get_queue(door: Door, call: Call) -> web.StreamResponse:
-    """Show a light queue with what is ready, leased and waiting in it."""
+    """Show a queue with what is ready, leased and waiting in it."""
     principal = await door.principal(call.request)
     call.query()
     queue = readable_queue(door, principal, call.topic_name())
     return json_answer({**_describe(queue), **door.kernel.queue_group(queue).counts()._asdict()})
 
 
-def readable_queue(door: Door, principal: Principal, name: str) -> LightQueue:
-    """A light queue that the principal may take from. Raises Denied, UnknownQueue."""
+def readable_queue(door: Door, principal: Principal, name: str) -> Queue:
+    """A queue that the principal may take from. Raises Denied, UnknownQueue."""
     door.admission.require(principal, Operation.CONSUME, queue_address(name))
     queue = door.kernel.queue(name, tenant=principal.tenant)
     if queue is None:
@@ -75,7 +75,7 @@ def readable_queue(door: Door, principal: Principal, name: str) -> LightQueue:
     return queue
 
 
-def _describe(queue: LightQueue) -> dict[str, Any]:
+def _describe(queue: Queue) -> dict[str, Any]:
     return {"name": queue.name, **asdict(queue.settings), "created": queue.created_ms}
 
 

@@ -1,7 +1,7 @@
 """`GET /v1/topics/{topic}/messages`: a page of messages and the cursor for the next; nothing is kept in the server.
 
-    from      earliest (unless told otherwise), latest, an RFC 3339 time, or with `queue` an offset
-    queue     only this queue
+    from      earliest (unless told otherwise), latest, an RFC 3339 time, or with `partition` an offset
+    partition     only this partition
     cursor    go on where the page that gave it ended, instead of `from`
     max       messages in the page, 100 unless told otherwise
     wait      seconds to wait while there is nothing; the answer comes with the first flush that touches the topic
@@ -23,7 +23,7 @@ from aiohttp import web
 from gateways.admission.decision import Operation
 from gateways.http.answers import json_answer
 from gateways.http.cloud_events import BATCH, asks_for, to_structured
-from gateways.http.cursor import MAX_QUEUES, Cursor, decode_cursor, encode_cursor
+from gateways.http.cursor import MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
 from gateways.http.declaring import Answer, Need, declare
 from gateways.http.door import Call, Door, Routes
 from gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
@@ -36,7 +36,7 @@ from gateways.http.target import decode_number
 from gateways.json_messages import door_of, record_to_json
 from gateways.properties.envelope import SELECTOR_NAMES, Kind
 from gateways.properties.values import normalize
-from kernel.errors import InvalidSelector, OffsetOutOfRange, UnknownQueue, UnknownTopic
+from kernel.errors import InvalidSelector, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from kernel.selectors.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ got."""
 A_TIME: Final = "2026-01-31T12:00:00Z"
 EDGE_OR_TIME: Final = {"type": "string", "pattern": f"^(earliest|latest|{MOMENT})$"}
 OFFSET: Final = {"type": "string", "pattern": "^[0-9]{1,19}$"}
-FROM: Final = Parameter("from", "`earliest`, `latest`, an RFC 3339 time, or with `queue` an offset.",
+FROM: Final = Parameter("from", "`earliest`, `latest`, an RFC 3339 time, or with `partition` an offset.",
                         example="earliest",
                         text={"type": "string", "pattern": f"^(earliest|latest|[0-9]{{1,18}}|{MOMENT})$"})
-QUEUE: Final = Whole("queue", "Only this queue of the topic.")
+PARTITION: Final = Whole("partition", "Only this partition of the topic.")
 CONTINUE: Final = Parameter("cursor", "Go on where the page that gave it ended, instead of `from`.",
                             text=CURSOR_IN)
 FILTER: Final = Parameter("filter", "Only messages that this selector wants, see docs/selectors.md; it is given again "
                           "with every cursor.", text=SELECTOR)
 
-GAP: Final = {"queue": WHOLE, "offset": WHOLE, "count": WHOLE}
+GAP: Final = {"partition": WHOLE, "offset": WHOLE, "count": WHOLE}
 PAGE: Final = Named("MessagePage", object_of(
     {"messages": list_of(MESSAGE), "cursor": {**TEXT, "description": "Where the next page begins."}},
     {"lost": {**list_of(object_of(GAP)), "description": "What retention deleted before this reader came."},
@@ -78,14 +78,14 @@ PAGE: Final = Named("MessagePage", object_of(
     {"messages": [MESSAGE_EXAMPLE], "cursor": "AW8MX3pQ"})
 
 
-@declare("read", query=(FROM, QUEUE, CONTINUE, MAX_MESSAGES, WAIT, FILTER, VALUES),
+@declare("read", query=(FROM, PARTITION, CONTINUE, MAX_MESSAGES, WAIT, FILTER, VALUES),
          needs=(Need(Operation.CONSUME, "topic"),),
-         answers=(Answer(200, "A page, in which every queue's messages keep their order.", PAGE),
+         answers=(Answer(200, "A page, in which every partition's messages keep their order.", PAGE),
                   Answer(200, "The same as CloudEvents.", list_of(EVENT), BATCH, headers={
                       "X-Cursor": "Of a page of CloudEvents, where the next page begins.",
                       "X-Skipped": "How many messages the filter passed over.",
                       "X-Lost": "How many messages could not be given."})),
-         problems=("unknown_topic", "unknown_queue", "invalid_cursor", "invalid_selector", "topic_replaced",
+         problems=("unknown_topic", "unknown_partition", "invalid_cursor", "invalid_selector", "topic_replaced",
                    "offset_out_of_range", "storage_failed"))
 async def get_messages(door: Door, call: Call) -> web.StreamResponse:
     """Read a page of a topic's messages.
@@ -123,7 +123,7 @@ async def _search(door: Door, principal: Principal, topic: Topic, cursor: Cursor
         if page.skipped:
             await asyncio.sleep(0)                            # a search gives way to everybody else at every step
         else:
-            ends = {topic.queue_id(queue): at for queue, at in page.positions.items()}
+            ends = {topic.partition_id(partition): at for partition, at in page.positions.items()}
             await door.wait_for_append(principal, topic, ends, left_s)
         if door.kernel.topic_by_uuid(topic.uuid) is None:
             raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
@@ -144,55 +144,56 @@ def read_selector(text: str, parameter: str) -> Selector:
 # --- where to begin -----------------------------------------------------------------------------------------
 
 async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
-    queue = QUEUE.find(query, door.config)
+    partition = PARTITION.find(query, door.config)
     if "cursor" in query:
         if "from" in query:
             raise Refusal("invalid_parameter", "give 'from' or 'cursor', not both", parameter="from")
-        return _continued(topic, query["cursor"], queue)
-    if queue is not None and queue >= topic.queues:
-        raise UnknownQueue(f"{topic.name} has the queues 0 to {topic.queues - 1}")
-    if queue is None and topic.queues > MAX_QUEUES:
-        raise Refusal("invalid_parameter", f"{topic.name} has {topic.queues} queues; name one with 'queue'",
-                      parameter="queue")
-    queues = range(topic.queues) if queue is None else (queue,)
-    offsets = await named_offsets(door, topic, queues, queue, query)
-    return Cursor(topic.uuid, queue, 0, dict(zip(queues, offsets, strict=True)))
+        return _continued(topic, query["cursor"], partition)
+    if partition is not None and partition >= topic.partitions:
+        raise UnknownPartition(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
+    if partition is None and topic.partitions > MAX_PARTITIONS:
+        raise Refusal("invalid_parameter", f"{topic.name} has {topic.partitions} partitions; name one with 'partition'",
+                      parameter="partition")
+    partitions = range(topic.partitions) if partition is None else (partition,)
+    offsets = await named_offsets(door, topic, partitions, partition, query)
+    return Cursor(topic.uuid, partition, 0, dict(zip(partitions, offsets, strict=True)))
 
 
-def _continued(topic: Topic, text: str, queue: int | None) -> Cursor:
-    """The cursor of an earlier page, with the queues that the topic has got since."""
+def _continued(topic: Topic, text: str, partition: int | None) -> Cursor:
+    """The cursor of an earlier page, with the partitions that the topic has got since."""
     try:
         cursor = decode_cursor(text)
     except ValueError as error:
         raise Refusal("invalid_cursor", f"this cursor was not made here: {error}") from None
     if cursor.topic_uuid != topic.uuid:
         raise Refusal("topic_replaced", f"this cursor belongs to an earlier topic {topic.name!r}; begin with 'from'")
-    if queue is not None and queue != cursor.queue:
-        raise Refusal("invalid_parameter", "the cursor belongs to a page of other queues", parameter="queue")
-    if any(number >= topic.queues for number in cursor.positions):
-        raise Refusal("invalid_cursor", f"{topic.name} has no such queue")
-    if cursor.queue is None:
-        grown = {number: 0 for number in range(topic.queues) if number not in cursor.positions}
+    if partition is not None and partition != cursor.partition:
+        raise Refusal("invalid_parameter", "the cursor belongs to a page of other partitions", parameter="partition")
+    if any(number >= topic.partitions for number in cursor.positions):
+        raise Refusal("invalid_cursor", f"{topic.name} has no such partition")
+    if cursor.partition is None:
+        grown = {number: 0 for number in range(topic.partitions) if number not in cursor.positions}
         return cursor._replace(positions=cursor.positions | grown) if grown else cursor
     return cursor
 
 
-async def named_offsets(door: Door, topic: Topic, queues: range | tuple[int, ...], queue: int | None,
+async def named_offsets(door: Door, topic: Topic, partitions: range | tuple[int, ...], partition: int | None,
                         query: dict[str, str]) -> list[int]:
-    """The offset of each queue that `from` names."""
+    """The offset of each partition that `from` names."""
     begin = query.get("from", "earliest")
-    bounds = [door.kernel.bounds(topic.queue_id(number)) for number in queues]
+    bounds = [door.kernel.bounds(topic.partition_id(number)) for number in partitions]
     if begin == "earliest":
         return [first for first, _ in bounds]
     if begin == "latest":
         return [end for _, end in bounds]
     if begin.isascii() and begin.isdigit():
-        if queue is None:
-            raise Refusal("invalid_parameter", f"a number is an offset and needs a 'queue'; a time is like {A_TIME}",
+        if partition is None:
+            raise Refusal("invalid_parameter",
+                          f"a number is an offset and needs a 'partition'; a time is like {A_TIME}",
                           parameter="from")
         return [_offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), *bounds[0])]
-    time_ms = time_of(begin, ", or with 'queue' an offset")
-    asked = [offset_at(door, topic.queue_id(number), time_ms) for number in queues]
+    time_ms = time_of(begin, ", or with 'partition' an offset")
+    asked = [offset_at(door, topic.partition_id(number), time_ms) for number in partitions]
     found = [await future for future in asked]
     return [end if at is None else at for at, (_, end) in zip(found, bounds, strict=True)]
 
@@ -209,12 +210,12 @@ def time_of(text: str, more: str = "") -> int:
 
 def _offset_within(offset: int, first: int, end: int) -> int:
     if not first <= offset <= end:
-        raise Refusal("offset_out_of_range", f"the queue holds the offsets {first} to {end}, the next",
+        raise Refusal("offset_out_of_range", f"the partition holds the offsets {first} to {end}, the next",
                       log_start_offset=first, high_watermark=end)
     return offset
 
 
-def offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | None]:
+def offset_at(door: Door, partition_id: int, time_ms: int) -> asyncio.Future[int | None]:
     """The first offset at or after a time, None where there is none yet."""
     future: asyncio.Future[int | None] = door.loop.create_future()
 
@@ -222,7 +223,7 @@ def offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | N
         if not future.done():
             future.set_result(offset)
 
-    door.kernel.offset_for_time(queue_id, time_ms, on_done)
+    door.kernel.offset_for_time(partition_id, time_ms, on_done)
     return future
 
 
@@ -230,21 +231,21 @@ def offset_at(door: Door, queue_id: int, time_ms: int) -> asyncio.Future[int | N
 
 async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, selection: Selection | None) -> Page:
     budget = min(door.config.max_page_bytes, BYTES_BEFORE + max_messages * BYTES_PER_MESSAGE)
-    wants, queues = [], []
-    for queue in _in_turn(cursor):
-        queue_id, at = topic.queue_id(queue), cursor.positions[queue]
-        first, end = door.kernel.bounds(queue_id)
+    wants, partitions = [], []
+    for partition in _in_turn(cursor):
+        partition_id, at = topic.partition_id(partition), cursor.positions[partition]
+        first, end = door.kernel.bounds(partition_id)
         if not first <= at == end:
-            queues.append(queue)
-            wants.append((queue_id, max(at, first)))
+            partitions.append(partition)
+            wants.append((partition_id, max(at, first)))
     share = max(1, budget // max(1, len(wants)))
-    fetched = await fetch(door, [(queue_id, at, share) for queue_id, at in wants], budget) if wants else []
+    fetched = await fetch(door, [(partition_id, at, share) for partition_id, at in wants], budget) if wants else []
     for (_, at), one in zip(wants, fetched, strict=True):
         _check_fetched(at, one)
-    sources = [Source(queue, cursor.positions[queue], one, topic.settings.compact)
-               for queue, one in zip(queues, fetched, strict=True)]
+    sources = [Source(partition, cursor.positions[partition], one, topic.settings.compact)
+               for partition, one in zip(partitions, fetched, strict=True)]
     page = build_page(sources, max_messages, door.config.max_page_bytes, selection)
-    note_unreadable(door.kernel, page, topic.queue_id)
+    note_unreadable(door.kernel, page, topic.partition_id)
     return page._replace(positions=cursor.positions | page.positions)
 
 
@@ -275,10 +276,10 @@ class Selection:
 
 
 def _in_turn(cursor: Cursor) -> list[int]:
-    """The cursor's queues, beginning with the one whose turn it is: what is read last may find the page full."""
-    queues = list(cursor.positions)
-    first = sum(1 for queue in queues if queue < cursor.turn)
-    return queues[first:] + queues[:first]
+    """The cursor's partitions, beginning with the one whose turn it is: what is read last may find the page full."""
+    partitions = list(cursor.positions)
+    first = sum(1 for partition in partitions if partition < cursor.turn)
+    return partitions[first:] + partitions[:first]
 
 
 def _check_fetched(offset: int, fetched: Fetched) -> None:
@@ -315,16 +316,17 @@ def _events(door: Door, topic: Topic, cursor: Cursor, page: Page) -> web.Respons
 
 
 def _next_cursor(topic: Topic, cursor: Cursor, page: Page) -> str:
-    turn = (cursor.turn + 1) % topic.queues if page.records else cursor.turn
+    turn = (cursor.turn + 1) % topic.partitions if page.records else cursor.turn
     return encode_cursor(cursor._replace(turn=turn, positions=page.positions))
 
 
 def _document(door: Door, topic: Topic, cursor: Cursor, page: Page, parsed: bool, selection: Selection | None
               ) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "messages": [record_to_json(record, topic.name, queue, door.kernel.address_of(topic.name, record[2], record[4]),
+        "messages": [record_to_json(record, topic.name, partition,
+                                    door.kernel.address_of(topic.name, record[2], record[4]),
                                     door.door_names.get(door_of(record[5]), str(door_of(record[5]))), parsed=parsed)
-                     for queue, record in page.records],
+                     for partition, record in page.records],
         "cursor": _next_cursor(topic, cursor, page),
     }
     if page.lost:

@@ -81,7 +81,7 @@ async def _read(door: Door, pattern: str, tenant: str, count: int, start: str) -
 
 def _to_json(door: Door, value: Retained, parsed: bool) -> dict[str, Any]:
     number = door_of(value.record[5])
-    return record_to_json(value.record, value.topic, value.queue, value.address,
+    return record_to_json(value.record, value.topic, value.partition, value.address,
                           door.door_names.get(number, str(number)), parsed=parsed)
 
 

@@ -40,7 +40,7 @@ MAX_KEY_BYTES: Final = 17
 
 
 _WAITING: Final = {name: schema for name, schema in MESSAGE_FIELDS.items() if name != "offset"} | {
-    "queue": {"type": ["integer", "null"]}, "timestamp": {"type": ["integer", "null"]}, "state": one_of("waiting"),
+    "partition": {"type": ["integer", "null"]}, "timestamp": {"type": ["integer", "null"]}, "state": one_of("waiting"),
     "due": TIME_MS, "accepted": TIME_MS, "repeat": nullable(TEXT), "times": WHOLE}
 WAITING: Final = Named("Waiting", object_of(_WAITING, MESSAGE_OPTIONS))
 SETTLED: Final = Named("NoLongerWaiting", object_of({
@@ -132,11 +132,11 @@ def _describe(door: Door, one: Scheduled) -> dict[str, Any]:
                 "times": what.times}
     headers, _ = read_headers(what.headers, 0)
     number = door_of(what.attributes)
-    topic, name = "" if what.light else what.topic, door.door_names.get(number, str(number))
+    topic, name = "" if what.to_queue else what.topic, door.door_names.get(number, str(number))
     record = (-1, what.timestamp_ms, what.key, what.value, headers, what.attributes, one.id)
-    message = record_to_json(record, topic, what.queue, what.address, name)
+    message = record_to_json(record, topic, what.partition, what.address, name)
     del message["offset"]
-    message["queue"] = what.queue if what.queue >= 0 else None
+    message["partition"] = what.partition if what.partition >= 0 else None
     message["timestamp"] = what.timestamp_ms or None
     return {**message, "state": "waiting", "due": what.due_ms, "accepted": what.accepted_ms,
             "repeat": what.repeat or None, "times": what.times}

@@ -1,6 +1,6 @@
 """`/v1/topics`: the topics and their settings.
 
-    {"name": "plant", "uuid": "6f0c...", "queues": 4, "retention_ms": null, "max_message_bytes": null,
+    {"name": "plant", "uuid": "6f0c...", "partitions": 4, "retention_ms": null, "max_message_bytes": null,
      "message_ttl_ms": null, "compact": false, "delete_retention_ms": null, "interpret_headers": false,
      "created": 1700000000000}
 
@@ -8,8 +8,8 @@
 a key that was ended by a null value nothing after `delete_retention_ms` (null: a day). `interpret_headers`: what Kafka
 producers send is opened for the header `retain`. A setting that is null follows the
 hub's. `PUT` creates (201) or makes an existing topic read as the document says (200), what it leaves out goes back to
-the hub's; `PATCH` changes what it names. Queues can be added, never taken away: adding some breaks the order of keys at
-that point. Answers come once the change is durable.
+the hub's; `PATCH` changes what it names. Partitions can be added, never taken away: adding some breaks the order of
+keys at that point. Answers come once the change is durable.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from gateways.http.schemas import (
     UUID as UUID_TEXT,
 )
 from kernel.errors import UnknownTopic
-from kernel.state.topics import MAX_QUEUES, Topic, TopicSettings
+from kernel.state.topics import MAX_PARTITIONS, Topic, TopicSettings
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
@@ -55,17 +55,17 @@ SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
 FLAGS: Final = tuple(name for name, value in asdict(TopicSettings()).items() if isinstance(value, bool))
 _SETTINGS_IN: Final = {name: FLAG if name in FLAGS else {"type": ["integer", "null"], "minimum": 1,
                                                          "maximum": MAX_SETTING} for name in SETTINGS}
-_QUEUES: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_QUEUES}
+_PARTITIONS: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PARTITIONS}
 _KEEPS_AND_DELETES: Final = {"required": ["compact", "retention_ms"],
                              "properties": {"compact": {"const": True}, "retention_ms": {"type": "integer"}}}
 TOPIC_SETTINGS: Final = Named("TopicSettings", {
-    **object_of({}, {"queues": _QUEUES, **_SETTINGS_IN}, closed=True), "not": _KEEPS_AND_DELETES},
-    {"queues": 8, "retention_ms": 86_400_000})
-_TOPIC: Final = {"name": TEXT, "uuid": UUID_TEXT, "queues": WHOLE,
+    **object_of({}, {"partitions": _PARTITIONS, **_SETTINGS_IN}, closed=True), "not": _KEEPS_AND_DELETES},
+    {"partitions": 8, "retention_ms": 86_400_000})
+_TOPIC: Final = {"name": TEXT, "uuid": UUID_TEXT, "partitions": WHOLE,
                  **properties_of(TopicSettings), "created": TIME_MS}
 TOPIC: Final = Named("Topic", object_of(_TOPIC))
 LISTED: Final = object_of(_TOPIC, {"messages": WHOLE, "groups": WHOLE, "lag": WHOLE})
-BOUNDS: Final = list_of(object_of({"queue": WHOLE, "log_start_offset": WHOLE, "high_watermark": WHOLE}))
+BOUNDS: Final = list_of(object_of({"partition": WHOLE, "log_start_offset": WHOLE, "high_watermark": WHOLE}))
 
 SETTINGS_BODY: Final = Body(TOPIC_SETTINGS, required=False)
 READING: Final = (Need(Operation.CONSUME, "topic"),)
@@ -100,14 +100,14 @@ async def list_topics(door: Door, call: Call) -> web.StreamResponse:
 @declare("topics", needs=READING, answers=(Answer(200, "The topic.", object_of({**_TOPIC, "bounds": BOUNDS})),),
          problems=("unknown_topic",))
 async def get_topic(door: Door, call: Call) -> web.StreamResponse:
-    """Show a topic with the bounds of its queues."""
+    """Show a topic with the bounds of its partitions."""
     principal = await door.principal(call.request)
     call.query()
     topic = door.readable_topic(principal, call.topic_name())
     bounds = []
-    for queue, queue_id in enumerate(topic.queue_ids()):
-        first, end = door.kernel.bounds(queue_id)
-        bounds.append({"queue": queue, "log_start_offset": first, "high_watermark": end})
+    for partition, partition_id in enumerate(topic.partition_ids()):
+        first, end = door.kernel.bounds(partition_id)
+        bounds.append({"partition": partition, "log_start_offset": first, "high_watermark": end})
     return defined_answer(describe_topic(topic), {"bounds": bounds})
 
 
@@ -115,41 +115,42 @@ async def get_topic(door: Door, call: Call) -> web.StreamResponse:
          writes=True, audited="topic.changed",
          answers=(Answer(200, "It reads as the document says.", TOPIC),
                   Answer(201, "It is made.", TOPIC, headers={"Location": "Its path."})),
-         problems=("invalid_topic", "topic_exists", "too_many_topics", "queues_remain", "precondition_failed"))
+         problems=("invalid_topic", "topic_exists", "too_many_topics", "partitions_remain", "precondition_failed"))
 async def put_topic(door: Door, call: Call) -> web.StreamResponse:
     """Make a topic, or make an existing one read as the document says.
 
-    What the document leaves out is as by default. Queues can be added, never taken away. `If-Match` with the topic's
-    `ETag` changes only what was seen, `If-None-Match: *` only makes one.
+    What the document leaves out is as by default. Partitions can be added, never taken away. `If-Match` with the
+    topic's `ETag` changes only what was seen, `If-None-Match: *` only makes one.
     """
     principal, name = await _asking(door, call)
-    queues, changes = await _read_document(door, call)
+    partitions, changes = await _read_document(door, call)
     settings = TopicSettings(**changes)
     existing = door.kernel.topic(name, tenant=principal.tenant)
     door.admission.require_topic(principal, Operation.ALTER if existing is not None else Operation.CREATE, name)
     _check_conditions(call, existing)
     if existing is None:
-        create = partial(door.kernel.create_topic, name, queues=queues, settings=settings, tenant=principal.tenant,
+        create = partial(door.kernel.create_topic, name, partitions=partitions, settings=settings,
+                         tenant=principal.tenant,
                          maker=door.admission.maker(principal))
         topic = await door.durable(lambda owner, token: create(owner=owner, token=token))
         return json_answer(describe_topic(topic), 201, {"Location": f"/v1/topics/{name}"})
-    return await _change(door, principal, existing, queues, settings)
+    return await _change(door, principal, existing, partitions, settings)
 
 
 @declare("topics", bodies=(SETTINGS_BODY,), needs=ALTERING, writes=True, audited="topic.changed",
          answers=(Answer(200, "The topic as it is now.", TOPIC),),
-         problems=("invalid_topic", "unknown_topic", "queues_remain", "precondition_failed"))
+         problems=("invalid_topic", "unknown_topic", "partitions_remain", "precondition_failed"))
 async def patch_topic(door: Door, call: Call) -> web.StreamResponse:
     """Change the settings of a topic that the document names.
 
     `If-Match` with the topic's `ETag` changes only what was seen.
     """
     principal, name = await _asking(door, call)
-    queues, changes = await _read_document(door, call)
+    partitions, changes = await _read_document(door, call)
     door.admission.require_topic(principal, Operation.ALTER, name)
     _check_conditions(call, door.kernel.topic(name, tenant=principal.tenant))
     existing = _existing(door, principal, name)
-    return await _change(door, principal, existing, queues, replace(existing.settings, **changes))
+    return await _change(door, principal, existing, partitions, replace(existing.settings, **changes))
 
 
 @declare("topics", needs=ALTERING,
@@ -169,20 +170,23 @@ async def delete_topic(door: Door, call: Call) -> web.StreamResponse:
     return web.Response(status=204)
 
 
-async def _change(door: Door, principal: Principal, existing: Topic, queues: int | None,
+async def _change(door: Door, principal: Principal, existing: Topic, partitions: int | None,
                   settings: TopicSettings) -> web.Response:
-    if queues in (None, existing.queues) and settings == existing.settings:
+    if partitions in (None, existing.partitions) and settings == existing.settings:
         return json_answer(describe_topic(existing))
-    if queues is not None and queues < existing.queues:
-        raise Refusal("queues_remain", f"{existing.name} has {existing.queues} queues; they can be added, not removed")
-    change = partial(door.kernel.change_topic, existing.name, queues=queues, settings=settings, tenant=principal.tenant)
+    if partitions is not None and partitions < existing.partitions:
+        raise Refusal("partitions_remain",
+                      f"{existing.name} has {existing.partitions} partitions; they can be added, not removed")
+    change = partial(door.kernel.change_topic, existing.name, partitions=partitions, settings=settings,
+                     tenant=principal.tenant)
     topic = await door.durable(lambda owner, token: change(owner=owner, token=token))
     return json_answer(describe_topic(topic))
 
 
 def describe_topic(topic: Topic) -> dict[str, Any]:
     """A topic as JSON's types."""
-    return {"name": topic.name, "uuid": str(UUID(bytes=topic.uuid)), "queues": topic.queues, **asdict(topic.settings),
+    return {"name": topic.name, "uuid": str(UUID(bytes=topic.uuid)), "partitions": topic.partitions,
+            **asdict(topic.settings),
             "created": topic.created_ms}
 
 
@@ -204,19 +208,19 @@ def _existing(door: Door, principal: Principal, name: str) -> Topic:
 
 
 async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, Any]]:
-    """(queues, settings) of a topic's document; an empty body is an empty document."""
+    """(partitions, settings) of a topic's document; an empty body is an empty document."""
     document = await read_object(door, call.request, "a document of a topic's settings")
     for name, value in document.items():
-        if name not in SETTINGS and name != "queues":
-            known = ", ".join(("queues", *SETTINGS))
+        if name not in SETTINGS and name != "partitions":
+            known = ", ".join(("partitions", *SETTINGS))
             raise Refusal("invalid_body", f"a topic has no setting {name!r}; there are: {known}")
         if name in FLAGS:
             if not isinstance(value, bool):
                 raise Refusal("invalid_body", f"{name!r} is true or false")
         elif value is not None and (type(value) is not int or not 1 <= value <= MAX_SETTING):
             raise Refusal("invalid_body", f"{name!r} is a whole number from 1, or null")
-    queues = document.pop("queues", None)
-    return queues, document
+    partitions = document.pop("partitions", None)
+    return partitions, document
 
 
 def _name_of(topic: Topic) -> str:

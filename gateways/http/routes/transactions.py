@@ -56,7 +56,7 @@ from gateways.http.schemas import (
     object_of,
     one_of,
 )
-from kernel.errors import ExpiredReceipt, UnknownQueue, UnknownTransaction
+from kernel.errors import ExpiredReceipt, UnknownPartition, UnknownTransaction
 from kernel.leasing.settings import check_name
 from kernel.message import NOW, When
 from kernel.records.record import encode_headers
@@ -97,7 +97,7 @@ DECIDED: Final = Named("Decided", object_of({
     "id": MESSAGE_ID, "state": one_of("committed", "rolled_back", "expired"), "decided": TIME_MS}))
 COMMIT: Final = object_of({}, {
     "acks": list_of(object_of({"group": TEXT, "receipt_handles": list_of(TEXT)}, closed=True)),
-    "offsets": list_of(object_of({"group": TEXT, "topic": TEXT, "queue": WHOLE, "offset": WHOLE}, closed=True))},
+    "offsets": list_of(object_of({"group": TEXT, "topic": TEXT, "partition": WHOLE, "offset": WHOLE}, closed=True))},
     closed=True)
 DECIDING: Final = (Need(Operation.TRANSACT, "group"),)
 PROBLEMS_OF_HALVES: Final = (*PROBLEMS_OF_A_PUBLISH, "transaction_too_large", "too_many_transactions")
@@ -282,10 +282,10 @@ def _placement(door: Door, principal: Principal, query: dict[str, str], publicat
 
 @declare("transactions", bodies=(Body(COMMIT, required=False),), needs=DECIDING, writes=True,
          answers=(Answer(200, "All of it is durable, in one piece.", DECIDED),),
-         problems=(*PROBLEMS_OF_A_DECISION, "unknown_receipt", "receipt_expired", "unknown_topic", "unknown_queue",
+         problems=(*PROBLEMS_OF_A_DECISION, "unknown_receipt", "receipt_expired", "unknown_topic", "unknown_partition",
                    "offset_out_of_range", "assigned_group", "leased_group", "invalid_group"))
 async def commit(door: Door, call: Call) -> web.StreamResponse:
-    """Commit: every message enters its queue at once.
+    """Commit: every message enters its partition at once.
 
     What a consumer took for them is settled in the same piece: receipt handles in `acks`, offsets of groups that count
     by offsets in `offsets`. A repeated commit is answered like the first and settles nothing more.
@@ -351,23 +351,23 @@ def _read_acks(door: Door, principal: Principal, given: list[dict[str, Any]]) ->
 
 
 def _read_offsets(door: Door, principal: Principal, given: list[dict[str, Any]]) -> Offsets:
-    """Next offsets by group and queue id. Raises Denied, InvalidGroup, UnknownTopic, UnknownQueue."""
+    """Next offsets by group and partition id. Raises Denied, InvalidGroup, UnknownTopic, UnknownPartition."""
     offsets: Offsets = {}
     for one in given:
-        group, name, queue, offset = (one.get(member) for member in ("group", "topic", "queue", "offset"))
-        if one.keys() != {"group", "topic", "queue", "offset"} or not isinstance(group, str) \
-                or not isinstance(name, str) or type(queue) is not int or type(offset) is not int or offset < 0:
-            raise Refusal("invalid_body", "one of 'offsets' is {\"group\", \"topic\", \"queue\", \"offset\"}")
+        group, name, partition, offset = (one.get(member) for member in ("group", "topic", "partition", "offset"))
+        if one.keys() != {"group", "topic", "partition", "offset"} or not isinstance(group, str) \
+                or not isinstance(name, str) or type(partition) is not int or type(offset) is not int or offset < 0:
+            raise Refusal("invalid_body", "one of 'offsets' is {\"group\", \"topic\", \"partition\", \"offset\"}")
         group_name(group)
         door.admission.require_group(principal, Operation.CONSUME, group)
         topic = door.readable_topic(principal, name)
-        if not 0 <= queue < topic.queues:
-            raise UnknownQueue(f"{name} has the queues 0 to {topic.queues - 1}")
-        first, end = door.kernel.bounds(topic.queue_id(queue))
+        if not 0 <= partition < topic.partitions:
+            raise UnknownPartition(f"{name} has the partitions 0 to {topic.partitions - 1}")
+        first, end = door.kernel.bounds(topic.partition_id(partition))
         if offset > end:
-            raise Refusal("offset_out_of_range", f"the queue holds the offsets {first} to {end}, the next",
+            raise Refusal("offset_out_of_range", f"the partition holds the offsets {first} to {end}, the next",
                           log_start_offset=first, high_watermark=end)
-        offsets.setdefault(group, {})[topic.queue_id(queue)] = (offset, b"")
+        offsets.setdefault(group, {})[topic.partition_id(partition)] = (offset, b"")
     return offsets
 
 

@@ -15,7 +15,7 @@ from gateways.http.routes.leases import (
     Action,
     acking,
     extending,
-    pop_light,
+    pop_from_queue,
     pop_topic,
     releasing,
     require_taker,
@@ -33,7 +33,7 @@ async def _pop(connection: Connection, frame: Frame) -> Frame:
     of_queue = _names_queue(frame)
     if not of_queue and "topic" not in query:
         raise Refusal("invalid_frame", "a pop names the 'topic' of its group")
-    pop = pop_light if of_queue else pop_topic
+    pop = pop_from_queue if of_queue else pop_topic
     found = await pop(connection.door, connection.principal, name_in(frame, "queue" if of_queue else "group"), query)
     connection.door.flow.messages_out += len(found)
     return {"type": "popped", "messages": found}

@@ -140,7 +140,7 @@ class Subscription:
                 if not entries:
                     return
             for entry in entries:
-                positions.move(entry.queue_id, entry.next_offset)
+                positions.move(entry.partition_id, entry.next_offset)
             bodies, word = b",".join([entry.body for entry in entries]), positions.word()
             yield b'{"type":"%b",%b"%b":[%b],"cursor":"%b"}' % (
                 b"messages" if name == MESSAGE else name, self._head, b"messages" if name == MESSAGE else b"ranges",

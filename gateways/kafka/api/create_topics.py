@@ -55,7 +55,7 @@ class Creation:
         else:
             row.configs, row.replication_factor = [], REPLICAS
             if topic is not None:
-                row.topic_id, row.num_partitions = uuid.UUID(bytes=topic.uuid), topic.queues
+                row.topic_id, row.num_partitions = uuid.UUID(bytes=topic.uuid), topic.partitions
                 self.pending += 1
 
     def try_create(self, asked: Any, token: NewTopic) -> Topic | None:
@@ -64,7 +64,7 @@ class Creation:
         if not is_topic_name(asked.name):
             raise InvalidTopic(f"{asked.name[:300]!r} is no legal topic name")
         session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
-        queues = queues_of(asked, session.config.max_partitions)
+        partitions = partitions_of(asked, session.config.max_partitions)
         settings = settings_of(asked.configs)
         tenant = session.principal.tenant
         if self.validate_only:
@@ -72,7 +72,8 @@ class Creation:
             if session.kernel.topic(asked.name, tenant) is not None:
                 raise TopicExists(f"topic {asked.name!r} exists already")
             return None
-        return session.kernel.create_topic(asked.name, queues=queues, settings=settings, tenant=tenant, owner=session,
+        return session.kernel.create_topic(asked.name, partitions=partitions, settings=settings, tenant=tenant,
+                                           owner=session,
                                            token=token, maker=session.admission.maker(session.principal))
 
     def settle(self) -> None:
@@ -95,11 +96,11 @@ class NewTopic:
             self.row.error_code, self.row.error_message = code_of(stored.error), str(stored.error)
         else:
             session = self.creation.request.session
-            session.audit("topic.created", {"topic": self.row.name, "queues": self.row.num_partitions})
+            session.audit("topic.created", {"topic": self.row.name, "partitions": self.row.num_partitions})
         self.creation.settle()
 
 
-def queues_of(asked: Any, max_partitions: int) -> int | None:
+def partitions_of(asked: Any, max_partitions: int) -> int | None:
     """How many partitions are wanted; None: the hub's default. Raises Refused."""
     count: int = asked.num_partitions
     if asked.assignments:

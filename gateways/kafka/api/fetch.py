@@ -2,7 +2,7 @@
 
 It runs when every earlier request of its connection has been answered. Each look goes over all partitions once (the
 hot part is `FetchRows.scan_many`) and asks the kernel for those alone that have something. Where that is less than
-the client's `min_bytes`, it waits for the kernel's word that one of the queues has grown, and looks again, until
+the client's `min_bytes`, it waits for the kernel's word that one of the partitions has grown, and looks again, until
 `max_wait_ms`.
 
 No fetch session is kept: every answer says session 0, which tells a client to list all its partitions each time
@@ -83,10 +83,10 @@ class Fetch:
             rows.refuse(partitions, block, UNKNOWN_TOPIC_ID if by_id else code_of(refusal))
         else:
             if block is None:
-                rows.scan(partitions, _queue_ids(topic), kernel.bounds)
+                rows.scan(partitions, _partition_ids(topic), kernel.bounds)
             else:
                 bounds = np.frombuffer(kernel.bounds_of(topic), np.int64).reshape(-1, 2)
-                rows.scan_many(block, _queue_ids(topic), bounds, kernel.bounds)
+                rows.scan_many(block, _partition_ids(topic), bounds, kernel.bounds)
         rows.close_topic()
 
     def find_topic(self, name: bytes) -> Topic:
@@ -130,11 +130,11 @@ class Fetch:
             flow.bytes_out += total_bytes
             self.request.done(rows.encode(self.request.correlation_id, 0))
             return
-        self.watch = session.kernel.watch(rows.queue_ids(), self.on_grown)
+        self.watch = session.kernel.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
 
     def on_grown(self) -> None:
-        """A queue that this fetch waits for has new records."""
+        """A partition that this fetch waits for has new records."""
         self.watch = None
         if self.ended:
             return
@@ -162,12 +162,12 @@ class Fetch:
             self.watch = None
 
 
-def _queue_ids(topic: Topic) -> Sequence[int]:
-    """Queue ids by partition number."""
+def _partition_ids(topic: Topic) -> Sequence[int]:
+    """Partition ids by partition number."""
     if len(topic.ranges) == 1:
         first, count = topic.ranges[0]
         return range(first, first + count)
-    return list(topic.queue_ids())
+    return list(topic.partition_ids())
 
 
 def dispatch(request: Request) -> None:

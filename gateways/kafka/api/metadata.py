@@ -91,7 +91,7 @@ def describe(session: KafkaSession, topic: Topic) -> Row:
     epoch = session.kernel.epoch
     partitions = [Row(error_code=NONE, partition_index=index, leader_id=NODE_ID, leader_epoch=epoch,
                       replica_nodes=NODES, isr_nodes=NODES, offline_replicas=NO_NODES)
-                  for index in range(topic.queues)]
+                  for index in range(topic.partitions)]
     return Row(error_code=NONE, name=topic.name, topic_id=uuid.UUID(bytes=topic.uuid), is_internal=False,
                partitions=partitions, authorized_operations=None)
 

@@ -52,7 +52,7 @@ class Commit:
             return
         for row, partition in zip(rows, asked.partitions, strict=True):
             try:
-                self.offsets[topic.queue_id(partition.partition_index)] = offset_of(partition)
+                self.offsets[topic.partition_id(partition.partition_index)] = offset_of(partition)
             except Refused as refusal:
                 row.error_code = refusal.code
             except KernelError as refusal:

@@ -21,7 +21,7 @@ from gateways.kafka.error_codes import (
 from gateways.kafka.mapping import code_of, coordinator_code_of
 from gateways.kafka.request import Api, Request
 from gateways.kafka.topics import find_topic
-from kernel.errors import KernelError, UnknownQueue
+from kernel.errors import KernelError, UnknownPartition
 
 if TYPE_CHECKING:
     from gateways.kafka.session import KafkaSession
@@ -87,8 +87,8 @@ def named(session: KafkaSession, asked: Any, committed: Committed) -> Row:
 
 def partition_row(topic: Topic, index: int, committed: Committed) -> Row:
     try:
-        return row_of(index, committed.get(topic.queue_id(index)))
-    except UnknownQueue:
+        return row_of(index, committed.get(topic.partition_id(index)))
+    except UnknownPartition:
         return row_of(index, None, UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -97,8 +97,8 @@ def everything(session: KafkaSession, committed: Committed) -> list[Row]:
     may = session.admission.may_topic
     rows = []
     for topic in session.kernel.topics(session.principal.tenant):
-        partitions = [row_of(index, committed[queue_id]) for index, queue_id in enumerate(topic.queue_ids())
-                      if queue_id in committed]
+        partitions = [row_of(index, committed[partition_id]) for index, partition_id in enumerate(topic.partition_ids())
+                      if partition_id in committed]
         if partitions and may(session.principal, Operation.CONSUME, topic.name):
             rows.append(Row(name=topic.name, partitions=partitions))
     return rows

@@ -46,8 +46,8 @@ class Produced:
         if stored.error is not None:
             self.refuse(code_of(stored.error), str(stored.error))
         else:
-            queue_id, self.base_offset, _ = stored.positions[0]
-            self.log_start = self.produce.request.session.kernel.bounds(queue_id)[0]
+            partition_id, self.base_offset, _ = stored.positions[0]
+            self.log_start = self.produce.request.session.kernel.bounds(partition_id)[0]
             if self.decisions:
                 decisions, self.decisions = self.decisions, []
                 Deciding(self, self.produce.request.session).take(decisions)
@@ -122,7 +122,7 @@ class Produce:
     def _append(self, topic: Topic, row: Produced, batch: bytes) -> None:
         """Raises Refused, KernelError, Denied."""
         session = self.request.session
-        queue_id = topic.queue_id(row.index)
+        partition_id = topic.partition_id(row.index)
         divert: Divert | None = None
         if topic.name == DECIDE:
             divert = row.keep_decisions
@@ -131,11 +131,11 @@ class Produce:
         else:
             note_delay(session, batch)
         if divert is None and self.acks == NO_ACKS:
-            session.kernel.append_batch(queue_id, batch, session, Unacknowledged(self))
+            session.kernel.append_batch(partition_id, batch, session, Unacknowledged(self))
             return
         self.pending += 1
         try:
-            session.kernel.append_batch(queue_id, batch, session, row, divert)
+            session.kernel.append_batch(partition_id, batch, session, row, divert)
         except KernelError:
             self.pending -= 1
             raise

@@ -20,11 +20,13 @@ from gatehouse.cli.planned import PLANNED
 from gatehouse.cli.state import describe_status
 from gatehouse.reference import every_command
 
-STORED = {"id": "77", "topic": "plant", "queue": 1, "offset": 5, "address": "plant/a", "timestamp": 1}
+STORED = {"id": "77", "topic": "plant", "partition": 1, "offset": 5, "address": "plant/a", "timestamp": 1}
 MESSAGES = [
-    {"id": "1", "topic": "plant", "queue": 0, "offset": 0, "key": "a/temp", "value": "21", "address": "plant/a/temp"},
-    {"id": "2", "topic": "plant", "queue": 0, "offset": 1, "key": "b/temp", "value": "22", "address": "plant/b/temp"},
-    {"id": "3", "topic": "plant", "queue": 0, "offset": 2, "key": "b/rpm", "value_base64": "/w==",
+    {"id": "1", "topic": "plant", "partition": 0, "offset": 0, "key": "a/temp", "value": "21",
+     "address": "plant/a/temp"},
+    {"id": "2", "topic": "plant", "partition": 0, "offset": 1, "key": "b/temp", "value": "22",
+     "address": "plant/b/temp"},
+    {"id": "3", "topic": "plant", "partition": 0, "offset": 2, "key": "b/rpm", "value_base64": "/w==",
      "address": "plant/b/rpm"},
 ]
 RATES = {"messages_in": 4.5, "bytes_in": 90.0, "messages_out": 0.0, "bytes_out": 0.0}
@@ -78,9 +80,9 @@ class Handler(BaseHTTPRequestHandler):
         self.server.asked.append((parts.path, query, dict(self.headers)))
         match parts.path:
             case "/v1/topics":
-                self.answer(200, {"topics": [{"name": "plant", "queues": 4}, {"name": "a", "queues": 12}]})
+                self.answer(200, {"topics": [{"name": "plant", "partitions": 4}, {"name": "a", "partitions": 12}]})
             case "/v1/topics/plant":
-                self.answer(200, {"name": "plant", "queues": 4})
+                self.answer(200, {"name": "plant", "partitions": 4})
             case "/v1/topics/plant/messages":
                 start = int(query.get("cursor", "0"))
                 if self.server.skipping and start == 0:
@@ -130,7 +132,7 @@ def sent(hub) -> list[dict[str, Any]]:
 def test_publish_one(hub, call):
     before_ms = time.time_ns() // 1_000_000
     assert call("publish", "plant/a b", "21.5", "--header", "Unit=C", "--header", "Unit=F", "--expires-in", "2") == (
-        0, "stored: topic plant, queue 1, offset 5, id 77\n", "")
+        0, "stored: topic plant, partition 1, offset 5, id 77\n", "")
     (message,) = sent(hub)
     assert before_ms + 2000 <= message.pop("expires_at") <= time.time_ns() // 1_000_000 + 2000
     assert message == {"address": "plant/a b", "value": "21.5", "headers": [["Unit", "C"], ["Unit", "F"]]}
@@ -191,9 +193,9 @@ def test_consume_reads_to_the_end(hub, call):
 
 
 def test_consume_from_an_offset_for_programs_and_no_more_than_asked(hub, call):
-    code, out, _ = call("consume", "plant", "--from", "0", "--queue", "0", "--max", "1", "--json")
+    code, out, _ = call("consume", "plant", "--from", "0", "--partition", "0", "--max", "1", "--json")
     assert (code, json.loads(out)) == (0, MESSAGES[0])
-    assert hub.asked[0][1] == {"from": "0", "queue": "0"}
+    assert hub.asked[0][1] == {"from": "0", "partition": "0"}
 
 
 def test_tail_waits_and_filters(hub, call):
@@ -216,7 +218,7 @@ def test_a_filter_that_is_none(call):
 
 def test_a_group_keeps_its_own_place(call):
     for arguments in (("consume", "plant", "--group", "g", "--from", "latest"),
-                      ("consume", "plant", "--group", "g", "--queue", "0"),
+                      ("consume", "plant", "--group", "g", "--partition", "0"),
                       ("tail", "plant", "--group", "g", "--filter", "a/b")):
         code, _, err = call(*arguments)
         assert (code, err.count("\n")) == (exits.USAGE, 1)
@@ -230,7 +232,7 @@ def test_a_redrive_names_ids_or_all(call):
 
 
 def test_topics(hub, call):
-    assert call("topics") == (0, "name   queues\nplant       4\na          12\n", "")
+    assert call("topics") == (0, "name   partitions\nplant       4\na          12\n", "")
     code, out, _ = call("topics", "--json")
     assert [json.loads(line)["name"] for line in out.splitlines()] == ["plant", "a"]
     assert call("topics", "plant") == (0, "name    plant\nqueues  4\n", "")

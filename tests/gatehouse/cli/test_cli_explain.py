@@ -17,7 +17,7 @@ listen = ["127.0.0.1:1883"]
 filter = "fleet/{vehicle}/gps/#"
 topic  = "positions"
 key    = "{address}"
-shard  = "{vehicle}"
+partition_key  = "{vehicle}"
 """
 
 

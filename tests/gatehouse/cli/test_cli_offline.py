@@ -16,7 +16,7 @@ listen = ["127.0.0.1:0"]
 filter = "fleet/{vehicle}/gps/#"
 topic  = "positions"
 key    = "{address}"
-shard  = "{vehicle}"
+partition_key  = "{vehicle}"
 """
 
 

@@ -5,11 +5,11 @@ from gatehouse.cli.tables import cell, pairs, table
 
 
 def test_columns_are_aligned_and_numbers_stand_to_the_right():
-    assert table(["name", "queues"], [["plant", 4], ["a", 12]]) == "name   queues\nplant       4\na          12"
+    assert table(["name", "partitions"], [["plant", 4], ["a", 12]]) == "name   partitions\nplant       4\na          12"
 
 
 def test_an_empty_table_is_its_heads():
-    assert table(["name", "queues"], []) == "name  queues"
+    assert table(["name", "partitions"], []) == "name  partitions"
 
 
 def test_a_cell_moves_no_cursor_and_is_short():

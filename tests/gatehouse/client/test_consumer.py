@@ -281,7 +281,7 @@ def test_an_ordered_consumer_wants_an_ordered_group():
     run(test)
 
 
-def test_a_light_queue_has_no_order_of_keys():
+def test_a_queue_has_no_order_of_keys():
     with pytest.raises(ValueError, match="only a group"):
         Consumer(LeasedQueue(cast(Any, None), "queues", "q"), print, ordered=True)
 

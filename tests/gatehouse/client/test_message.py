@@ -38,7 +38,7 @@ def test_what_is_sent_is_what_the_door_reads_and_what_comes_back(key, value, hea
     record = (7, 1_700_000_000_000, read.key, read.value, tuple(read.headers), 2, 99)
     shown = orjson.loads(orjson.dumps(record_to_json(record, "plant", 3, join_address("plant", key), "http")))
     message = decode(shown)
-    assert (message.key, message.value, message.id, message.queue, message.offset) == (
+    assert (message.key, message.value, message.id, message.partition, message.offset) == (
         key, as_bytes(value), "99", 3, 7)
     taken = [pair for pair in expected if pair in message.headers]
     assert taken == list(message.headers)        # a header named like an envelope field comes back as a property
@@ -52,7 +52,7 @@ def test_seconds_from_now_are_made_absolute_once():
 
 
 def test_properties_come_back_with_the_message():
-    message = decode({"id": "1", "topic": "t", "queue": 0, "offset": 0, "key": None, "value": "{\"a\": 1}",
+    message = decode({"id": "1", "topic": "t", "partition": 0, "offset": 0, "key": None, "value": "{\"a\": 1}",
                       "headers": [["unit", "C"], ["raw", {"base64": "/w=="}], ["none", None]], "address": "t",
                       "timestamp": 5, "door": "mqtt", "content_type": "application/json",
                       "correlation_id_base64": "/w==", "receipt_handle": "h", "attempt": 2})
@@ -73,5 +73,6 @@ def test_what_cannot_be_sent_is_refused_before_it_is(said, error):
 
 
 def test_a_message_that_is_only_accepted_has_no_place_yet():
-    stored = decode_stored({"id": None, "topic": "t", "queue": 1, "offset": None, "address": "t/a", "timestamp": None})
-    assert (stored.id, stored.offset, stored.queue) == (None, None, 1)
+    stored = decode_stored({"id": None, "topic": "t", "partition": 1, "offset": None, "address": "t/a",
+                            "timestamp": None})
+    assert (stored.id, stored.offset, stored.partition) == (None, None, 1)

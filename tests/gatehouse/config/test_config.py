@@ -52,7 +52,7 @@ def problem(read, tmp_path):
 
 def test_an_empty_file_has_the_documented_defaults(read, tmp_path):
     config = read("")
-    assert (config.hub.name, config.kernel.fsync, config.kernel.default_queues) == ("gatehouse", "commit", 4)
+    assert (config.hub.name, config.kernel.fsync, config.kernel.default_partitions) == ("gatehouse", "commit", 4)
     assert config.data_dir == tmp_path / "data"
     assert config.doors == ()
     assert config.notices == ("no [gateways.NAME] table: no door opens",)
@@ -83,9 +83,9 @@ def test_a_door_without_listen_takes_its_default(read):
 @pytest.mark.parametrize(("text", "line"), [
     ('[kernel]\nfsynk = "never"', "kernel.fsynk: unknown setting; did you mean 'fsync'?"),
     ('[kernel]\nfsync = "nevr"', "kernel.fsync: 'nevr' is none of commit, interval, never; did you mean 'never'?"),
-    ('[kernel]\ndefault_queues = "4"', "kernel.default_queues: must be a whole number"),
-    ("[kernel]\ndefault_queues = true", "kernel.default_queues: must be a whole number"),
-    ("[kernel]\ndefault_queues = 0", "kernel.default_queues: must be at least 1"),
+    ('[kernel]\ndefault_partitions = "4"', "kernel.default_partitions: must be a whole number"),
+    ("[kernel]\ndefault_partitions = true", "kernel.default_partitions: must be a whole number"),
+    ("[kernel]\ndefault_partitions = 0", "kernel.default_partitions: must be at least 1"),
     ("[kernel]\nmax_message_bytes = 2000000000", "kernel.max_message_bytes: must be at most 1073741824"),
     ("[kernel]\nauto_create_topics = 1", "kernel.auto_create_topics: must be true or false"),
     ("[kernal]\nx = 1", "kernal: unknown section; did you mean 'kernel'?"),
@@ -130,7 +130,7 @@ def test_a_door_without_listen_takes_its_default(read):
     ("routes = 1", "routes: must be a list of tables: [[routes]]"),
     ('[[routes]]\nfilter = "a/#"', "routes[0].topic: is missing and has no default"),
     ('[[routes]]\nfilter = "a/#"\ntopic = "t"\nshards = "x"',
-     "routes[0].shards: unknown setting; did you mean 'shard'?"),
+     "routes[0].partition_keys: unknown setting; did you mean 'partition_key'?"),
 ])
 def test_what_is_wrong_is_said_in_one_line(problem, read, text, line):
     if line is None:
@@ -153,17 +153,19 @@ def test_no_file(tmp_path):
 
 def test_all_problems_are_found_at_once(read):
     with pytest.raises(ConfigError) as caught:
-        read('[kernel]\nfsync = "x"\ndefault_queues = 0\n[gateways.mqqt]\n[what]')
+        read('[kernel]\nfsync = "x"\ndefault_partitions = 0\n[gateways.mqqt]\n[what]')
     assert len(caught.value.lines) == 4
 
 
 def test_the_environment_overrides(read):
-    config = read('[kernel]\nfsync = "commit"', GATEHOUSE__KERNEL__FSYNC="never", GATEHOUSE__KERNEL__DEFAULT_QUEUES="7",
+    config = read('[kernel]\nfsync = "commit"', GATEHOUSE__KERNEL__FSYNC="never",
+                  GATEHOUSE__KERNEL__DEFAULT_PARTITIONS="7",
                   GATEHOUSE__KERNEL__AUTO_CREATE_TOPICS="false",
                   GATEHOUSE__GATEWAYS__MQTT__LISTEN="127.0.0.1:1, 127.0.0.1:2",
                   GATEHOUSE__GATEWAYS__MQTT__NAMES='["a", "b"]', GATEHOUSE__GATEWAYS__MQTT__BANNER="",
                   GATEHOUSE__ROUTES='[{"filter": "a/#", "topic": "t"}]', UNRELATED="x")
-    assert (config.kernel.fsync, config.kernel.default_queues, config.kernel.auto_create_topics) == ("never", 7, False)
+    assert (config.kernel.fsync, config.kernel.default_partitions, config.kernel.auto_create_topics) == ("never", 7,
+                                                                                                         False)
     door, = config.doors
     assert [str(listen) for listen in door.listen] == ["127.0.0.1:1", "127.0.0.1:2"]
     assert door.settings == MqttSettings(names=("a", "b"))
@@ -172,8 +174,8 @@ def test_the_environment_overrides(read):
 
 @pytest.mark.parametrize(("variable", "value", "line"), [
     ("GATEHOUSE__KERNEL__FSYNK", "x", "kernel.fsynk: unknown setting; did you mean 'fsync'?"),
-    ("GATEHOUSE__KERNEL__DEFAULT_QUEUES", "many", "kernel.default_queues: must be a whole number"),
-    ("GATEHOUSE__KERNEL__DEFAULT_QUEUES", "0", "kernel.default_queues: must be at least 1"),
+    ("GATEHOUSE__KERNEL__DEFAULT_PARTITIONS", "many", "kernel.default_partitions: must be a whole number"),
+    ("GATEHOUSE__KERNEL__DEFAULT_PARTITIONS", "0", "kernel.default_partitions: must be at least 1"),
     ("GATEHOUSE__GATEWAYS__MQTT__LISTEN", "1883",
      "gateways.mqtt.listen: '1883' is not HOST:PORT with a port from 0 to 65535"),
     ("GATEHOUSE__GATEWAYS__MQTT__NAMES", "[1", "gateways.mqtt.names: must be a list of texts"),

@@ -16,7 +16,7 @@ from gateways.admission.routed import RoutedTopics
 from gateways.admission.rule_set import RuleSet
 from gateways.admission.rules import InvalidRule, Rule, read_rule
 from kernel.addresses.filters import FilterTrie, matches
-from kernel.addresses.placing import LIGHT
+from kernel.addresses.placing import QUEUE_PREFIX
 from kernel.addresses.routes import RouteEntry, Routes
 from kernel.leasing.burial import PREFIX
 
@@ -158,7 +158,7 @@ def test_to_alter_at_an_address_alters_queues_and_exchanges_and_no_topic() -> No
 @pytest.mark.parametrize("tenant", ["/", "blue"])
 def test_nobody_but_administrators_writes_dead_letters(tenant: str) -> None:
     """A letter says where it came from and is redriven there: who could write one could publish anywhere."""
-    assert f"{LIGHT}{PREFIX}" == DEAD_LETTERS + "/"
+    assert f"{QUEUE_PREFIX}{PREFIX}" == DEAD_LETTERS + "/"
     some = rules("allow everyone * address $queue/# *")
     rights = some.rights("ann", (), tenant)
     assert not rights.of_address(PUBLISH, "$queue/$dead-letters/billing").allowed

@@ -1,4 +1,4 @@
-"""The kernel's light queues without a kernel, and a client that speaks AMQP in bytes: for tests without a socket."""
+"""The kernel's queues without a kernel, and a client that speaks AMQP in bytes: for tests without a socket."""
 from __future__ import annotations
 
 from collections import deque
@@ -18,8 +18,8 @@ from gateways.kit import FakeHub, FakeKernel
 from kernel.message import Handle, Leased, Message, Owner, Placement
 
 
-class FakeLight:
-    """One light queue: ready messages in order, and those that somebody holds."""
+class FakeKernelQueue:
+    """One queue: ready messages in order, and those that somebody holds."""
 
     def __init__(self) -> None:
         self.ready: deque[Leased] = deque()
@@ -42,12 +42,12 @@ class FakeQueues:
         self.bury: Any = None
         self.records: dict[str, bytes] = {}
         self.heard: list[Binding] = []
-        self._placements: dict[tuple[str, bool, int, tuple[FakeLight, ...]], Placement] = {}
+        self._placements: dict[tuple[str, bool, int, tuple[FakeKernelQueue, ...]], Placement] = {}
 
     # ---- queues
 
     def open(self, queue: AmqpQueue) -> None:
-        queue.light = FakeLight()
+        queue.kernel_queue = FakeKernelQueue()
 
     def reopen(self, vhost: VirtualHost) -> list[AmqpQueue]:
         return []
@@ -59,18 +59,18 @@ class FakeQueues:
         self.tell_gone = tell
 
     def drop(self, queue: AmqpQueue) -> None:
-        queue.light = FakeLight()
+        queue.kernel_queue = FakeKernelQueue()
 
     def purge(self, queue: AmqpQueue) -> int:
-        count = len(queue.light.ready)
-        queue.light.ready.clear()
+        count = len(queue.kernel_queue.ready)
+        queue.kernel_queue.ready.clear()
         return count
 
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
         return None
 
     def ready(self, queue: AmqpQueue) -> int:
-        return len(queue.light.ready)
+        return len(queue.kernel_queue.ready)
 
     def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
         self.heard.append(binding)
@@ -82,20 +82,20 @@ class FakeQueues:
     # ---- consuming
 
     def attach(self, consumer: Consumer) -> None:
-        consumer.queue.light.consumers.append(consumer)
+        consumer.queue.kernel_queue.consumers.append(consumer)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:
-        consumer.queue.light.consumers.remove(consumer)
+        consumer.queue.kernel_queue.consumers.remove(consumer)
 
     def top_up(self, consumer: Consumer) -> None:
-        self.kernel.lights.setdefault(consumer.queue.light, None)
+        self.kernel.kernel_queues.setdefault(consumer.queue.kernel_queue, None)
 
     def take_one(self, source: Source, on_done: Any) -> None:
-        light = source.queue.light
-        one = light.ready.popleft() if light.ready else None
+        kernel_queue = source.queue.kernel_queue
+        one = kernel_queue.ready.popleft() if kernel_queue.ready else None
         if one is not None:
-            light.out[one[:3]] = one
+            kernel_queue.out[one[:3]] = one
         on_done(one)
 
     def when_flushed(self, then: Any) -> None:
@@ -103,20 +103,20 @@ class FakeQueues:
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         for handle in handles:
-            queue.light.out.pop(handle, None)
+            queue.kernel_queue.out.pop(handle, None)
         self.acked += handles
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        light = queue.light
-        again = [light.out.pop(handle) for handle in handles if handle in light.out]
+        kernel_queue = queue.kernel_queue
+        again = [kernel_queue.out.pop(handle) for handle in handles if handle in kernel_queue.out]
         again = [(one[0], one[1], one[2] + 1, *one[3:]) for one in again]
-        light.ready = deque(sorted([*light.ready, *again], key=itemgetter(1)))
-        self.kernel.lights.setdefault(light, None)
+        kernel_queue.ready = deque(sorted([*kernel_queue.ready, *again], key=itemgetter(1)))
+        self.kernel.kernel_queues.setdefault(kernel_queue, None)
 
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         target = encode_target(queue.settings.dead_letter_exchange, queue.settings.dead_letter_key)
         for handle in handles:
-            one = queue.light.out.pop(handle)
+            one = queue.kernel_queue.out.pop(handle)
             if target:
                 self.kernel.append(self.bury(queue.vhost.name, queue.name, target, one, "rejected"), None)
 
@@ -127,15 +127,15 @@ class FakeQueues:
 
     def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
               may_create: bool, maker: str = "") -> Placement:
-        known = (address, in_topic, priority, tuple(queue.light for queue in queues))
+        known = (address, in_topic, priority, tuple(queue.kernel_queue for queue in queues))
         placement = self._placements.get(known)
         if placement is None:
-            base = self.kernel.place(address if in_topic else "light")
+            base = self.kernel.place(address if in_topic else "queue")
             placement = self._placements[known] = Placement(
-                base.tenant, address, base.topic, base.topic_id, 0, base.queue_id, base.key, base.key_part, b"",
+                base.tenant, address, base.topic, base.topic_id, 0, base.partition_id, base.key, base.key_part, b"",
                 base.max_message_bytes, base.first_level)
-            placement.light = None if in_topic else queues[0].light
-            self.kernel.entered[placement] = [queue.light for queue in queues]
+            placement.queue = None if in_topic else queues[0].kernel_queue
+            self.kernel.entered[placement] = [queue.kernel_queue for queue in queues]
         return placement
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
@@ -154,31 +154,32 @@ class FakeQueues:
 
 
 class QueueKernel(FakeKernel):
-    """The fake kernel with light queues: what is stored enters them, and a flush hands it to consumers."""
+    """The fake kernel with queues: what is stored enters them, and a flush hands it to consumers."""
 
     def __init__(self, now_ms: Any) -> None:
         super().__init__(now_ms)
         self.hub = bytes(16)
-        self.entered: dict[Placement, list[FakeLight]] = {}
-        self.lights: dict[FakeLight, None] = {}
+        self.entered: dict[Placement, list[FakeKernelQueue]] = {}
+        self.kernel_queues: dict[FakeKernelQueue, None] = {}
 
     def _store(self, message: Message, stretches: Any) -> tuple[int, int, int]:
         place = super()._store(message, stretches)
-        for light in self.entered.get(message[0], ()):
-            light.ready.append((light, light.next_offset, 1, place[2], 0, message[0].key, message[1], message[2],
+        for kernel_queue in self.entered.get(message[0], ()):
+            kernel_queue.ready.append((kernel_queue, kernel_queue.next_offset, 1, place[2], 0, message[0].key,
+                                       message[1], message[2],
                                 message[3]))
-            light.next_offset += 1
-            self.lights.setdefault(light, None)
+            kernel_queue.next_offset += 1
+            self.kernel_queues.setdefault(kernel_queue, None)
         return place
 
     def flush(self) -> None:
         super().flush()
-        lights, self.lights = self.lights, {}
-        for light in lights:
-            for consumer in list(light.consumers):
+        kernel_queues, self.kernel_queues = self.kernel_queues, {}
+        for kernel_queue in kernel_queues:
+            for consumer in list(kernel_queue.consumers):
                 room = consumer.room() if consumer.no_ack else min(consumer.room(), consumer.channel.budget.left)
-                leased = [light.ready.popleft() for _ in range(min(room, len(light.ready)))]
-                light.out.update({one[:3]: one for one in leased})
+                leased = [kernel_queue.ready.popleft() for _ in range(min(room, len(kernel_queue.ready)))]
+                kernel_queue.out.update({one[:3]: one for one in leased})
                 if not consumer.no_ack:
                     consumer.channel.budget.left -= len(leased)
                 if leased:

@@ -54,7 +54,7 @@ def test_a_slow_client_is_given_no_more_until_it_takes(hub: Hub, client: Client)
     client.send(codec.frame(codec.METHOD, 1, encode_method("basic.consume", queue="q", no_ack=True)))
     for _ in range(20):
         hub.kernel.flush()
-    waiting = hub.broker.vhost("/").queues["q"].light.ready
+    waiting = hub.broker.vhost("/").queues["q"].kernel_queue.ready
     assert 0 < len(waiting) < 190
     client.link.drain(client.session)
     for _ in range(20):
@@ -121,9 +121,9 @@ def test_rejected_messages_do_not_loop_by_themselves(hub: Hub, client: Client) -
         tag = client.ask("basic.get", queue="q")[0][2]["delivery_tag"]
         client.ask("basic.reject", delivery_tag=tag)
         hub.kernel.flush()
-        light = hub.broker.vhost("/").queues["q"].light
-        assert len(light.ready) == 1, count                                 # a reject is no automatic cycle
-    one = light.ready.popleft()
+        kernel_queue = hub.broker.vhost("/").queues["q"].kernel_queue
+        assert len(kernel_queue.ready) == 1, count                                 # a reject is no automatic cycle
+    one = kernel_queue.ready.popleft()
     assert hub.queues.bury("/", "q", '{"exchange": "", "key": null}', one, "expired") == []
 
 

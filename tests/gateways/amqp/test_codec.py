@@ -18,9 +18,9 @@ CHANNEL = b"\0\1"
 PERSISTENT = b"\x10\0\2"
 
 
-def placement(light: object = "a light queue") -> Placement:
+def placement(queue: object = "a queue") -> Placement:
     placed = Placement("/", "q", "", 0, 0, 1, None, b"\x01", b"", 1 << 20, FirstLevel())
-    placed.light = light
+    placed.queue = queue
     return placed
 
 
@@ -78,7 +78,7 @@ def test_what_is_not_plain_is_left(data: bytes, why: str) -> None:
 
 
 def test_a_topic_wants_its_headers() -> None:
-    known = routes(("x", "k"), light=None)
+    known = routes(("x", "k"), queue=None)
     assert len(decode(publish("x", "k", b"1", PERSISTENT), known)[0]) == 1
     assert decode(publish("x", "k", b"1", b"\x80\0\4text"), known)[0] == []
 

@@ -178,7 +178,7 @@ def test_after_a_fault_nothing_counts_but_the_answer(hub: Hub, client: Client) -
     assert not client.link.closed
     client.ask("connection.close-ok", 0)
     assert client.link.closed
-    assert hub.broker.vhost("/").queues["q"].light.next_offset == 0
+    assert hub.broker.vhost("/").queues["q"].kernel_queue.next_offset == 0
 
 
 def test_a_client_that_does_not_answer_the_end_is_left(hub: Hub, client: Client) -> None:
@@ -272,7 +272,7 @@ def test_bodies_in_several_frames_and_channels_in_between(hub: Hub) -> None:
     cut = large.index(b"\x03\0\1")
     client.send(large[:cut] + codec.HEARTBEAT_FRAME + other + large[cut:])
     hub.kernel.flush()
-    ready = hub.broker.vhost("/").queues["q"].light.ready
+    ready = hub.broker.vhost("/").queues["q"].kernel_queue.ready
     assert sorted(len(one[6]) for one in ready) == [1, 10_000]
 
 
@@ -285,7 +285,7 @@ def test_bytes_may_be_cut_anywhere(hub: Hub, client: Client, chunk: int) -> None
     for at in range(0, len(data), chunk):
         client.send(data[at:at + chunk])
     hub.kernel.flush()
-    assert [one[6] for one in hub.broker.vhost("/").queues["q"].light.ready] == [b"x" * 20, b"", b"z"]
+    assert [one[6] for one in hub.broker.vhost("/").queues["q"].kernel_queue.ready] == [b"x" * 20, b"", b"z"]
     assert [name for _, name, _ in client.got() if name == "basic.return"] == ["basic.return"]
 
 

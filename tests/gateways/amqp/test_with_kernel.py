@@ -247,11 +247,11 @@ def test_messages_that_were_got_one_by_one_count_and_so_do_those_of_a_consumer_t
         assert closed(client.got()) == OVERDUE % HALF_HOUR_MS
 
 
-@pytest.mark.parametrize(("of_hub", "of_queue", "used"), [
+@pytest.mark.parametrize(("of_hub", "of_partition", "used"), [
     (5_000, None, 5_000), (5_000, 9_000, 9_000), (0, 9_000, 9_000), (5_000, 0, 0), (0, None, 0)])
-def test_a_queue_says_more_than_the_hub(hub: KernelHub, of_hub: int, of_queue: int | None, used: int) -> None:
+def test_a_queue_says_more_than_the_hub(hub: KernelHub, of_hub: int, of_partition: int | None, used: int) -> None:
     client = hub.client(consumer_timeout_ms=of_hub)
-    fill(client, "work", b"x", **({} if of_queue is None else {"x-consumer-timeout": of_queue}))
+    fill(client, "work", b"x", **({} if of_partition is None else {"x-consumer-timeout": of_partition}))
     consume(client, "work")
     hub.advance(used + HOLD_STEP_MS if used else 10 * HALF_HOUR_MS)
     assert closed(client.got()) == (OVERDUE % used if used else "")

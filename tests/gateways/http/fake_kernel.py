@@ -27,7 +27,7 @@ NOW_MS = 1_700_000_000_000
 class FakeKernel:
     """See `gateways.http.door` for what it is asked."""
 
-    def __init__(self, *, default_queues: int = 2, max_message_bytes: int = 1_000_000) -> None:
+    def __init__(self, *, default_partitions: int = 2, max_message_bytes: int = 1_000_000) -> None:
         self.epoch = 1
         self.hub = bytes(range(16))
         self.delivered = True
@@ -38,9 +38,9 @@ class FakeKernel:
         self.fault: Exception | None = None        # what every append ends in
         self.auto_create = True
         self.appended: list[Message] = []
-        self.queues: dict[int, list[Piece]] = {}
+        self.partitions: dict[int, list[Piece]] = {}
         self.starts: dict[int, int] = {}           # log start offsets that are not 0
-        self._queues_default = default_queues
+        self._partitions_default = default_partitions
         self._max_message_bytes = max_message_bytes
         self._routes = Routes()
         self._topics = Topics()
@@ -59,7 +59,7 @@ class FakeKernel:
     def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
         return self._placed(address, self._routes.route(address), tenant, may_create)
 
-    def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
+    def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
                  may_create: bool = True, maker: str = "") -> Placement:
         if not is_topic_name(topic):
             raise InvalidTopic(f"{topic!r} is no topic name")
@@ -74,10 +74,10 @@ class FakeKernel:
         if topic is None:
             if not (may_create and self.auto_create):
                 raise UnknownTopic(f"there is no topic {routed.topic!r}")
-            topic = self._topics.create(routed.topic, tenant, self._queues_default, TopicSettings(), NOW_MS)
-        queue = routed.queue(topic.queues)
+            topic = self._topics.create(routed.topic, tenant, self._partitions_default, TopicSettings(), NOW_MS)
+        partition = routed.partition(topic.partitions)
         limit = topic.settings.max_message_bytes or self._max_message_bytes
-        return Placement(tenant, address, topic.name, topic.id, queue, topic.queue_id(queue), routed.key,
+        return Placement(tenant, address, topic.name, topic.id, partition, topic.partition_id(partition), routed.key,
                          encode_key(routed.key), b"", limit, FirstLevel())
 
     # --- appending
@@ -125,12 +125,12 @@ class FakeKernel:
         timestamp_ms = timestamp_ms or NOW_MS
         body = (bytes((attributes,)) + varint(timestamp_ms - NOW_MS) + varint(0) + placement.key_part
                 + (b"\x01" if value is None else varint(len(value)) + value) + headers)
-        offset = self.bounds(placement.queue_id)[1]
+        offset = self.bounds(placement.partition_id)[1]
         piece = Piece(offset, 1, False, varint(len(body)) + body, NOW_MS, timestamp_ms, self._next_id)
         self._next_id += 1
-        self.queues.setdefault(placement.queue_id, []).append(piece)
-        touched.add(placement.queue_id)
-        return placement.queue_id, offset, piece.first_id
+        self.partitions.setdefault(placement.partition_id, []).append(piece)
+        touched.add(placement.partition_id)
+        return placement.partition_id, offset, piece.first_id
 
     def publish(self, address: str, value: bytes, headers: list[tuple[bytes, bytes | None]] | None = None,
                 attributes: int = 0, timestamp_ms: int = 0) -> tuple[int, int, int]:
@@ -141,20 +141,21 @@ class FakeKernel:
         self._watches.touch(touched)
         return position
 
-    def trim(self, queue_id: int, offset: int) -> None:
-        """Retention: the queue begins there now."""
-        self.queues[queue_id] = [piece for piece in self.queues[queue_id] if piece.first_offset >= offset]
-        self.starts[queue_id] = offset
+    def trim(self, partition_id: int, offset: int) -> None:
+        """Retention: the partition begins there now."""
+        self.partitions[partition_id] = [piece for piece in self.partitions[partition_id]
+                                         if piece.first_offset >= offset]
+        self.starts[partition_id] = offset
 
     # --- reading
 
-    def bounds(self, queue_id: int) -> tuple[int, int]:
-        pieces = self.queues.get(queue_id, [])
-        first = self.starts.get(queue_id, 0)
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        pieces = self.partitions.get(partition_id, [])
+        first = self.starts.get(partition_id, 0)
         return first, pieces[-1].first_offset + pieces[-1].count if pieces else first
 
     def bounds_of(self, topic: Topic) -> array[int]:
-        return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
+        return array("q", [bound for partition_id in topic.partition_ids() for bound in self.bounds(partition_id)])
 
     @property
     def route_entries(self) -> tuple[RouteEntry, ...]:
@@ -163,22 +164,22 @@ class FakeKernel:
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
         done = []
-        for queue_id, offset, queue_bytes in wants:
-            first, end = self.bounds(queue_id)
-            error = None if first <= offset <= end else OffsetOutOfRange(f"the queue holds {first} to {end}")
+        for partition_id, offset, partition_bytes in wants:
+            first, end = self.bounds(partition_id)
+            error = None if first <= offset <= end else OffsetOutOfRange(f"the partition holds {first} to {end}")
             pieces: list[Piece] = []
-            for piece in self.queues.get(queue_id, []):
-                if piece.first_offset + piece.count > offset and error is None and (not pieces or queue_bytes > 0):
+            for piece in self.partitions.get(partition_id, []):
+                if piece.first_offset + piece.count > offset and error is None and (not pieces or partition_bytes > 0):
                     pieces.append(piece)
-                    queue_bytes -= len(piece.data)
-            done.append(Fetched(queue_id, error, first, end, pieces))
+                    partition_bytes -= len(piece.data)
+            done.append(Fetched(partition_id, error, first, end, pieces))
         asyncio.get_running_loop().call_soon(on_done, done)
 
-    def note_unreadable(self, queue_id: int, offset: int, count: int) -> None:
+    def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """Nobody counts here."""
 
-    def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        return self._watches.add(queue_ids, wake)
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
+        return self._watches.add(partition_ids, wake)
 
     def subscribe(self, filter: str, subscriber: object, *, tenant: str = "/") -> None:
         """Nobody is told of anything: what a filter's readers are given is tried with real kernels."""
@@ -186,8 +187,8 @@ class FakeKernel:
     def unsubscribe(self, filter: str, subscriber: object, *, tenant: str = "/") -> None:
         """The same."""
 
-    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
-        for piece in self.queues.get(queue_id, []):
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        for piece in self.partitions.get(partition_id, []):
             if piece.max_timestamp_ms >= timestamp_ms:
                 on_done(piece.first_offset, piece.max_timestamp_ms)
                 return
@@ -222,24 +223,25 @@ class FakeKernel:
     def topics_for(self, filter: str, tenant: str = "/") -> list[Topic]:
         return self._topics.of(tenant)
 
-    def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+    def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         if not is_topic_name(name):
             raise InvalidTopic(f"{name!r} is no topic name")
-        topic = self._topics.create(name, tenant, queues or self._queues_default, settings or TopicSettings(), NOW_MS)
+        topic = self._topics.create(name, tenant, partitions or self._partitions_default, settings or TopicSettings(),
+                                    NOW_MS)
         self.append([], owner, token)
         return topic
 
-    def change_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+    def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
-        topic = self._topics.change(self._topics.require(name, tenant), queues, settings)
+        topic = self._topics.change(self._topics.require(name, tenant), partitions, settings)
         self.append([], owner, token)
         return topic
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         topic = self._topics.require(name, tenant)
-        for queue_id in topic.queue_ids():
-            self.queues.pop(queue_id, None)
+        for partition_id in topic.partition_ids():
+            self.partitions.pop(partition_id, None)
         self._topics.delete(topic)
         self.append([], owner, token)
 

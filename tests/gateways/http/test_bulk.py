@@ -1,4 +1,4 @@
-"""Reading in bulk: positions of topics, and pieces of many queues in one answer."""
+"""Reading in bulk: positions of topics, and pieces of many partitions in one answer."""
 from __future__ import annotations
 
 import struct
@@ -19,8 +19,8 @@ from tests.gateways.http.kit import Client, run_door
 POSITIONS, FETCH = "/v1/batches/positions", "/v1/batches/fetch"
 
 
-def filled(count: int = 10, queues: int = 2) -> FakeKernel:
-    kernel = FakeKernel(default_queues=queues)
+def filled(count: int = 10, partitions: int = 2) -> FakeKernel:
+    kernel = FakeKernel(default_partitions=partitions)
     for number in range(count):
         kernel.publish(f"plant/{number}", b"%d" % number, timestamp_ms=NOW_MS + number * 1000)
     return kernel
@@ -49,8 +49,8 @@ def values(pieces: list[Piece]) -> list[bytes | None]:
 
 
 def ranges_of(*ranges: tuple[int, int, int], **more: Any) -> dict[str, Any]:
-    return {"ranges": [{"topic": "plant", "queue": queue, "offset": offset, "end": end, **more}
-                       for queue, offset, end in ranges]}
+    return {"ranges": [{"topic": "plant", "partition": partition, "offset": offset, "end": end, **more}
+                       for partition, offset, end in ranges]}
 
 
 def test_positions_of_several_topics() -> None:
@@ -63,7 +63,7 @@ def test_positions_of_several_topics() -> None:
         assert document["missing"] == ["nowhere"]
         assert document["doors"]["2"] == "http"
         assert document["routes"] == []
-        assert (plant["name"], plant["queues"], plant["log_start_offsets"]) == ("plant", 2, [0, 0])
+        assert (plant["name"], plant["partitions"], plant["log_start_offsets"]) == ("plant", 2, [0, 0])
         assert sum(plant["high_watermarks"]) == 10
         assert plant["offsets_for_times"]["0"] >= 0
         assert plant["offsets_for_times"]["1"] is None
@@ -74,7 +74,7 @@ def test_positions_of_several_topics() -> None:
 
 def test_pieces_of_several_queues_in_one_answer() -> None:
     async def test(client: Client) -> None:
-        ends = [client.kernel.bounds(queue_id)[1] for queue_id in (1, 2)]
+        ends = [client.kernel.bounds(partition_id)[1] for partition_id in (1, 2)]
         answer = await client.ask("POST", FETCH, json=ranges_of((0, 0, ends[0]), (1, 1, ends[1] - 1)))
         assert answer.headers["Content-Type"] == "application/octet-stream"
         heads, (first, second) = opened(answer.body)
@@ -90,20 +90,20 @@ def test_each_range_says_what_is_wrong_with_it() -> None:
     async def test(client: Client) -> None:
         client.kernel.trim(1, 2)
         request = ranges_of((0, 0, 9), (7, 0, 9), (0, 2, 9))
-        request["ranges"].append({"topic": "nowhere", "queue": 0, "offset": 0, "end": 1})
-        request["ranges"].append({"topic": "plant", "uuid": str(UUID(int=7)), "queue": 0, "offset": 0, "end": 1})
+        request["ranges"].append({"topic": "nowhere", "partition": 0, "offset": 0, "end": 1})
+        request["ranges"].append({"topic": "plant", "uuid": str(UUID(int=7)), "partition": 0, "offset": 0, "end": 1})
         heads, pieces = opened((await client.ask("POST", FETCH, json=request)).body)
         assert [head.get("code") for head in heads] == [
-            "offset_out_of_range", "unknown_queue", None, "unknown_topic", "topic_replaced"]
+            "offset_out_of_range", "unknown_partition", None, "unknown_topic", "topic_replaced"]
         assert heads[0]["log_start_offset"] == 2
         assert pieces[2]
     run_door(test, kernel=filled())
 
 
 @pytest.mark.parametrize("document", [
-    [], {}, {"ranges": []}, {"ranges": [{}]}, {"ranges": [{"topic": "plant", "queue": 0, "offset": -1, "end": 1}]},
-    {"ranges": [{"topic": "plant", "queue": 0, "offset": 0, "end": 1, "uuid": "x"}]},
-    {"ranges": [{"topic": 1, "queue": 0, "offset": 0, "end": 1}]}, {**ranges_of((0, 0, 1)), "max_bytes": 0},
+    [], {}, {"ranges": []}, {"ranges": [{}]}, {"ranges": [{"topic": "plant", "partition": 0, "offset": -1, "end": 1}]},
+    {"ranges": [{"topic": "plant", "partition": 0, "offset": 0, "end": 1, "uuid": "x"}]},
+    {"ranges": [{"topic": 1, "partition": 0, "offset": 0, "end": 1}]}, {**ranges_of((0, 0, 1)), "max_bytes": 0},
     {**ranges_of((0, 0, 1)), "max_bytes": 1 << 63},
     {**ranges_of((0, 0, 1)), "what": 1},
 ])
@@ -129,7 +129,7 @@ def test_what_is_no_question_for_positions_is_refused(document: Any) -> None:
 def test_a_queue_that_the_topic_has_not_has_no_time() -> None:
     async def test(client: Client) -> None:
         answer = await client.ask("POST", POSITIONS, json={"topics": ["plant"], "times": {"plant": {"9": NOW_MS}}})
-        assert (answer.status, answer.code) == (404, "unknown_queue")
+        assert (answer.status, answer.code) == (404, "unknown_partition")
     run_door(test, kernel=filled())
 
 

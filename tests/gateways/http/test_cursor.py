@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.http.cursor import MAX_CURSOR_CHARS, MAX_QUEUES, Cursor, decode_cursor, encode_cursor
+from gateways.http.cursor import MAX_CURSOR_CHARS, MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
 
 UUID = bytes(range(16))
 CURSOR = Cursor(UUID, None, 1, {0: 17, 1: 0, 2: 1 << 40})
@@ -21,7 +21,7 @@ def test_is_url_safe() -> None:
 
 
 def test_the_widest_topic_fits() -> None:
-    wide = Cursor(UUID, None, 0, dict.fromkeys(range(MAX_QUEUES), (1 << 35) - 1))
+    wide = Cursor(UUID, None, 0, dict.fromkeys(range(MAX_PARTITIONS), (1 << 35) - 1))
     assert len(encode_cursor(wide)) <= MAX_CURSOR_CHARS
     assert decode_cursor(encode_cursor(wide)) == wide
 

@@ -175,7 +175,8 @@ def test_rights() -> None:
         assert (await client.ask("POST", "/v1/publish/plant/open", data=b"x")).status == 201
         for method, path, body in (
                 ("POST", "/v1/publish/plant/secret", b"x"), ("POST", "/v1/topics/plant/messages?key=secret", b"x"),
-                ("GET", "/v1/topics/plant/messages", None), ("GET", "/v1/topics/plant/batches?queue=0&offset=0", None),
+                ("GET", "/v1/topics/plant/messages", None),
+                ("GET", "/v1/topics/plant/batches?partition=0&offset=0", None),
                 ("GET", "/v1/topics/plant", None), ("PUT", "/v1/topics/new", b""), ("PUT", "/v1/topics/plant", b""),
                 ("PATCH", "/v1/topics/plant", b""), ("DELETE", "/v1/topics/plant", None)):
             answer = await client.ask(method, path, data=body)

@@ -104,16 +104,16 @@ def test_a_selector_chooses():
 
 def test_what_retention_took_is_told():
     async def test(client):
-        client.kernel._queues_default = 1
-        queue_id, _, _ = client.kernel.publish("plant/a", b"0")
+        client.kernel._partitions_default = 1
+        partition_id, _, _ = client.kernel.publish("plant/a", b"0")
         stream = await follow(client, "/v1/topics/plant/events?from=earliest")
         await stream.values(1)
         for number in range(1, 5):
             client.kernel.publish("plant/a", b"%d" % number)
-        client.kernel.trim(queue_id, 3)
+        client.kernel.trim(partition_id, 3)
         again = await follow(client, "/v1/topics/plant/events", **{"Last-Event-ID": stream.last_id})
         name, _, told = await again.next()
-        assert (name, told) == ("lost", {"topic": "plant", "queue": 0, "offset": 1, "count": 2})
+        assert (name, told) == ("lost", {"topic": "plant", "partition": 0, "offset": 1, "count": 2})
         assert await again.values(2) == ["3", "4"]
     run_door(test)
 

@@ -12,7 +12,7 @@ from kernel.delivery.slices import Slices
 from tests.simulation.world import FakeLoop
 
 HUB = bytes(16)
-QUEUE = 1
+PARTITION = 1
 
 
 class Kernel:
@@ -24,17 +24,17 @@ class Kernel:
     def slices(self) -> Slices:
         return Slices(self._loop, [].append, slice_ms=0)
 
-    def bounds(self, queue_id: int) -> tuple[int, int]:
+    def bounds(self, partition_id: int) -> tuple[int, int]:
         return 0, 0
 
-    def watch(self, queue_ids: Any, wake: Any) -> Any:
+    def watch(self, partition_ids: Any, wake: Any) -> Any:
         return self
 
     def cancel(self) -> None: ...
 
 
 class Scope:
-    queues: dict[int, Any] = {}
+    partitions: dict[int, Any] = {}
 
     def refresh(self) -> bool:
         return False
@@ -75,8 +75,8 @@ def begun(readers: list[Reader]) -> tuple[Feed, FakeLoop, Block]:
     for reader in readers:
         feed.join(reader)
     before, after = feed.positions, feed.positions.copy()
-    after.move(QUEUE, 1)
-    block = Block([Entry(QUEUE, 1, MESSAGE, b"{}")], before, after)
+    after.move(PARTITION, 1)
+    block = Block([Entry(PARTITION, 1, MESSAGE, b"{}")], before, after)
     feed.positions = after
     feed.give(block)
     assert [len(reader.blocks) for reader in readers[:2]] == [1, 0]

@@ -30,7 +30,7 @@ class GroupKernel(FakeKernel):
         found = self.topic(topic, tenant)
         assert found is not None
         supply = SimpleNamespace(line=SimpleNamespace(floor=0), end=lambda: 1)
-        supplies = {queue_id: supply for queue_id in found.queue_ids() if self.bounds(queue_id)[1]}
+        supplies = {partition_id: supply for partition_id in found.partition_ids() if self.bounds(partition_id)[1]}
         return SimpleNamespace(counts=lambda: Counts(1, *[0] * (len(Counts._fields) - 1)), supplies=supplies)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],

@@ -221,7 +221,7 @@ def test_bytes_that_are_no_text_go_out_as_base64() -> None:
 
 def test_ids_are_text_and_offsets_numbers() -> None:
     message = shown(())
-    assert (message["id"], message["offset"], message["queue"]) == (str(1 << 60), 7, 3)
+    assert (message["id"], message["offset"], message["partition"]) == (str(1 << 60), 7, 3)
 
 
 def test_what_does_not_read_as_a_property_stays_a_header() -> None:

@@ -40,7 +40,7 @@ def test_many_messages_are_one_append() -> None:
         results = answer.json["messages"]
         assert [result["address"] for result in results] == ["plant/a", "plant", "plant/a"]
         assert [result["status"] for result in results] == [201, 201, 201]
-        assert results[0]["queue"] == results[2]["queue"]
+        assert results[0]["partition"] == results[2]["partition"]
         assert results[2]["offset"] > results[0]["offset"]
         assert [message[1] for message in client.kernel.appended] == [b"1", b"\xff", None]
     run_door(test)

@@ -1,4 +1,4 @@
-"""Pages: order across queues, limits, and what cannot be given."""
+"""Pages: order across partitions, limits, and what cannot be given."""
 from __future__ import annotations
 
 from gateways.http.page import Source, build_page, note_unreadable
@@ -18,14 +18,15 @@ def piece(first_offset: int, values: list[bytes], first_id: int) -> Piece:
     return Piece(first_offset, len(values), False, records, 1000, 1000, first_id)
 
 
-def source(queue: int, position: int, *pieces: Piece, start: int = 0) -> Source:
-    return Source(queue, position, Fetched(queue, None, start, 1000, list(pieces)))
+def source(partition: int, position: int, *pieces: Piece, start: int = 0) -> Source:
+    return Source(partition, position, Fetched(partition, None, start, 1000, list(pieces)))
 
 
 def test_pages_follow_the_message_ids() -> None:
     page = build_page([source(0, 0, piece(0, [b"a", b"d"], 1), piece(2, [b"e"], 7)),
                        source(1, 0, piece(0, [b"c"], 4), piece(1, [b"f"], 9))], 4, 1000)
-    assert [(queue, record[3]) for queue, record in page.records] == [(0, b"a"), (0, b"d"), (1, b"c"), (0, b"e")]
+    assert [(partition, record[3]) for partition, record in page.records] == [(0, b"a"), (0, b"d"), (1, b"c"),
+                                                                              (0, b"e")]
     assert page.positions == {0: 3, 1: 1}
 
 
@@ -56,7 +57,7 @@ def test_an_unreadable_batch_is_named_and_stepped_over() -> None:
 def test_a_damaged_range_is_named_and_stepped_over() -> None:
     page = build_page([source(0, 0, piece(0, [b"a"], 1), piece(4, [b"b"], 9), piece(5, [b"c"], 10))], 10, 1000)
     assert [record[0] for _, record in page.records] == [0, 4, 5]
-    assert page.unreadable == [{"queue": 0, "offset": 1, "count": 3, "code": "storage_failed",
+    assert page.unreadable == [{"partition": 0, "offset": 1, "count": 3, "code": "storage_failed",
                                 "detail": "the log is damaged there"}]
     assert build_page([source(0, 2, piece(4, [b"b"], 9))], 10, 1000).unreadable[0]["offset"] == 2
 
@@ -67,13 +68,13 @@ def test_a_damaged_end_is_named_and_stepped_over() -> None:
     damaged.fetched.next_offset = 9
     page = build_page([damaged], 10, 1000)
     assert page.positions == {0: 9} and not page.empty
-    assert page.unreadable == [{"queue": 0, "offset": 5, "count": 4, "code": "storage_failed",
+    assert page.unreadable == [{"partition": 0, "offset": 5, "count": 4, "code": "storage_failed",
                                 "detail": "the log is damaged there"}]
 
 
 def test_what_retention_took_is_named() -> None:
     page = build_page([source(0, 3, piece(10, [b"a"], 1), start=10)], 10, 1000)
-    assert page.lost == [{"queue": 0, "offset": 3, "count": 7}]
+    assert page.lost == [{"partition": 0, "offset": 3, "count": 7}]
     assert [record[0] for _, record in page.records] == [10]
     gone = build_page([source(0, 3, start=10)], 10, 1000)
     assert gone.positions == {0: 10}
@@ -132,5 +133,5 @@ def test_the_kernel_is_told_of_what_batches_lack_and_not_of_a_damaged_log() -> N
     page = build_page([source(0, 0, *broken)], 100, 1000)
     assert len(page.unreadable) == 2
     for _ in range(3):
-        note_unreadable(rig.kernel, page, lambda queue: 77)
+        note_unreadable(rig.kernel, page, lambda partition: 77)
     assert rig.kernel.statistics()["unreadable_stretches_total"] == 1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.http.live.positions import MAX_QUEUES, MAX_WORD_CHARS, Positions, decode_word
+from gateways.http.live.positions import MAX_PARTITIONS, MAX_WORD_CHARS, Positions, decode_word
 
 HUB = bytes(range(16))
 PLACES = st.dictionaries(st.integers(1, 1 << 40), st.integers(1, (1 << 62) - 1), max_size=20)
@@ -31,7 +31,7 @@ def test_a_place_moves_on_and_its_copy_does_not():
 
 
 def test_the_widest_stream_fits_into_a_header():
-    positions = Positions(HUB, {(1 << 20) + queue: (1 << 35) - 1 for queue in range(MAX_QUEUES)})
+    positions = Positions(HUB, {(1 << 20) + partition: (1 << 35) - 1 for partition in range(MAX_PARTITIONS)})
     assert 0 < len(positions.word()) <= MAX_WORD_CHARS
     positions.move(1, 1)
     assert positions.word() == b""

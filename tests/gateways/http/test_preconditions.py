@@ -42,8 +42,8 @@ def test_what_must_not_be_there(unwanted: str, goes: bool) -> None:
 def test_a_topic_is_changed_as_it_was_seen() -> None:
     async def test(client: Client) -> None:
         path, only_new = "/v1/topics/plant", {"If-None-Match": "*"}
-        assert (await client.ask("PUT", path, json={"queues": 2}, headers=only_new)).status == 201
-        assert (await client.ask("PUT", path, json={"queues": 4}, headers=only_new)).code == "precondition_failed"
+        assert (await client.ask("PUT", path, json={"partitions": 2}, headers=only_new)).status == 201
+        assert (await client.ask("PUT", path, json={"partitions": 4}, headers=only_new)).code == "precondition_failed"
         seen = {"If-Match": (await client.ask("GET", path)).headers["Etag"]}
         client.kernel.publish("plant/a", b"1")
         assert (await client.ask("GET", path)).headers["Etag"] != seen["If-Match"], "its bounds are others"

@@ -22,7 +22,8 @@ def test_a_message_is_stored_and_answered_with_its_place() -> None:
         answer = await client.ask("POST", "/v1/publish/plant/line1/temp", data=b"21.5", headers={
             "Content-Type": "text/plain", "X-Header-Unit": "C", "X-Priority": "3"})
         assert answer.status == 201
-        assert answer.json == {"id": str((1 << 60) + 1), "topic": "plant", "queue": answer.json["queue"], "offset": 0,
+        assert answer.json == {"id": str((1 << 60) + 1), "topic": "plant", "partition": answer.json["partition"],
+                               "offset": 0,
                                "address": "plant/line1/temp", "timestamp": NOW_MS}
         placement, value, headers, attributes, timestamp_ms = client.kernel.appended[0]
         assert (placement.key, value, timestamp_ms) == (b"line1/temp", b"21.5", 0)

@@ -15,8 +15,8 @@ from tests.gateways.http.kit import Answer, Client, run_door, until
 MESSAGES = "/v1/topics/plant/messages"
 
 
-def filled(count: int = 10, queues: int = 2) -> FakeKernel:
-    kernel = FakeKernel(default_queues=queues)
+def filled(count: int = 10, partitions: int = 2) -> FakeKernel:
+    kernel = FakeKernel(default_partitions=partitions)
     for number in range(count):
         kernel.publish(f"plant/{number}", b"%d" % number, timestamp_ms=NOW_MS + number * 1000)
     return kernel
@@ -52,7 +52,7 @@ def test_a_message_as_json() -> None:
         client.kernel.publish("plant/line1", b"\xff", [(b"unit", b"C"), (b"content-type", b"x/y")], attributes=1)
         (message,) = (await page(client))["messages"]
         assert message == {
-            "id": str((1 << 60) + 1), "topic": "plant", "queue": message["queue"], "offset": 0, "key": "line1",
+            "id": str((1 << 60) + 1), "topic": "plant", "partition": message["partition"], "offset": 0, "key": "line1",
             "value_base64": "/w==", "headers": [["unit", "C"]], "address": "plant/line1", "timestamp": NOW_MS,
             "door": "1", "content_type": "x/y"}
     run_door(test)
@@ -71,22 +71,22 @@ def test_where_to_begin(query: str, expected: int) -> None:
 
 def test_one_queue_and_its_offsets() -> None:
     async def test(client: Client) -> None:
-        whole = await page(client, "?queue=1")
-        assert {message["queue"] for message in whole["messages"]} == {1}
-        rest = await page(client, "?queue=1&from=2")
+        whole = await page(client, "?partition=1")
+        assert {message["partition"] for message in whole["messages"]} == {1}
+        rest = await page(client, "?partition=1&from=2")
         assert rest["messages"] == whole["messages"][2:]
         client.kernel.publish("plant/x", b"x")
         client.kernel.publish("plant/y", b"y")
         client.kernel.publish("plant/z", b"z")
-        more = await page(client, f"?queue=1&cursor={whole['cursor']}")
-        assert {message["queue"] for message in more["messages"]} <= {1}
+        more = await page(client, f"?partition=1&cursor={whole['cursor']}")
+        assert {message["partition"] for message in more["messages"]} <= {1}
     run_door(test, kernel=filled())
 
 
 @pytest.mark.parametrize(("query", "status", "code"), [
     ("?from=3", 400, "invalid_parameter"), ("?from=yesterday", 400, "invalid_parameter"),
-    ("?queue=2", 404, "unknown_queue"), ("?queue=-1", 400, "invalid_parameter"),
-    ("?queue=0&from=99", 416, "offset_out_of_range"),
+    ("?partition=2", 404, "unknown_partition"), ("?partition=-1", 400, "invalid_parameter"),
+    ("?partition=0&from=99", 416, "offset_out_of_range"),
     ("?max=0", 400, "invalid_parameter"), ("?max=1001", 400, "invalid_parameter"),
     ("?max=1&max=2", 400, "invalid_parameter"), ("?wait=31", 400, "invalid_parameter"),
     ("?wait=x", 400, "invalid_parameter"), ("?cursor=garbage", 400, "invalid_cursor"),
@@ -107,7 +107,7 @@ def test_cursor_refusals() -> None:
         for cursor, query, status, code in (
             (Cursor(bytes(16), None, 0, {0: 0, 1: 0}), "", 410, "topic_replaced"),
             (Cursor(topic.uuid, None, 0, {7: 0}), "", 400, "invalid_cursor"),
-            (Cursor(topic.uuid, 0, 0, {0: 0}), "&queue=1", 400, "invalid_parameter"),
+            (Cursor(topic.uuid, 0, 0, {0: 0}), "&partition=1", 400, "invalid_parameter"),
             (Cursor(topic.uuid, 0, 0, {0: 0}), "&from=latest", 400, "invalid_parameter"),
             (Cursor(topic.uuid, 0, 0, {0: 1 << 40}), "", 416, "offset_out_of_range"),
         ):
@@ -121,7 +121,7 @@ def test_cursor_refusals() -> None:
 def test_queues_that_the_topic_gets_later_are_read_from_their_beginning() -> None:
     async def test(client: Client) -> None:
         cursor = (await page(client, "?from=latest"))["cursor"]
-        assert (await client.ask("PATCH", "/v1/topics/plant", json={"queues": 8})).status == 200
+        assert (await client.ask("PATCH", "/v1/topics/plant", json={"partitions": 8})).status == 200
         for number in range(30):
             client.kernel.publish(f"plant/{number}", b"%d" % number)
         document = await page(client, f"?cursor={cursor}")
@@ -135,13 +135,13 @@ def test_what_retention_took_is_told() -> None:
         cursor = (await page(client, "?max=2"))["cursor"]
         topic = client.kernel.topic("plant")
         assert topic is not None
-        client.kernel.trim(topic.queue_id(0), 5)
+        client.kernel.trim(topic.partition_id(0), 5)
         document = await page(client, f"?cursor={cursor}&max=2")
-        assert document["lost"] == [{"queue": 0, "offset": 2, "count": 3}]
+        assert document["lost"] == [{"partition": 0, "offset": 2, "count": 3}]
         following = await page(client, f"?cursor={document['cursor']}")
         assert "lost" not in following
         assert values(document) + values(following) == ["5", "6", "7", "8", "9"]
-    run_door(test, kernel=filled(queues=1))
+    run_door(test, kernel=filled(partitions=1))
 
 
 def test_a_long_poll_is_answered_by_the_next_message() -> None:
@@ -342,7 +342,7 @@ def test_stopping_sends_long_polls_home_with_their_cursor() -> None:
         answers.append(await asked)
     run_door(test, kernel=filled())
     assert answers[0].status == 200
-    assert decode_cursor(answers[0].json["cursor"]).queue is None
+    assert decode_cursor(answers[0].json["cursor"]).partition is None
 
 
 def test_a_head_request_has_no_body() -> None:
@@ -353,10 +353,10 @@ def test_a_head_request_has_no_body() -> None:
     run_door(test, kernel=filled())
 
 
-def test_a_wide_topic_is_read_queue_by_queue() -> None:
+def test_a_wide_topic_is_read_queue_by_partition() -> None:
     async def test(client: Client) -> None:
-        assert (await client.ask("PUT", "/v1/topics/wide", json={"queues": 600})).status == 201
+        assert (await client.ask("PUT", "/v1/topics/wide", json={"partitions": 600})).status == 201
         answer = await client.ask("GET", "/v1/topics/wide/messages")
-        assert (answer.status, answer.code, answer.json["parameter"]) == (400, "invalid_parameter", "queue")
-        assert (await client.ask("GET", "/v1/topics/wide/messages?queue=599")).status == 200
+        assert (answer.status, answer.code, answer.json["parameter"]) == (400, "invalid_parameter", "partition")
+        assert (await client.ask("GET", "/v1/topics/wide/messages?partition=599")).status == 200
     run_door(test)

@@ -62,7 +62,7 @@ def test_one_address() -> None:
         values = using(client, Values(["plant/a b"]))
         answer = await client.ask("GET", "/v1/retained/plant/a%20b")
         assert answer.status == 200
-        assert answer.json == {"id": "77", "topic": "plant", "queue": 1, "offset": 0, "key": "plant/a b",
+        assert answer.json == {"id": "77", "topic": "plant", "partition": 1, "offset": 0, "key": "plant/a b",
                                "value": "value", "headers": [], "address": "plant/a b", "timestamp": 5, "door": "http",
                                "retain": True}
         assert values.asked == [("plant/a b", "/")]

@@ -14,7 +14,7 @@ from kernel.errors import Stopping
 from kernel.message import Leased
 from tests.gateways.http.kit import Client, run_door
 
-LEASED = cast("Leased", ("queue 1", 0, 1, 7, 0, None, b"1", b"", 0))
+LEASED = cast("Leased", ("partition 1", 0, 1, 7, 0, None, b"1", b"", 0))
 
 
 class Group:

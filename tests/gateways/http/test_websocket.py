@@ -129,22 +129,22 @@ def test_a_stream_of_too_many_queues_has_no_cursor_however_it_is_sent(credit):
         for number in range(3):
             client.kernel.publish(f"wide/{number}", b"y")
         assert (answer["cursor"], (await socket.next())["cursor"]) == (None, "")
-    run_door(test, kernel=FakeKernel(default_queues=4000))
+    run_door(test, kernel=FakeKernel(default_partitions=4000))
 
 
 def test_what_retention_took_is_told():
     async def test(client):
-        client.kernel._queues_default = 1
-        queue_id, _, _ = client.kernel.publish("plant/a", b"0")
+        client.kernel._partitions_default = 1
+        partition_id, _, _ = client.kernel.publish("plant/a", b"0")
         first = await connect(client)
         cursor = (await first.ask(type="subscribe", subscription="s", topic="plant"))["cursor"]
         for number in range(1, 5):
             client.kernel.publish("plant/a", b"%d" % number)
-        client.kernel.trim(queue_id, 3)
+        client.kernel.trim(partition_id, 3)
         other = await connect(client)
         await other.ask(type="subscribe", subscription="s", topic="plant", cursor=cursor)
         lost = await other.next()
-        assert (lost["type"], lost["ranges"]) == ("lost", [{"topic": "plant", "queue": 0, "offset": 1, "count": 2}])
+        assert (lost["type"], lost["ranges"]) == ("lost", [{"topic": "plant", "partition": 0, "offset": 1, "count": 2}])
         assert await other.values(2) == ["3", "4"]
     run_door(test)
 
@@ -185,7 +185,7 @@ def test_unsubscribed_means_closed():
     ({"type": "pop", "group": "g", "topic": "nowhere"}, "unknown_topic"),
     ({"type": "pop", "topic": "plant"}, "invalid_frame"),
     ({"type": "ack", "group": "g"}, "invalid_body"),
-    ({"type": "release", "group": "g", "queue": "q", "receipt_handles": ["x"]}, "invalid_frame"),
+    ({"type": "release", "group": "g", "partition": "q", "receipt_handles": ["x"]}, "invalid_frame"),
 ])
 def test_a_wrong_frame_is_answered_and_the_next_one_read(frame, code):
     async def test(client):

@@ -1,4 +1,5 @@
-"""What a Kafka session is given in tests beside `gateways.kit`: a kernel in memory whose topics have several queues."""
+"""What a Kafka session is given in tests beside `gateways.kit`: a kernel in memory whose topics have several
+partitions."""
 from __future__ import annotations
 
 import struct
@@ -50,9 +51,9 @@ class Link(FakeLink):
 
 
 class FakeWatch:
-    def __init__(self, kernel: FakeKernel, queue_ids: Collection[int], wake: Callable[[], None]) -> None:
+    def __init__(self, kernel: FakeKernel, partition_ids: Collection[int], wake: Callable[[], None]) -> None:
         self.kernel = kernel
-        self.queue_ids = set(queue_ids)
+        self.partition_ids = set(partition_ids)
         self.wake = wake
 
     def cancel(self) -> None:
@@ -67,9 +68,9 @@ class FakeKernel:
         self.settings = KernelSettings()
         self.congested = False
         self.by_name: dict[str, Topic] = {}
-        self.queues: dict[int, list[Piece]] = {}
+        self.partitions: dict[int, list[Piece]] = {}
         self.starts: dict[int, int] = {}
-        self.ends: dict[int, int] = {}           # of queues that hold nothing up to there
+        self.ends: dict[int, int] = {}           # of partitions that hold nothing up to there
         self.pending: list[tuple[Callable[[], list[tuple[int, int, int]]], Owner | None, object]] = []
         self.watches: list[FakeWatch] = []
         self.late = False
@@ -92,13 +93,13 @@ class FakeKernel:
     def topics(self, tenant: str = "/") -> list[Topic]:
         return list(self.by_name.values())
 
-    def create_topic(self, name: str, *, queues: int | None = None, settings: TopicSettings | None = None,
+    def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         if name in self.by_name:
             raise TopicExists(f"topic {name!r} exists already")
         number = len(self.by_name) + 1
         topic = Topic(number, uuid.uuid5(uuid.NAMESPACE_OID, name).bytes, tenant, name,
-                      ((number * 1_000_000, queues or 4),), settings or TopicSettings(), NOW_MS)
+                      ((number * 1_000_000, partitions or 4),), settings or TopicSettings(), NOW_MS)
         self.by_name[name] = topic
         self.pending.append((list, owner, token))
         return topic
@@ -106,18 +107,18 @@ class FakeKernel:
     def address_of(self, topic: str, key: bytes | None, headers: object) -> str:
         return topic
 
-    def place_in(self, topic: str, key: bytes | None, *, queue: int | None = None, tenant: str = "/",
+    def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
                  may_create: bool = True, maker: str = "") -> Placement:
         found = self.by_name.get(topic)
         if found is None:
             if not may_create:
                 raise CreateDenied(f"there is no topic {topic!r}")
             found = self.create_topic(topic)
-        return Placement(tenant, topic, topic, found.id, 0, found.queue_id(0), key, b"\x01", b"", 0, FirstLevel())
+        return Placement(tenant, topic, topic, found.id, 0, found.partition_id(0), key, b"\x01", b"", 0, FirstLevel())
 
     # ---- append
 
-    def append_batch(self, queue_id: int, batch: bytes, owner: Owner | None, token: object = None,
+    def append_batch(self, partition_id: int, batch: bytes, owner: Owner | None, token: object = None,
                      divert: Divert | None = None) -> None:
         if self.refusal is not None:
             raise self.refusal
@@ -128,11 +129,11 @@ class FakeKernel:
             return
 
         def store() -> list[tuple[int, int, int]]:
-            pieces = self.queues.setdefault(queue_id, [])
-            base = self.bounds(queue_id)[1]
+            pieces = self.partitions.setdefault(partition_id, [])
+            base = self.bounds(partition_id)[1]
             data = placed(batch, base, EPOCH)
             pieces.append(Piece(base, header.record_count, True, data, NOW_MS, header.max_ms, base))
-            return [(queue_id, base, base)]
+            return [(partition_id, base, base)]
 
         self.pending.append((store, owner, token))
 
@@ -141,10 +142,10 @@ class FakeKernel:
         given = self.next_producer_id
         self.pending.append((lambda: [(given, 0, 0)], owner, token))
 
-    def add(self, queue_id: int, piece: Piece) -> None:
+    def add(self, partition_id: int, piece: Piece) -> None:
         """A piece as another door's burst leaves it."""
-        self.queues.setdefault(queue_id, []).append(piece)
-        self.wake({queue_id})
+        self.partitions.setdefault(partition_id, []).append(piece)
+        self.wake({partition_id})
 
     def flush(self, error: Exception | None = None) -> None:
         pending, self.pending = self.pending, []
@@ -161,27 +162,27 @@ class FakeKernel:
 
     # ---- read
 
-    def bounds(self, queue_id: int) -> tuple[int, int]:
-        pieces = self.queues.get(queue_id)
-        end = pieces[-1].first_offset + pieces[-1].count if pieces else self.ends.get(queue_id, 0)
-        return self.starts.get(queue_id, 0), end
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        pieces = self.partitions.get(partition_id)
+        end = pieces[-1].first_offset + pieces[-1].count if pieces else self.ends.get(partition_id, 0)
+        return self.starts.get(partition_id, 0), end
 
     def bounds_of(self, topic: Topic) -> array[int]:
-        return array("q", [bound for queue_id in topic.queue_ids() for bound in self.bounds(queue_id)])
+        return array("q", [bound for partition_id in topic.partition_ids() for bound in self.bounds(partition_id)])
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
         self.fetches += 1
         found, left = [], max_bytes
-        for queue_id, offset, most in wants:
-            start, high = self.bounds(queue_id)
-            fetched = Fetched(queue_id, None, start, high, [])
+        for partition_id, offset, most in wants:
+            start, high = self.bounds(partition_id)
+            fetched = Fetched(partition_id, None, start, high, [])
             found.append(fetched)
             if not start <= offset <= high:
                 fetched.error = OffsetOutOfRange(str(offset))
                 continue
-            pieces = self.queues.get(queue_id, [])
-            fetched.next_offset = high if queue_id in self.ends else -1
+            pieces = self.partitions.get(partition_id, [])
+            fetched.next_offset = high if partition_id in self.ends else -1
             room = most
             for piece in pieces[max(0, bisect_right(pieces, offset, key=lambda one: one.first_offset) - 1):]:
                 if fetched.pieces and len(piece.data) > room or left <= 0:
@@ -199,19 +200,19 @@ class FakeKernel:
         for read in reads:
             read()
 
-    def watch(self, queue_ids: Collection[int], wake: Callable[[], None]) -> FakeWatch:
-        watch = FakeWatch(self, queue_ids, wake)
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> FakeWatch:
+        watch = FakeWatch(self, partition_ids, wake)
         self.watches.append(watch)
         return watch
 
-    def wake(self, queue_ids: set[int]) -> None:
-        woken = [watch for watch in self.watches if watch.queue_ids & queue_ids]
+    def wake(self, partition_ids: set[int]) -> None:
+        woken = [watch for watch in self.watches if watch.partition_ids & partition_ids]
         self.watches = [watch for watch in self.watches if watch not in woken]
         for watch in woken:
             watch.wake()
 
-    def offset_for_time(self, queue_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
-        records = [record for piece in self.queues.get(queue_id, []) for record in records_of(piece)]
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        records = [record for piece in self.partitions.get(partition_id, []) for record in records_of(piece)]
         found = next(((record[0], record[1]) for record in records if record[1] >= timestamp_ms), (None, -1))
         if self.late:
             self.reads.append(lambda: on_done(*found))
@@ -219,8 +220,8 @@ class FakeKernel:
             on_done(*found)
 
 
-    def offset_of_largest_timestamp(self, queue_id: int, on_done: Callable[[int | None, int], None]) -> None:
-        records = [record for piece in self.queues.get(queue_id, []) for record in records_of(piece)]
+    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        records = [record for piece in self.partitions.get(partition_id, []) for record in records_of(piece)]
         latest = max(records, key=lambda record: record[1], default=None)
         on_done(*((None, -1) if latest is None else (latest[0], latest[1])))
 

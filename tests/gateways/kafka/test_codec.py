@@ -111,7 +111,7 @@ def test_encodes_what_was_fetched(version: int, read_committed: bool) -> None:
     rows.refuse([(0, -1, 0, 100)], None, 29)
     rows.close_topic()
     assert rows.wants == [(102, 899, 100), (103, 5, 100)]
-    assert rows.queue_ids() == {100, 101, 102, 103}
+    assert rows.partition_ids() == {100, 101, 102, 103}
     rows.fill(rows.places[0], 0, 901, 1, [LONG, b"second"])
     rows.fill(rows.places[1], 56, 9, 4, [])
     parts = rows.encode(77, 0)
@@ -141,7 +141,7 @@ def test_refuses_a_whole_fetch(version: int) -> None:
 
 def test_leader_epochs_are_compared() -> None:
     rows = fetch_codec.FetchRows(12, False, 3)
-    rows.scan([(0, 2, 0, 1), (0, 4, 0, 1), (0, 3, 0, 1), (0, -1, 0, 1)], [5], lambda queue_id: (0, 0))
+    rows.scan([(0, 2, 0, 1), (0, 4, 0, 1), (0, 3, 0, 1), (0, -1, 0, 1)], [5], lambda partition_id: (0, 0))
     errors = [int.from_bytes(row[4:6], "big") for row in rows.rows]
     assert errors == [fetch_codec.FENCED_LEADER_EPOCH, fetch_codec.UNKNOWN_LEADER_EPOCH, 0, 0]
 

@@ -40,7 +40,7 @@ def ask(peer: Peer, version: int, names: list[str | uuid.UUID] | None, **fields:
 @pytest.mark.parametrize("version", versions(3))
 def test_metadata_describes_topics(version: int) -> None:
     peer = Peer()
-    made = peer.kernel.create_topic("plant", queues=2)
+    made = peer.kernel.create_topic("plant", partitions=2)
     topic, = ask(peer, version, ["plant"])
     assert (topic.error_code, topic.name, topic.is_internal) == (0, "plant", False)
     if version >= 10:
@@ -137,7 +137,7 @@ def test_creates_topics(version: int) -> None:
     topic, = create(peer, version, {"name": "plant"})
     assert (topic.error_code, topic.name) == (0, "plant")
     made = peer.kernel.by_name["plant"]
-    assert made.queues == 3
+    assert made.partitions == 3
     if version >= 5:
         assert (topic.num_partitions, topic.replication_factor, topic.configs) == (3, 1, [])
     if version >= 7:
@@ -201,7 +201,7 @@ def test_what_is_taken_beside_the_plain_numbers() -> None:
         {"name": "compacted", "configs": [("cleanup.policy", "compact"), ("delete.retention.ms", "60000")]})]
     assert codes == [0, 0, 0, 0]
     assert peer.kernel.by_name["compacted"].settings == TopicSettings(compact=True, delete_retention_ms=60_000)
-    assert {name: topic.queues for name, topic in peer.kernel.by_name.items()} == {
+    assert {name: topic.partitions for name, topic in peer.kernel.by_name.items()} == {
         "defaults": 4, "assigned": 2, "settings": 3, "compacted": 3}
     assert peer.kernel.by_name["settings"].settings == TopicSettings(retention_ms=60_000, max_message_bytes=1000)
 
@@ -221,10 +221,10 @@ def test_without_the_right_to_create() -> None:
 
 def peer_with_records() -> Peer:
     peer = Peer()
-    topic = peer.kernel.create_topic("plant", queues=2)
-    peer.kernel.append_batch(topic.queue_id(0), batch(b"a", b"b", b"c", timestamp_ms=1000), None)
+    topic = peer.kernel.create_topic("plant", partitions=2)
+    peer.kernel.append_batch(topic.partition_id(0), batch(b"a", b"b", b"c", timestamp_ms=1000), None)
     peer.kernel.flush()
-    peer.kernel.starts[topic.queue_id(0)] = 1
+    peer.kernel.starts[topic.partition_id(0)] = 1
     return peer
 
 

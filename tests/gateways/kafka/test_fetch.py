@@ -30,15 +30,15 @@ VERSIONS = range(APIS[1].first_version, APIS[1].last_version + 1)
 def peer_with_records(*batches: bytes, **settings: Any) -> Peer:
     """Topic `plant` with two partitions, the batches in the first."""
     peer = Peer(**settings)
-    topic = peer.kernel.create_topic("plant", queues=2)
+    topic = peer.kernel.create_topic("plant", partitions=2)
     for data in batches:
-        peer.kernel.append_batch(topic.queue_id(0), data, None)
+        peer.kernel.append_batch(topic.partition_id(0), data, None)
     peer.kernel.flush()
     return peer
 
 
-def append(peer: Peer, queue: int, data: bytes) -> None:
-    peer.kernel.append_batch(peer.kernel.by_name["plant"].queue_id(queue), data, None)
+def append(peer: Peer, partition: int, data: bytes) -> None:
+    peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(partition), data, None)
     peer.kernel.flush()
 
 
@@ -61,7 +61,7 @@ def test_records_come_as_they_were_sent(version: int) -> None:
     peer = peer_with_records(batch(b"a", b"b"), batch(b"c", codec=1))
     name = name_of(peer, version)
     parts = send(peer, version, {(name, 0): 0, (name, 1): 0})
-    stored = [piece.data for piece in peer.kernel.queues[peer.kernel.by_name["plant"].queue_id(0)]]
+    stored = [piece.data for piece in peer.kernel.partitions[peer.kernel.by_name["plant"].partition_id(0)]]
     assert bytes(parts[0].records) == b"".join(stored)
     assert (parts[0].error_code, parts[0].high_watermark, parts[0].last_stable_offset) == (0, 3, 3)
     assert parts[0].aborted_transactions is None
@@ -80,8 +80,8 @@ def test_what_another_door_published_comes_as_a_batch() -> None:
     peer = peer_with_records(batch(b"a"))
     body = b"\x01" + varint(0) + varint(0) + encode_key(b"line1/temp") + varint(2) + b"21" + NO_HEADERS
     data = varint(len(body)) + body
-    queue_id = peer.kernel.by_name["plant"].queue_id(0)
-    peer.kernel.add(queue_id, Piece(1, 1, False, data, NOW_MS, NOW_MS, 77))
+    partition_id = peer.kernel.by_name["plant"].partition_id(0)
+    peer.kernel.add(partition_id, Piece(1, 1, False, data, NOW_MS, NOW_MS, 77))
     part = send(peer, 11, {("plant", 0): 1})[0]
     records = bytes(part.records)
     header = read_header(records)
@@ -155,7 +155,7 @@ def test_limits_hold_but_one_batch_always_comes() -> None:
 @pytest.mark.parametrize("offset", [-1, 0, 4, 2**62])
 def test_offsets_out_of_range_say_what_there_is(version: int, offset: int) -> None:
     peer = peer_with_records(batch(b"a", b"b", b"c"))
-    peer.kernel.starts[peer.kernel.by_name["plant"].queue_id(0)] = 1
+    peer.kernel.starts[peer.kernel.by_name["plant"].partition_id(0)] = 1
     name = name_of(peer, version)
     part = send(peer, version, {(name, 0): offset, (name, 1): 0}, max_wait_ms=500)[0]
     assert (part.error_code, part.high_watermark) == (1, 3)
@@ -217,9 +217,9 @@ def test_a_slow_read_is_answered_when_it_comes() -> None:
 
 def test_a_failed_read_is_a_storage_error() -> None:
     peer = peer_with_records(batch(b"a"))
-    queue_id = peer.kernel.by_name["plant"].queue_id(0)
+    partition_id = peer.kernel.by_name["plant"].partition_id(0)
     peer.kernel.fetch = lambda wants, max_bytes, on_done, stored: on_done(  # type: ignore[method-assign]
-        [Fetched(queue_id, StorageFailed("does not match its checksum"), 0, 1, [])])
+        [Fetched(partition_id, StorageFailed("does not match its checksum"), 0, 1, [])])
     assert send(peer, 11, {("plant", 0): 0}, max_wait_ms=500)[0].error_code == 56
 
 
@@ -235,7 +235,7 @@ def test_fetch_sessions_are_not_kept(version: int, session_id: int, session_epoc
 
 
 def test_a_topic_of_several_queue_ranges() -> None:
-    """Queues that were added later have ids of another range."""
+    """Partitions that were added later have ids of another range."""
     peer = peer_with_records()
     topic = peer.kernel.by_name["plant"]
     object.__setattr__(topic, "ranges", (*topic.ranges, (9_000_000, 3)))
@@ -265,9 +265,9 @@ def test_an_answered_fetch_lets_go_of_its_records_at_once() -> None:
 def test_a_stored_batch_that_claims_two_milliards_of_records_costs_its_bytes(version: int) -> None:
     """A hub that looked into no batch stored it. Kafka's readers open batches themselves, and get it as it lies."""
     peer = peer_with_records(batch(b"a"))
-    queue_id = peer.kernel.by_name["plant"].queue_id(0)
+    partition_id = peer.kernel.by_name["plant"].partition_id(0)
     data = poison.lying()
-    peer.kernel.queues[queue_id].append(Piece(1, poison.CLAIMED, True, data, NOW_MS, NOW_MS, 9))
+    peer.kernel.partitions[partition_id].append(Piece(1, poison.CLAIMED, True, data, NOW_MS, NOW_MS, 9))
     with little_memory(1 << 20):
         part = send(peer, version, {(name_of(peer, version), 0): 1})[0]
     assert (part.records, part.high_watermark) == (data, poison.CLAIMED + 1)
@@ -280,9 +280,9 @@ def test_a_stored_batch_that_claims_two_milliards_of_records_costs_its_bytes(ver
 def test_offsets_at_which_nothing_is_left_are_answered_with_an_empty_batch(version: int) -> None:
     """A reader would otherwise ask there for ever; behind a compacted tail a broker answers the same."""
     peer = Peer()
-    queue_id = peer.kernel.create_topic("plant", queues=1).queue_id(0)
+    partition_id = peer.kernel.create_topic("plant", partitions=1).partition_id(0)
     peer.kernel.flush()
-    peer.kernel.ends[queue_id] = 1000
+    peer.kernel.ends[partition_id] = 1000
     answer = decoded(FetchResponse, version, *peer.send(framed(fetch(version, {("plant", 0): 7}), 5))[-1:], 5)
     header = read_header(bytes(answer.responses[0].partitions[0].records))
     assert (header.base_offset, header.last_offset_delta, header.record_count) == (7, 992, 0)

@@ -25,18 +25,19 @@ def body_of(version: int, offsets: dict[int, int], epoch: int) -> bytes:
 def answer(version: int, partitions: list[fetch_codec.FetchPartition], block: fetch_block.Block | None,
            bounds: list[tuple[int, int]], read_committed: bool) -> tuple[bytes, list[tuple[int, int, int]], set[int],
                                                                          int]:
-    """(the whole answer, what the kernel is asked for, the queues that are waited for, errors)"""
+    """(the whole answer, what the kernel is asked for, the partitions that are waited for, errors)"""
     rows = fetch_codec.FetchRows(version, read_committed, EPOCH)
-    queue_ids = range(1000, 1000 + len(bounds))
+    partition_ids = range(1000, 1000 + len(bounds))
     rows.open_topic(b"plant" if version < 13 else bytes(16), MANY)
     if block is None:
-        rows.scan(partitions, queue_ids, lambda queue_id: bounds[queue_id - 1000])
+        rows.scan(partitions, partition_ids, lambda partition_id: bounds[partition_id - 1000])
     else:
-        rows.scan_many(block, queue_ids, np.array(bounds, np.int64), lambda queue_id: bounds[queue_id - 1000])
+        rows.scan_many(block, partition_ids, np.array(bounds, np.int64),
+                       lambda partition_id: bounds[partition_id - 1000])
     rows.close_topic()
-    for place, (queue_id, _, _) in zip(rows.places, rows.wants, strict=True):
-        rows.fill(place, 0, bounds[queue_id - 1000][1], 0, [b"batch", b"%d" % queue_id])
-    return b"".join(rows.encode(9, 0)), rows.wants, set(rows.queue_ids()), rows.errors
+    for place, (partition_id, _, _) in zip(rows.places, rows.wants, strict=True):
+        rows.fill(place, 0, bounds[partition_id - 1000][1], 0, [b"batch", b"%d" % partition_id])
+    return b"".join(rows.encode(9, 0)), rows.wants, set(rows.partition_ids()), rows.errors
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -81,7 +82,7 @@ def test_negative_partitions_among_many() -> None:
 
 def test_ten_thousand_partitions_with_nothing_new_cost_little() -> None:
     peer = Peer()
-    topic = peer.kernel.create_topic("plant", queues=10_000)
+    topic = peer.kernel.create_topic("plant", partitions=10_000)
     peer.kernel.flush()
     idle = peer.kernel.bounds_of(topic)
     peer.kernel.bounds_of = lambda topic: idle  # type: ignore[method-assign]

@@ -29,7 +29,7 @@ class KernelPeer(Peer):
     def __init__(self, **settings: Any) -> None:
         self.rig = Rig()
         super().__init__(self.rig.kernel, **settings)             # type: ignore[arg-type]
-        self.topic = self.rig.kernel.create_topic("plant", queues=2, settings=TopicSettings())
+        self.topic = self.rig.kernel.create_topic("plant", partitions=2, settings=TopicSettings())
         self.rig.run()
 
     def produced(self, *requests: Any) -> list[dict[tuple[str, int], Any]]:
@@ -51,7 +51,7 @@ def test_every_attack_is_refused_in_kafkas_words(way: Way, attack: Attack, error
     assert answer["plant", 0].error_code == (CODES[error] if len(data) <= 4 << 20 else MESSAGE_TOO_LARGE)
     assert answer["plant", 0].error_message
     assert answer["plant", 1].error_code == 0, "the other partition is stored"
-    assert peer.rig.kernel.bounds(peer.topic.queue_id(0)) == (0, 0)
+    assert peer.rig.kernel.bounds(peer.topic.partition_id(0)) == (0, 0)
     assert not peer.link.closed
 
 
@@ -75,7 +75,7 @@ def test_requests_are_answered_in_order_whatever_is_opened_elsewhere() -> None:
         produce(9, {("plant", 0): large(b"lie", delta=1)}), produce(9, {("plant", 0): batch(b"3")}))
     assert [[(part.error_code, part.base_offset) for part in answer.values()] for answer in answers] == [
         [(0, 0)], [(0, 0)], [(INVALID_RECORD, -1)], [(0, 1)]]
-    assert [(record[3] or b"")[:1] for record in peer.rig.read_queue(peer.topic.queue_id(0))] == [b"1", b"3"]
+    assert [(record[3] or b"")[:1] for record in peer.rig.read_partition(peer.topic.partition_id(0))] == [b"1", b"3"]
 
 
 @pytest.mark.parametrize("data", [wrap(TEN, 11), large(b"lie", delta=1)], ids=["here", "there"])
@@ -92,7 +92,7 @@ def test_a_sound_batch_without_acks_is_stored_and_not_answered() -> None:
     peer.session.handle_data(framed(produce(9, {("plant", 0): large(b"1"), ("plant", 1): batch(b"2")}, acks=0), 1))
     peer.rig.run()
     assert peer.link.frames() == [] and not peer.link.closed
-    assert [peer.rig.kernel.bounds(queue_id) for queue_id in peer.topic.queue_ids()] == [(0, 1), (0, 1)]
+    assert [peer.rig.kernel.bounds(partition_id) for partition_id in peer.topic.partition_ids()] == [(0, 1), (0, 1)]
 
 
 def test_a_client_that_is_gone_before_its_batch_is_opened() -> None:
@@ -101,7 +101,7 @@ def test_a_client_that_is_gone_before_its_batch_is_opened() -> None:
     peer.session.handle_closed()
     peer.rig.run()
     assert peer.link.frames() == []
-    assert peer.rig.kernel.bounds(peer.topic.queue_id(0)) == (0, 1)
+    assert peer.rig.kernel.bounds(peer.topic.partition_id(0)) == (0, 1)
 
 
 def test_a_session_that_stops_answers_what_is_being_opened() -> None:

@@ -33,7 +33,7 @@ def versions(key: int) -> range:
 
 def plant() -> Peer:
     peer = Peer()
-    peer.kernel.create_topic("plant", queues=2)
+    peer.kernel.create_topic("plant", partitions=2)
     peer.kernel.flush()
     peer.link.take()
     return peer
@@ -92,12 +92,12 @@ def commit(peer: Peer, version: int, group: str, offsets: dict[tuple[str, int], 
 @pytest.mark.parametrize("version", versions(8))
 def test_a_commit_is_answered_when_it_is_durable(version: int) -> None:
     peer = plant()
-    queue_id = peer.kernel.by_name["plant"].queue_id
+    partition_id = peer.kernel.by_name["plant"].partition_id
     assert commit(peer, version, "g", {("plant", 0): (7, "so far"), ("plant", 1): (9, None)}) \
         == {("plant", 0): 0, ("plant", 1): 0}
-    assert peer.kernel.offsets == {"g": {queue_id(0): (7, b"so far"), queue_id(1): (9, b"")}}
+    assert peer.kernel.offsets == {"g": {partition_id(0): (7, b"so far"), partition_id(1): (9, b"")}}
     assert commit(peer, version, "g", {("plant", 0): (8, None)}, StorageFull("full")) == {("plant", 0): 15}
-    assert peer.kernel.offsets["g"][queue_id(0)] == (7, b"so far")
+    assert peer.kernel.offsets["g"][partition_id(0)] == (7, b"so far")
 
 
 def test_a_commit_says_for_each_partition_what_is_wrong_and_keeps_the_others() -> None:
@@ -106,7 +106,7 @@ def test_a_commit_says_for_each_partition_what_is_wrong_and_keeps_the_others() -
     assert commit(peer, 8, "g", asked) == {
         ("plant", 0): 0, ("plant", 2): 3, ("plant", 1): 12, ("other", 0): 3}
     assert commit(peer, 8, "g", {("plant", 1): (-2, None)}) == {("plant", 1): 42}
-    assert peer.kernel.offsets == {"g": {peer.kernel.by_name["plant"].queue_id(0): (7, b"")}}
+    assert peer.kernel.offsets == {"g": {peer.kernel.by_name["plant"].partition_id(0): (7, b"")}}
 
 
 def test_a_commit_by_a_member_or_of_a_leased_group_is_refused() -> None:

@@ -19,7 +19,7 @@ VERSIONS = range(APIS[0].first_version, APIS[0].last_version + 1)
 
 def peer_with_topic(**settings: Any) -> Peer:
     peer = Peer(**settings)
-    peer.kernel.create_topic("plant", queues=2)
+    peer.kernel.create_topic("plant", partitions=2)
     peer.kernel.flush()
     return peer
 
@@ -42,7 +42,7 @@ def test_a_batch_is_stored_as_it_was_sent(version: int, acks: int) -> None:
     answer = send(peer, version, {("plant", 1): data}, acks)["plant", 1]
     assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
     assert answer.log_start_offset == (0 if version >= 5 else -1)
-    pieces = peer.kernel.queues[peer.kernel.by_name["plant"].queue_id(1)]
+    pieces = peer.kernel.partitions[peer.kernel.by_name["plant"].partition_id(1)]
     assert [piece.data for piece in pieces] == [placed(data, 0, EPOCH), placed(data, 2, EPOCH)]
 
 
@@ -60,7 +60,7 @@ def test_acks_0_has_no_answer() -> None:
     assert peer.send(framed(produce(7, {("plant", 0): batch(b"a")}, acks=0), 5)) == []
     peer.kernel.flush()
     assert peer.link.frames() == []
-    assert peer.kernel.bounds(peer.kernel.by_name["plant"].queue_id(0)) == (0, 1)
+    assert peer.kernel.bounds(peer.kernel.by_name["plant"].partition_id(0)) == (0, 1)
     assert not peer.link.closed
 
 
@@ -135,7 +135,7 @@ def test_zstd_needs_version_7() -> None:
 @pytest.mark.parametrize(("error", "code"), [
     (errors.MessageTooLarge("4 MiB"), 10), (errors.OutOfOrderSequence("gap"), 45),
     (errors.DuplicateSequence("old"), 46),
-    (errors.FencedProducer("newer"), 47), (errors.UnknownProducer("?"), 59), (errors.UnknownQueue("gone"), 3),
+    (errors.FencedProducer("newer"), 47), (errors.UnknownProducer("?"), 59), (errors.UnknownPartition("gone"), 3),
     (errors.Stopping("bye"), 6), (errors.UnsupportedBatch("?"), 43), (errors.KernelError("?"), -1)])
 def test_the_kernels_refusals(error: Exception, code: int) -> None:
     peer = peer_with_topic()

@@ -25,7 +25,7 @@ def correlation_ids(frames: list[bytes]) -> list[int]:
 
 def peer_with_topic(**settings: Any) -> Peer:
     peer = Peer(**settings)
-    peer.kernel.create_topic("plant", queues=2)
+    peer.kernel.create_topic("plant", partitions=2)
     peer.kernel.flush()
     return peer
 
@@ -95,7 +95,7 @@ def test_a_produce_behind_a_waiting_fetch_is_appended_and_answered_after_it() ->
     waiting = fetch(11, {("plant", 0): 0}, max_wait_ms=500)
     assert peer.send(framed(waiting, 1) + framed(produce(7, {("plant", 1): batch(b"a")}), 2)) == []
     peer.kernel.flush()
-    assert peer.kernel.bounds(peer.kernel.by_name["plant"].queue_id(1)) == (0, 1)
+    assert peer.kernel.bounds(peer.kernel.by_name["plant"].partition_id(1)) == (0, 1)
     assert peer.link.frames() == []
     assert correlation_ids(peer.wait(500)) == [1, 2]
 
@@ -138,7 +138,7 @@ def test_nothing_is_dispatched_while_the_peer_does_not_take_its_answers() -> Non
 def test_a_turn_is_bounded_whatever_a_peer_sends_at_once() -> None:
     """Questions of a few bytes for answers of hundreds of kilobytes: others get their turn in between."""
     peer = Peer(idle_timeout_ms=0)
-    peer.kernel.create_topic("wide", queues=10_000)
+    peer.kernel.create_topic("wide", partitions=10_000)
     question = MetadataRequest(version=5, topics=None)
     frames = peer.send(b"".join(framed(question, i) for i in range(20)))
     assert 1 <= len(frames) <= 4
@@ -151,7 +151,7 @@ def test_a_turn_is_bounded_whatever_a_peer_sends_at_once() -> None:
 
 def test_fetches_sent_at_once_are_bounded_too() -> None:
     peer = peer_with_topic()
-    peer.kernel.append_batch(peer.kernel.by_name["plant"].queue_id(0), batch(b"x" * 800_000), None)
+    peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(0), batch(b"x" * 800_000), None)
     peer.kernel.flush()
     frames = peer.send(b"".join(framed(fetch(11, {("plant", 0): 0}), i) for i in range(6)))
     assert len(frames) == 2
@@ -163,7 +163,7 @@ def test_fetches_sent_at_once_are_bounded_too() -> None:
 def test_one_large_answer_does_not_pause_its_reader() -> None:
     peer = peer_with_topic()
     for _ in range(3):
-        peer.kernel.append_batch(peer.kernel.by_name["plant"].queue_id(0), batch(b"x" * 800_000), None)
+        peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(0), batch(b"x" * 800_000), None)
     peer.kernel.flush()
     for i in range(4):
         request = fetch(11, {("plant", 0): 0}, max_bytes=4 << 20, most=4 << 20)

@@ -58,7 +58,7 @@ FILES = {path.stem: read(path) for path in sorted(FOLDER.glob("*.txt"))}
 
 def hub() -> FakeKernel:
     kernel = FakeKernel()
-    kernel.create_topic("plant", queues=2)
+    kernel.create_topic("plant", partitions=2)
     kernel.flush()
     return kernel
 

@@ -121,8 +121,8 @@ class Player:
         """Everything stored, in order: address, value, attributes."""
         kernel = self.hub.kernel
         records = []
-        for (_, topic), queue_id in kernel._queue_ids.items():
-            for _, _, key, value, _, attributes, message_id in kernel.queues[queue_id].records:
+        for (_, topic), partition_id in kernel._partition_ids.items():
+            for _, _, key, value, _, attributes, message_id in kernel.partitions[partition_id].records:
                 records.append((message_id, kernel.address_of(topic, key, ()), value, attributes))
         return [record[1:] for record in sorted(records)]
 

@@ -176,8 +176,8 @@ def test_what_retention_took_is_counted_and_the_rest_comes() -> None:
     session, link = subscriber(hub, "t", 1)
     send(hub, *[b"%02d" % n for n in range(20)])
     assert [payload for payload, _ in received(link)] == [b"00", b"01"]
-    queue = hub.kernel.queues[hub.kernel.place("t").queue_id]
-    queue.log_start = 15
+    partition = hub.kernel.partitions[hub.kernel.place("t").partition_id]
+    partition.log_start = 15
     got = []
     for packet_id in range(1, 8):
         session.handle_data(acks(packet_id))
@@ -192,7 +192,7 @@ def test_a_topic_deleted_meanwhile_is_lost_and_what_is_behind_it_comes() -> None
     send(hub, *[b"%02d" % n for n in range(12)])
     send(hub, b"other", topic=b"u")
     received(link)
-    del hub.kernel.queues[hub.kernel.place("t").queue_id]
+    del hub.kernel.partitions[hub.kernel.place("t").partition_id]
     session.handle_data(acks(1, 2))
     assert received(link) == [(b"other", 3)]
     assert hub.admission.trace.counts["mqtt", "lost_retention"] == 10

@@ -74,7 +74,7 @@ def test_mqtt_3_3_5_2_a_denied_publish_is_acknowledged_in_turn_and_dropped() -> 
     hub.kernel.flush()
     assert link.take() == b"\x40\2\0\2\x40\2\0\3\x40\2\0\4\x40\2\0\5\x40\2\0\6"
     assert hub.admission.trace.counts["mqtt", "publish_denied"] == 5
-    assert [record[3] for record in hub.kernel.queues[1].records] == [b"2", b"4"]
+    assert [record[3] for record in hub.kernel.partitions[1].records] == [b"2", b"4"]
     assert not link.closed
 
 
@@ -215,7 +215,7 @@ def test_a_large_packet_that_comes_slowly_keeps_its_client_alive() -> None:
         hub.advance(10_000)
     assert not link.closed
     hub.kernel.flush()
-    assert len(hub.kernel.queues[1].records) == 1
+    assert len(hub.kernel.partitions[1].records) == 1
 
 
 def test_when_the_kernel_is_stopping_the_connection_ends() -> None:
@@ -232,7 +232,7 @@ def test_answers_that_come_after_the_end_are_nobodys() -> None:
     session.handle_data(publish(b"t", b"x", 1))
     hub.cut(session)
     hub.kernel.flush()
-    assert len(hub.kernel.queues[1].records) == 1
+    assert len(hub.kernel.partitions[1].records) == 1
 
 
 def test_a_description_names_the_client_and_what_it_hears() -> None:
@@ -254,4 +254,4 @@ def test_a_message_of_megabytes_in_small_pieces(size: int) -> None:
         session.handle_data(packet[at:at + size])
     hub.kernel.flush()
     assert link.take() == b"\x40\2\0\1"
-    assert hub.kernel.queues[1].records[0][3] == packet[-len(packet) + packet.index(b"\0\x01\x02"):]
+    assert hub.kernel.partitions[1].records[0][3] == packet[-len(packet) + packet.index(b"\0\x01\x02"):]

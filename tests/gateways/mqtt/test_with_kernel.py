@@ -117,7 +117,7 @@ def test_more_queues_while_a_client_is_behind_lose_nothing() -> None:
         publisher.handle_data(publish(b"plant/1", payload, 1))
         door.rig.run()
         if n == 200:
-            door.rig.kernel.change_topic("plant", queues=16)
+            door.rig.kernel.change_topic("plant", partitions=16)
             door.rig.run()
     got = []
     while batch := split(link.take()):
@@ -252,7 +252,7 @@ def test_who_may_not_create_does_not_make_a_deleted_topic_anew() -> None:
     """His connection knew it; what he publishes elsewhere in the same read is stored."""
     door = Door(creates_nothing)
     for name in ("plant", "fleet"):
-        door.rig.kernel.create_topic(name, queues=1)
+        door.rig.kernel.create_topic(name, partitions=1)
     session, link = door.connect(b"ann", MqttConfig())
     assert send(door, session, link, publish(b"plant/x", b"1", 1), publish(b"fleet/x", b"1", 2)) == acks(1, 2)
     door.rig.kernel.delete_topic("plant")

@@ -15,12 +15,12 @@ from tests.kernel.rig import Rig
 SLOW = 1_000_000          # a pace that bounds nothing here
 
 
-def made(rig: Rig, maker: str, names: range, *, queue: bool = False) -> int:
+def made(rig: Rig, maker: str, names: range, *, partition: bool = False) -> int:
     """How many of so many topics somebody may make."""
     count = 0
     for number in names:
         try:
-            if queue:
+            if partition:
                 rig.kernel.place_in(f"{maker}{number}", b"k", maker=maker)
             else:
                 rig.kernel.place(f"{maker}{number}/x", maker=maker)
@@ -34,11 +34,11 @@ def rig_with(**settings: Any) -> Rig:
     return Rig(settings=KernelSettings(**{"auto_topics_per_minute": SLOW, **settings}))
 
 
-@pytest.mark.parametrize("queue", [False, True])
-def test_one_user_does_not_use_up_what_all_may_make(queue: bool) -> None:
+@pytest.mark.parametrize("partition", [False, True])
+def test_one_user_does_not_use_up_what_all_may_make(partition: bool) -> None:
     rig = rig_with(max_auto_topics=100, max_auto_topics_per_user=30)
-    assert made(rig, "ann", range(10_000), queue=queue) == 30
-    assert made(rig, "bob", range(5), queue=queue) == 5
+    assert made(rig, "ann", range(10_000), partition=partition) == 30
+    assert made(rig, "bob", range(5), partition=partition) == 5
     rig.kernel.place("ann7/another", maker="ann")
 
 
@@ -48,7 +48,7 @@ def test_who_has_made_a_topic_is_known_after_a_start_and_until_it_is_deleted() -
     rig.run()
     rig.restart()
     assert made(rig, "ann", range(5, 10)) == 0
-    rig.kernel.change_topic("ann0", queues=9)
+    rig.kernel.change_topic("ann0", partitions=9)
     rig.kernel.delete_topic("ann1")
     assert made(rig, "ann", range(5, 10)) == 1
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from kernel.addresses.murmur2 import murmur2, queue_for
+from kernel.addresses.murmur2 import murmur2, partition_for
 
 # The values that Kafka's own test of its Java client asserts (UtilsTest), signed as Java prints them.
 KAFKA_VALUES = [
@@ -27,7 +27,7 @@ def test_kafkas_own_values(key: bytes, signed: int) -> None:
 
 @pytest.mark.parametrize(("key", "signed"), KAFKA_VALUES)
 def test_the_sign_is_cleared_not_negated(key: bytes, signed: int) -> None:
-    assert queue_for(key, 7) == (signed & 0x7FFFFFFF) % 7
+    assert partition_for(key, 7) == (signed & 0x7FFFFFFF) % 7
 
 
 @given(st.binary(max_size=70))
@@ -36,9 +36,9 @@ def test_agrees_with_other_clients(key: bytes) -> None:
 
 
 @given(st.binary(max_size=70), st.integers(1, 5000))
-def test_queue_exists(key: bytes, queues: int) -> None:
-    assert 0 <= queue_for(key, queues) < queues
+def test_queue_exists(key: bytes, partitions: int) -> None:
+    assert 0 <= partition_for(key, partitions) < partitions
 
 
 def test_one_queue_takes_everything() -> None:
-    assert queue_for(b"", 1) == queue_for(b"anything", 1) == 0
+    assert partition_for(b"", 1) == partition_for(b"anything", 1) == 0

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.addresses.murmur2 import queue_for
+from kernel.addresses.murmur2 import partition_for
 from kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
 from kernel.errors import InvalidAddress, Unroutable
 
@@ -13,8 +13,8 @@ FLEET = RouteEntry("fleet/{vehicle}/gps/#", "positions", "{address}", "{vehicle}
 def test_the_documented_example() -> None:
     routes = Routes([FLEET])
     routed = routes.route("fleet/7/gps/lat")
-    assert (routed.topic, routed.key, routed.shard_key) == ("positions", b"fleet/7/gps/lat", b"7")
-    assert routed.queue(4) == queue_for(b"7", 4)
+    assert (routed.topic, routed.key, routed.partition_key) == ("positions", b"fleet/7/gps/lat", b"7")
+    assert routed.partition(4) == partition_for(b"7", 4)
     assert routed.route is not None and routed.route.entry is FLEET
     assert not routed.needs_header
     assert routes.reverse("positions", b"fleet/7/gps/lat") == "fleet/7/gps/lat"
@@ -26,7 +26,7 @@ def test_everything_else_follows_the_default_rule() -> None:
 
 
 def test_a_keyless_address_is_hashed_itself() -> None:
-    assert Routes().route("plant").shard_key == b"plant"
+    assert Routes().route("plant").partition_key == b"plant"
 
 
 def test_the_first_match_wins() -> None:
@@ -90,7 +90,7 @@ def test_a_route_to_unrouted_takes_what_has_no_topic_otherwise(entries: tuple[Ro
 
 
 def test_a_route_to_unrouted_takes_what_its_filter_matches() -> None:
-    routes = Routes([RouteEntry("/#", "unrouted", shard="{rest}")])
+    routes = Routes([RouteEntry("/#", "unrouted", partition_key="{rest}")])
     assert routes.route("/home/temp")[:3] == ("unrouted", b"/home/temp", b"home/temp")
     for address in ("machine 3/temp", "$queue/x"):
         with pytest.raises(InvalidAddress):
@@ -156,7 +156,7 @@ def test_what_has_lost_its_topic_is_unrouted() -> None:
     (RouteEntry("a/#", "{rest}"), "topic", "nothing captures"),
     (RouteEntry("a", "t", "{rest}"), "key", "nothing captures"),
     (RouteEntry("a", "t", "}"), "key", "belongs to no"),
-    (RouteEntry("a", "t", "{address}", "{x}"), "shard", "nothing captures"),
+    (RouteEntry("a", "t", "{address}", "{x}"), "partition_key", "nothing captures"),
     (RouteEntry("a/{x}", "t", "fixed"), "key", "does not determine {x}"),
     (RouteEntry("a/{x}/{y}", "t", "{x}-{y}"), "key", "does not determine {x}, {y}"),
     (RouteEntry("a/{x}/{y}", "t", "{x}{y}"), "key", "{y}"),
@@ -178,7 +178,7 @@ def test_every_problem_is_reported_at_once() -> None:
     with pytest.raises(InvalidRoutes) as raised:
         Routes([RouteEntry("a/{x}", "no topic", "{z}", "{q}"), RouteEntry("#/a", "t")])
     found = [(problem.index, problem.field) for problem in raised.value.problems]
-    assert found == [(0, "key"), (0, "shard"), (1, "filter")]
+    assert found == [(0, "key"), (0, "partition_key"), (1, "filter")]
 
 
 def test_routes_of_the_hubs_own_come_last_and_are_not_shown() -> None:

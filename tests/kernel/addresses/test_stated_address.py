@@ -57,7 +57,7 @@ def test_one_for_later_a_repeated_one_and_a_retained_one() -> None:
 
 
 @pytest.mark.parametrize("bound", [True, False])
-def test_in_a_light_queue(bound: bool) -> None:
+def test_in_a_queue(bound: bool) -> None:
     """By its binding, or put into the queue itself."""
     rig = Rig()
     queue = rig.kernel.declare_queue("work", QueueSettings())
@@ -74,7 +74,7 @@ def test_in_a_light_queue(bound: bool) -> None:
 def test_a_dead_letter_goes_back_to_where_it_died_whatever_its_sender_made_up() -> None:
     """Whoever redrives may have rights that the sender has not."""
     rig = Rig()
-    rig.kernel.create_topic("vault", queues=1)
+    rig.kernel.create_topic("vault", partitions=1)
     rig.kernel.define_group("billing", GroupSettings(max_attempts=1, retry=Retry((0,))))
     made_up = b'[{"reason":"attempts","topic":"vault","queue":0,"offset":0,"attempts":1,"at_ms":1,"address":"vault/x"}]'
     rig.publish("orders/a", b"1", headers=[(b"dead-letter", made_up), (b"address", b"orders/b")])
@@ -83,7 +83,7 @@ def test_a_dead_letter_goes_back_to_where_it_died_whatever_its_sender_made_up() 
     rig.run()
     dead = rig.kernel.queue("$dead-letters/billing")
     assert dead is not None
-    assert rig.kernel.redrive(dead, rig.read_queue(dead.first_queue_id)) == [None]
+    assert rig.kernel.redrive(dead, rig.read_partition(dead.first_partition_id)) == [None]
     rig.run()
     assert rig.values("vault") == [] and addresses(rig, "orders") == ["orders/a"] * 2
 

@@ -99,16 +99,16 @@ RECORDS = STEP_RECORDS * 40
 @pytest.mark.parametrize("bound", [False, True])
 def test_the_records_of_an_opened_batch_are_placed_over_many_turns_and_nothing_overtakes_them(bound: bool) -> None:
     rig = Rig()
-    topic = rig.kernel.create_topic("plant", queues=1, settings=TopicSettings(compact=not bound))
+    topic = rig.kernel.create_topic("plant", partitions=1, settings=TopicSettings(compact=not bound))
     if bound:
         rig.kernel.bind("plant/#", rig.kernel.declare_queue("all"))
     rig.run()
-    queue_id = topic.queue_id(0)
+    partition_id = topic.partition_id(0)
     rig.kernel._appending.batches.validating.slices.slice_ms = 0
     large = batch_of([(b"%d" % number, b"v" * 100, ()) for number in range(RECORDS)])
     assert len(large) > OPEN_HERE_BYTES
-    rig.kernel.append_batch(queue_id, large, rig.witness, "large")
-    rig.kernel.append_batch(queue_id, batch_of([(b"k", b"small", ())]), rig.witness, "small")
+    rig.kernel.append_batch(partition_id, large, rig.witness, "large")
+    rig.kernel.append_batch(partition_id, batch_of([(b"k", b"small", ())]), rig.witness, "small")
     steps = 0
     while not rig.witness.stored:
         assert step(rig)

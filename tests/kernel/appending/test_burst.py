@@ -1,4 +1,4 @@
-"""A burst: messages and batches of many queues become one body, whose entries say where each run lies."""
+"""A burst: messages and batches of many partitions become one body, whose entries say where each run lies."""
 from __future__ import annotations
 
 from crc32c import crc32c
@@ -15,23 +15,23 @@ from tests.kernel.batches import batch_of
 NOW_MS = 1_700_000_000_000
 
 
-def placement(queue_id: int, key: bytes | None) -> Placement:
-    return Placement("/", "t/k", "t", 1, queue_id, queue_id, key, encode_key(key), b"", 1 << 20, FirstLevel())
+def placement(partition_id: int, key: bytes | None) -> Placement:
+    return Placement("/", "t/k", "t", 1, partition_id, partition_id, key, encode_key(key), b"", 1 << 20, FirstLevel())
 
 
 def pieces(sealed: Sealed) -> dict[int, list[Piece]]:
-    """By queue, as a reader would find them."""
+    """By partition, as a reader would find them."""
     found: dict[int, list[Piece]] = {}
-    for queue_id, first_offset, max_ms, message_id, count, at, size, crc, flags in zip(
+    for partition_id, first_offset, max_ms, message_id, count, at, size, crc, flags in zip(
             *sealed.entries.columns(), strict=True):
         data = sealed.body[at:at + size]
         assert crc32c(data) == crc
-        found.setdefault(queue_id, []).append(
+        found.setdefault(partition_id, []).append(
             Piece(first_offset, count, bool(flags & WHOLE), data, NOW_MS, max_ms, message_id))
     return found
 
 
-# a queue, and a message of (key, value, timestamp) or a producer's batch of some records
+# a partition, and a message of (key, value, timestamp) or a producer's batch of some records
 messages = st.tuples(st.integers(1, 3), st.none() | st.binary(max_size=5), st.none() | st.binary(max_size=40),
                      st.sampled_from([0, NOW_MS - 5, NOW_MS + 7]))
 batches = st.tuples(st.integers(1, 3), st.integers(1, 4))
@@ -48,18 +48,18 @@ def test_every_queue_has_its_messages_in_the_order_of_arrival(arrived: list[tupl
             burst.add_batch(one[0], batch_of([(b"k", value, ()) for value in values]), one[1], 1_000)
             mine += [(b"k", value, 1_000) for value in values]
         else:
-            queue_id, key, value, timestamp_ms = one
-            burst.add([(placement(queue_id, key), value, encode_headers([]), 1, timestamp_ms)], None)
+            partition_id, key, value, timestamp_ms = one
+            burst.add([(placement(partition_id, key), value, encode_headers([]), 1, timestamp_ms)], None)
             mine.append((key, value, timestamp_ms or NOW_MS))
-    sealed = burst.seal([100 * run.queue_id for run in burst.runs], 5_000, 3)
+    sealed = burst.seal([100 * run.partition_id for run in burst.runs], 5_000, 3)
     assert sealed.record_count == sealed.id_count == sum(map(len, expected.values()))
     ids: list[int] = []
-    for queue_id, of_queue in pieces(sealed).items():
-        records = [record for piece in of_queue for record in records_of(piece)]
-        assert [record[0] for record in records] == list(range(100 * queue_id, 100 * queue_id + len(records)))
-        assert [(record[2], record[3], record[1]) for record in records] == expected[queue_id]
+    for partition_id, of_partition in pieces(sealed).items():
+        records = [record for piece in of_partition for record in records_of(piece)]
+        assert [record[0] for record in records] == list(range(100 * partition_id, 100 * partition_id + len(records)))
+        assert [(record[2], record[3], record[1]) for record in records] == expected[partition_id]
         ids += [record[6] for record in records]
-        for piece in of_queue:
+        for piece in of_partition:
             header = check_batch(as_batch(piece, 3))
             assert (header.base_offset, header.leader_epoch) == (piece.first_offset, 3)
             assert piece.max_timestamp_ms >= max(record[1] for record in records_of(piece))
@@ -69,9 +69,10 @@ def test_every_queue_has_its_messages_in_the_order_of_arrival(arrived: list[tupl
 def test_callers_learn_where_each_message_went() -> None:
     burst = Burst(NOW_MS)
     places: list[tuple] = []  # type: ignore[type-arg]
-    burst.add([(placement(queue_id, b"k"), b"v", b"\0", 1, 0) for queue_id in (1, 2, 1, 2, 1)], places)
+    burst.add([(placement(partition_id, b"k"), b"v", b"\0", 1, 0) for partition_id in (1, 2, 1, 2, 1)], places)
     burst.seal([10, 20], 7, 1)
-    assert [(run.queue_id, run.first_offset + i) for run, i in places] == [(1, 10), (2, 20), (1, 11), (2, 21), (1, 12)]
+    assert [(run.partition_id, run.first_offset + i) for run, i in places] == [(1, 10), (2, 20), (1, 11), (2, 21),
+                                                                               (1, 12)]
 
 
 def test_a_run_is_bounded_and_the_next_goes_on() -> None:
@@ -92,10 +93,10 @@ def test_copies_keep_their_ids_and_use_up_none() -> None:
     copies = [(to, 70), (to, 71), (to, 60), (other, 61), (to, 72)]
     burst.add_copies([(one, b"%d" % own, b"\0", 1, 0) for one, own in copies], [own for _, own in copies], places)
     burst.add([(to, b"newer", b"\0", 1, 0), (other, b"newest", b"\0", 1, 0)], None)
-    sealed = burst.seal([10 * run.queue_id for run in burst.runs], 5_000, 1)
+    sealed = burst.seal([10 * run.partition_id for run in burst.runs], 5_000, 1)
     assert (sealed.record_count, sealed.id_count) == (8, 3)
-    records = {queue_id: [(record[0], record[6], record[3]) for piece in found for record in records_of(piece)]
-               for queue_id, found in pieces(sealed).items()}
+    records = {partition_id: [(record[0], record[6], record[3]) for piece in found for record in records_of(piece)]
+               for partition_id, found in pieces(sealed).items()}
     assert records == {1: [(10, 5_000, b"new"), (11, 70, b"70"), (12, 71, b"71"), (13, 60, b"60"), (14, 72, b"72"),
                            (15, 5_001, b"newer")],
                        2: [(20, 61, b"61"), (21, 5_002, b"newest")]}

@@ -13,7 +13,7 @@ from kernel.errors import (
     IdempotencyConflict,
     MessageTooLarge,
     StorageFull,
-    UnknownQueue,
+    UnknownPartition,
     UnsupportedBatch,
 )
 from kernel.settings import KernelSettings
@@ -58,9 +58,9 @@ def test_positions_are_what_they_were(positions: list[tuple[int, int, int]]) -> 
 
 
 def test_a_large_answer_is_small() -> None:
-    queues = [(1 << 63) + number % 4 for number in range(1000)]
-    positions = [(queue, number // 4, (1 << 62) + 1000 * (queue & 3) + number // 4)
-                 for number, queue in enumerate(queues)]
+    partitions = [(1 << 63) + number % 4 for number in range(1000)]
+    positions = [(partition, number // 4, (1 << 62) + 1000 * (partition & 3) + number // 4)
+                 for number, partition in enumerate(partitions)]
     answer = Answer(bytes(16), 7, 8, positions)
     assert len(encode_answer(answer)) < 2200
     assert decode_answer(encode_answer(answer)) == answer
@@ -101,10 +101,10 @@ def store(rig: Rig, key: str | None, *batches: tuple[int, bytes]) -> list[tuple[
     return answer.positions
 
 
-def two_queues(rig: Rig) -> tuple[int, int]:
-    topic = rig.kernel.create_topic("t", queues=2)
+def two_partitions(rig: Rig) -> tuple[int, int]:
+    topic = rig.kernel.create_topic("t", partitions=2)
     rig.run()
-    return topic.queue_id(0), topic.queue_id(1)
+    return topic.partition_id(0), topic.partition_id(1)
 
 
 def values_of(*numbers: int, base_ms: int = 1000) -> bytes:
@@ -114,7 +114,7 @@ def values_of(*numbers: int, base_ms: int = 1000) -> bytes:
 
 def test_batches_of_one_key_are_stored_once_whenever_they_were_made() -> None:
     rig = Rig()
-    first, second = two_queues(rig)
+    first, second = two_partitions(rig)
     stored = store(rig, "key", (first, values_of(1, 2)), (second, values_of(3)))
     assert [position[:2] for position in stored] == [(first, 0), (second, 0)]
     assert store(rig, "key", (first, values_of(1, 2, base_ms=2000)), (second, values_of(3, base_ms=2000))) == stored
@@ -127,7 +127,7 @@ def test_batches_of_one_key_are_stored_once_whenever_they_were_made() -> None:
 
 def test_other_batches_under_the_same_key_are_refused() -> None:
     rig = Rig()
-    first, second = two_queues(rig)
+    first, second = two_partitions(rig)
     store(rig, "key", (first, values_of(1, 2)))
     for other in ((first, values_of(1, 3)), (second, values_of(1, 2)), (first, values_of(1))):
         with pytest.raises(IdempotencyConflict):
@@ -137,10 +137,10 @@ def test_other_batches_under_the_same_key_are_refused() -> None:
 
 def test_one_batch_that_is_refused_refuses_all() -> None:
     rig = Rig(settings=KernelSettings(max_message_bytes=200))
-    first, second = two_queues(rig)
+    first, second = two_partitions(rig)
     good = values_of(1)
     bad: list[tuple[tuple[int, bytes], type[Exception]]] = [
-        ((second, good[:-1] + b"x"), CorruptBatch), ((1 << 40, good), UnknownQueue),
+        ((second, good[:-1] + b"x"), CorruptBatch), ((1 << 40, good), UnknownPartition),
         ((second, values_of(*range(1000, 1050))), MessageTooLarge),
         ((second, wrap(b"", 1, producer_id=7, epoch=0, sequence=0)), UnsupportedBatch)]
     for one, error in bad:

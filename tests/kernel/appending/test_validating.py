@@ -17,7 +17,7 @@ from kernel.errors import (
     OutOfOrderSequence,
     Stopping,
     StorageFull,
-    UnknownQueue,
+    UnknownPartition,
 )
 from kernel.message import Record
 from kernel.records import batch as batch_module
@@ -55,10 +55,10 @@ def packed(name: bytes, *, large: bool, producer_id: int = -1, sequence: int = -
                 sequence=sequence)
 
 
-def queue_of(rig: Rig, name: str = "t", **settings: Any) -> int:
-    topic = rig.kernel.create_topic(name, queues=1, settings=TopicSettings(**settings))
+def partition_of(rig: Rig, name: str = "t", **settings: Any) -> int:
+    topic = rig.kernel.create_topic(name, partitions=1, settings=TopicSettings(**settings))
     rig.run()
-    return topic.queue_id(0)
+    return topic.partition_id(0)
 
 
 def names(rig: Rig, topic: str = "t") -> list[bytes]:
@@ -77,29 +77,29 @@ def answers(rig: Rig) -> list[tuple[object, type[Exception] | None]]:
 def test_every_attack_is_refused_and_nothing_is_stored(way: Way, attack: Attack, error: type[KernelError], bulk: bool
                                                        ) -> None:
     rig = Rig()
-    queue_id, batch = queue_of(rig), attack(way)
-    sound = [] if not bulk else [(queue_id, ZSTD_WAY.batch(TEN, 10))]
+    partition_id, batch = partition_of(rig), attack(way)
+    sound = [] if not bulk else [(partition_id, ZSTD_WAY.batch(TEN, 10))]
     try:
         if bulk:
-            rig.kernel.append_batches([*sound, (queue_id, batch)], rig.witness, "attack")
+            rig.kernel.append_batches([*sound, (partition_id, batch)], rig.witness, "attack")
         else:
-            rig.kernel.append_batch(queue_id, batch, rig.witness, "attack")
+            rig.kernel.append_batch(partition_id, batch, rig.witness, "attack")
     except error:
         pass
     else:
         rig.run()
         assert answers(rig)[-1] == ("attack", error if len(batch) <= 4 << 20 else MessageTooLarge)
     rig.run()
-    assert rig.kernel.bounds(queue_id) == (0, 0)
+    assert rig.kernel.bounds(partition_id) == (0, 0)
 
 
 def test_what_is_small_is_refused_at_once_and_what_is_large_by_its_answer() -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     with pytest.raises(InvalidRecord):
-        rig.kernel.append_batch(queue_id, wrap(TEN, 11), rig.witness, "here")
+        rig.kernel.append_batch(partition_id, wrap(TEN, 11), rig.witness, "here")
     rig.witness.stored.clear()
-    rig.kernel.append_batch(queue_id, wrap(gzip(encode_record(1, None, NOISE)), 1, codec=1), rig.witness, "there")
+    rig.kernel.append_batch(partition_id, wrap(gzip(encode_record(1, None, NOISE)), 1, codec=1), rig.witness, "there")
     assert answers(rig) == [], "it is on another thread"
     rig.run()
     assert answers(rig) == [("there", InvalidRecord)]
@@ -107,12 +107,14 @@ def test_what_is_small_is_refused_at_once_and_what_is_large_by_its_answer() -> N
 
 def test_all_batches_that_enter_together_or_none() -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     bad = wrap(gzip(encode_record(1, None, NOISE)), 1, codec=1)
-    rig.kernel.append_batches([(queue_id, packed(b"large", large=True)), (queue_id, bad)], rig.witness, "bad")
-    rig.kernel.append_batches([(queue_id, packed(b"large", large=True)), (queue_id, packed(b"small", large=False))],
+    rig.kernel.append_batches([(partition_id, packed(b"large", large=True)), (partition_id, bad)], rig.witness, "bad")
+    rig.kernel.append_batches([(partition_id, packed(b"large", large=True)),
+                               (partition_id, packed(b"small", large=False))],
                               rig.witness, "good", idempotency_key="key")
-    rig.kernel.append_batches([(queue_id, packed(b"large", large=True)), (queue_id, packed(b"small", large=False))],
+    rig.kernel.append_batches([(partition_id, packed(b"large", large=True)),
+                               (partition_id, packed(b"small", large=False))],
                               rig.witness, "again", idempotency_key="key")
     rig.run()
     assert answers(rig) == [("bad", InvalidRecord), ("good", None), ("again", None)]
@@ -122,29 +124,29 @@ def test_all_batches_that_enter_together_or_none() -> None:
 
 def test_batches_that_enter_together_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     monkeypatch.setattr(validating, "MAX_OPENED_BYTES", 3 * LARGE)
-    four = [(queue_id, packed(b"large", large=True))] * 4
+    four = [(partition_id, packed(b"large", large=True))] * 4
     rig.kernel.append_batches(four, rig.witness, "four")
     rig.kernel.append_batches(four[:2], rig.witness, "two")
     rig.run()
     assert answers(rig) == [("four", MessageTooLarge), ("two", None)]
     many = wrap(b"".join(encode_record(i, None, b"") for i in range(9_000)), 9_000)
     with pytest.raises(MessageTooLarge, match="one request"):
-        rig.kernel.append_batches([(queue_id, many)] * 30, rig.witness)
+        rig.kernel.append_batches([(partition_id, many)] * 30, rig.witness)
 
 
 # ---- order
 
-def test_a_batch_does_not_overtake_a_large_one_of_its_queue() -> None:
+def test_a_batch_does_not_overtake_a_large_one_of_its_partition() -> None:
     rig = Rig()
-    queue_id, other_id = queue_of(rig), queue_of(rig, "other")
+    partition_id, other_id = partition_of(rig), partition_of(rig, "other")
     for number, large in enumerate([True, False, True, False, False]):
-        rig.kernel.append_batch(queue_id, packed(b"%05d" % number, large=large), rig.witness, number)
+        rig.kernel.append_batch(partition_id, packed(b"%05d" % number, large=large), rig.witness, number)
     rig.kernel.append_batch(other_id, packed(b"other", large=False), rig.witness, "other")
     while rig.world.loop.step() or rig.world.log_worker.step():
         pass
-    assert answers(rig) == [("other", None)], "another queue does not wait"
+    assert answers(rig) == [("other", None)], "another partition does not wait"
     rig.run()
     assert answers(rig)[1:] == [(number, None) for number in range(5)]
     assert names(rig) == [b"%05d" % number for number in range(5)]
@@ -152,10 +154,10 @@ def test_a_batch_does_not_overtake_a_large_one_of_its_queue() -> None:
 
 def test_sequences_are_looked_at_in_order_and_repetitions_are_answered_again() -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     sent = [packed(b"%05d" % number, large=number % 2 == 0, producer_id=7, sequence=number) for number in range(4)]
     for number, batch in enumerate([*sent, *sent, packed(b"gap..", large=True, producer_id=7, sequence=9)]):
-        rig.kernel.append_batch(queue_id, batch, rig.witness, number)
+        rig.kernel.append_batch(partition_id, batch, rig.witness, number)
     rig.run()
     assert sorted(answers(rig), key=str) == [*((number, None) for number in range(8)), (8, OutOfOrderSequence)]
     placed = {one.token: one.positions for one in rig.witness.stored if one.error is None}
@@ -166,15 +168,15 @@ def test_sequences_are_looked_at_in_order_and_repetitions_are_answered_again() -
 @given(st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.lists(st.sampled_from(("loop", "log", "worker")),
                                                                      max_size=4)), max_size=10))
 def test_batches_of_a_producer_stay_in_order_whatever_comes_between(plan: list[tuple[int, bool, list[str]]]) -> None:
-    """Two producers, one queue; after each batch some steps of the loop and of the threads."""
+    """Two producers, one partition; after each batch some steps of the loop and of the threads."""
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     steps = {"loop": rig.world.loop.step, "log": rig.world.log_worker.step, "worker": rig.world.validation_worker.step}
     sent: list[list[bytes]] = [[], []]
     for producer, large, between in plan:
         name = b"%d%04d" % (producer, len(sent[producer]))
         batch = packed(name, large=large, producer_id=7 + producer, sequence=len(sent[producer]))
-        rig.kernel.append_batch(queue_id, batch, rig.witness, name)
+        rig.kernel.append_batch(partition_id, batch, rig.witness, name)
         sent[producer].append(name)
         for step in between:
             steps[step]()
@@ -187,32 +189,32 @@ def test_batches_of_a_producer_stay_in_order_whatever_comes_between(plan: list[t
 
 def test_one_turn_of_the_loop_opens_so_much_and_leaves_the_rest_to_the_worker() -> None:
     rig = Rig()
-    queues = [queue_of(rig, f"t{number}") for number in range(8)]
+    partitions = [partition_of(rig, f"t{number}") for number in range(8)]
     megabytes = [wrap(gzip(encode_record(0, None, bytes(300_000))), 1, codec=1)] * 8
-    for queue_id, batch in zip(queues, megabytes, strict=True):
-        rig.kernel.append_batch(queue_id, batch, rig.witness)
+    for partition_id, batch in zip(partitions, megabytes, strict=True):
+        rig.kernel.append_batch(partition_id, batch, rig.witness)
     assert len(rig.world.validation_worker.jobs) == 5, "three of 300 kB were opened at once"
     rig.run()
-    assert all(rig.kernel.bounds(queue_id) == (0, 1) for queue_id in queues)
+    assert all(rig.kernel.bounds(partition_id) == (0, 1) for partition_id in partitions)
     records = wrap(b"".join(encode_record(i, None, b"") for i in range(9_000)), 9_000)
     for _ in range(TURN_RECORDS // 9_000):
-        rig.kernel.append_batch(queues[0], records, None)
+        rig.kernel.append_batch(partitions[0], records, None)
     assert not rig.world.validation_worker.jobs
-    rig.kernel.append_batch(queues[0], records, None)
+    rig.kernel.append_batch(partitions[0], records, None)
     assert rig.world.validation_worker.jobs
     rig.run()
-    rig.kernel.append_batch(queues[0], records, None)
+    rig.kernel.append_batch(partitions[0], records, None)
     assert not rig.world.validation_worker.jobs, "the next turn"
 
 
 def test_who_is_refused_has_had_the_turns_share() -> None:
     """Else a request of a thousand partitions would open a thousand mebibytes in one turn."""
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     bad = wrap(gzip(encode_record(0, None, bytes(900_000)) + b"\0"), 1, codec=1)
     with pytest.raises(InvalidRecord):
-        rig.kernel.append_batch(queue_id, bad, rig.witness, "here")
-    rig.kernel.append_batch(queue_id, bad, rig.witness, "there")
+        rig.kernel.append_batch(partition_id, bad, rig.witness, "here")
+    rig.kernel.append_batch(partition_id, bad, rig.witness, "there")
     assert rig.world.validation_worker.jobs
     rig.run()
     assert answers(rig) == [("there", InvalidRecord)]
@@ -220,14 +222,14 @@ def test_who_is_refused_has_had_the_turns_share() -> None:
 
 def test_many_records_for_subscribers_are_decoded_elsewhere() -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     records = b"".join(encode_record(i, b"k", b"") for i in range(5_000))
-    rig.kernel.append_batch(queue_id, wrap(records, 5_000), None)
+    rig.kernel.append_batch(partition_id, wrap(records, 5_000), None)
     assert not rig.world.validation_worker.jobs, "nobody listens: they are walked over"
     rig.run()
     witness = Witness()
     rig.kernel.subscribe("t/#", witness, 1)
-    rig.kernel.append_batch(queue_id, wrap(records, 5_000), None)
+    rig.kernel.append_batch(partition_id, wrap(records, 5_000), None)
     assert rig.world.validation_worker.jobs
     rig.run()
     assert len(witness.delivered) == 5_000
@@ -237,18 +239,18 @@ def test_many_records_for_subscribers_are_decoded_elsewhere() -> None:
 
 def test_a_topic_that_is_deleted_while_its_batch_is_opened() -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
-    rig.kernel.append_batch(queue_id, packed(b"large", large=True), rig.witness, "large")
+    partition_id = partition_of(rig)
+    rig.kernel.append_batch(partition_id, packed(b"large", large=True), rig.witness, "large")
     rig.kernel.delete_topic("t")
     rig.run()
-    assert answers(rig) == [("large", UnknownQueue)]
+    assert answers(rig) == [("large", UnknownPartition)]
 
 
 def test_a_disk_that_is_full_by_then() -> None:
     log = FullLog()
     rig = Rig(log=log)
-    queue_id = queue_of(rig)
-    rig.kernel.append_batch(queue_id, packed(b"large", large=True), rig.witness, "large")
+    partition_id = partition_of(rig)
+    rig.kernel.append_batch(partition_id, packed(b"large", large=True), rig.witness, "large")
     log.full = True
     rig.run()
     assert answers(rig) == [("large", StorageFull)]
@@ -256,29 +258,29 @@ def test_a_disk_that_is_full_by_then() -> None:
 
 def test_a_hub_that_stops_refuses_what_is_being_opened() -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
-    rig.kernel.append_batch(queue_id, packed(b"large", large=True), rig.witness, "large")
+    partition_id = partition_of(rig)
+    rig.kernel.append_batch(partition_id, packed(b"large", large=True), rig.witness, "large")
     closed: list[bool] = []
     rig.kernel.close(lambda: closed.append(True))
     assert answers(rig) == [("large", Stopping)], "before the kernel is closed"
     with pytest.raises(Stopping):
-        rig.kernel.append_batch(queue_id, packed(b"later", large=True), rig.witness, "later")
+        rig.kernel.append_batch(partition_id, packed(b"later", large=True), rig.witness, "later")
     with pytest.raises(Stopping):
-        rig.kernel.append_batch(queue_id, packed(b"later", large=False), rig.witness, "small")
+        rig.kernel.append_batch(partition_id, packed(b"later", large=False), rig.witness, "small")
     rig.run()
-    assert closed and len(rig.witness.stored) == 1 and rig.kernel.bounds(queue_id) == (0, 0)
+    assert closed and len(rig.witness.stored) == 1 and rig.kernel.bounds(partition_id) == (0, 0)
 
 
 def test_a_mistake_of_ours_is_told_and_costs_nobody_else_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     monkeypatch.setattr(validating, "validate", lambda *_: 1 // 0)
-    rig.kernel.append_batch(queue_id, packed(b"large", large=True), rig.witness, "large")
+    rig.kernel.append_batch(partition_id, packed(b"large", large=True), rig.witness, "large")
     rig.world.run()
     monkeypatch.undo()
     assert answers(rig) == [("large", ZeroDivisionError)] and [type(one) for one in rig.errors] == [ZeroDivisionError]
     rig.errors.clear()
-    rig.kernel.append_batch(queue_id, packed(b"large", large=True), rig.witness, "next")
+    rig.kernel.append_batch(partition_id, packed(b"large", large=True), rig.witness, "next")
     rig.run()
     assert answers(rig)[1:] == [("next", None)]
 
@@ -287,12 +289,12 @@ def test_a_mistake_of_ours_is_told_and_costs_nobody_else_an_answer(monkeypatch: 
 
 def test_publishers_are_not_read_while_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     monkeypatch.setattr(validating, "VALIDATING_BYTES", 2 * LARGE + 1_000)
     relieved: list[bool] = []
     for number in range(3):
         assert not rig.kernel.congested
-        rig.kernel.append_batch(queue_id, packed(b"%05d" % number, large=True), rig.witness, number)
+        rig.kernel.append_batch(partition_id, packed(b"%05d" % number, large=True), rig.witness, number)
     assert rig.kernel.congested
     assert rig.kernel.statistics()["pending_bytes"] > 3 * LARGE
     rig.kernel.on_relief(lambda: relieved.append(True))
@@ -304,10 +306,10 @@ def test_publishers_are_not_read_while_too_much_waits(monkeypatch: pytest.Monkey
 
 def test_the_worker_is_given_no_more_than_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     monkeypatch.setattr(validating, "MAX_OPENED_BYTES", 9 << 20)
     for number in range(5):                                      # each may open to 4 MiB
-        rig.kernel.append_batch(queue_id, packed(b"%05d" % number, large=True), rig.witness, number)
+        rig.kernel.append_batch(partition_id, packed(b"%05d" % number, large=True), rig.witness, number)
     assert len(rig.world.validation_worker.jobs) == 2
     rig.run()
     assert names(rig) == [b"%05d" % number for number in range(5)]
@@ -319,11 +321,11 @@ def test_the_worker_is_given_no_more_than_may_be_open(monkeypatch: pytest.Monkey
 def test_records_are_opened_once_for_everybody_who_needs_them(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compacted topic whose headers count, with a subscriber and a bound queue."""
     rig = Rig()
-    queue_id = queue_of(rig, compact=True, interpret_headers=True)
+    partition_id = partition_of(rig, compact=True, interpret_headers=True)
     witness = Witness()
     rig.kernel.subscribe("t/#", witness, 1)
-    light = rig.kernel.declare_queue("q")
-    rig.kernel.bind("t/#", light)
+    queue = rig.kernel.declare_queue("q")
+    rig.kernel.bind("t/#", queue)
     rig.run()
     times: list[int] = []
 
@@ -333,11 +335,11 @@ def test_records_are_opened_once_for_everybody_who_needs_them(large: bool, monke
 
     monkeypatch.setattr(validation, "decompress", counted)
     monkeypatch.setattr(batch_module, "decompress", None)
-    rig.kernel.append_batch(queue_id, packed(b"value", large=large), rig.witness, "batch")
+    rig.kernel.append_batch(partition_id, packed(b"value", large=large), rig.witness, "batch")
     rig.run()
     assert len(times) == 1
     monkeypatch.undo()
-    copies = [record[3] for record in rig.read_queue(light.first_queue_id)]
+    copies = [record[3] for record in rig.read_partition(queue.first_partition_id)]
     assert copies == rig.values("t") and copies != []
     assert [(value or b"")[:5] for _, value, _, _ in witness.delivered] == [b"value"]
 
@@ -345,8 +347,8 @@ def test_records_are_opened_once_for_everybody_who_needs_them(large: bool, monke
 def test_who_subscribes_while_a_batch_is_opened_hears_it() -> None:
     """What he reads of the history ends before it."""
     rig = Rig()
-    queue_id = queue_of(rig)
-    rig.kernel.append_batch(queue_id, packed(b"value", large=True), rig.witness, "batch")
+    partition_id = partition_of(rig)
+    rig.kernel.append_batch(partition_id, packed(b"value", large=True), rig.witness, "batch")
     witness = Witness()
     rig.kernel.subscribe("t/#", witness, 1)
     rig.run()
@@ -355,7 +357,7 @@ def test_who_subscribes_while_a_batch_is_opened_hears_it() -> None:
 
 def test_records_may_be_taken_elsewhere_in_their_turn() -> None:
     rig = Rig()
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     seen: list[tuple[int, list[bytes | None]]] = []
 
     def divert(header: BatchHeader, records: list[Record]) -> bool:
@@ -363,7 +365,7 @@ def test_records_may_be_taken_elsewhere_in_their_turn() -> None:
         return seen[-1][1][0] == b"taken"
 
     for name, large in ((b"taken", True), (b"first", True), (b"taken", False), (b"after", False)):
-        rig.kernel.append_batch(queue_id, packed(name, large=large), rig.witness, name, divert)
+        rig.kernel.append_batch(partition_id, packed(name, large=large), rig.witness, name, divert)
     rig.run()
     assert [values for _, values in seen] == [[b"taken"], [b"first"], [b"taken"], [b"after"]]
     assert names(rig) == [b"first", b"after"]
@@ -372,10 +374,10 @@ def test_records_may_be_taken_elsewhere_in_their_turn() -> None:
 
 def test_a_topic_whose_records_are_smaller_than_a_batch() -> None:
     rig = Rig(settings=KernelSettings(max_message_bytes=1_000))
-    queue_id = queue_of(rig)
+    partition_id = partition_of(rig)
     small = b"".join(encode_record(i, None, bytes(900)) for i in range(50))
-    rig.kernel.append_batch(queue_id, wrap(gzip(small), 50, codec=1), rig.witness)
+    rig.kernel.append_batch(partition_id, wrap(gzip(small), 50, codec=1), rig.witness)
     with pytest.raises(MessageTooLarge):
-        rig.kernel.append_batch(queue_id, wrap(gzip(encode_record(0, None, bytes(1_001))), 1, codec=1), rig.witness)
+        rig.kernel.append_batch(partition_id, wrap(gzip(encode_record(0, None, bytes(1_001))), 1, codec=1), rig.witness)
     rig.run()
     assert len(names(rig)) == 50

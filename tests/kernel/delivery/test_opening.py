@@ -65,7 +65,7 @@ def test_many_batches_of_one_flush_are_opened_some_a_turn_and_stay_in_order() ->
     committer = rig.kernel._committer
     gathering = committer.gather()
     for _ in range(20):
-        run = gathering.burst.add_batch(topic.queue_id(0), batch, each, 1000)
+        run = gathering.burst.add_batch(topic.partition_id(0), batch, each, 1000)
         gathering.burst.heard.append((None, [], run, 0))
     placement = rig.kernel.place("plant/k")
     rig.kernel.append([(placement, b"behind", b"\0", 2, 0)], None)
@@ -82,7 +82,7 @@ def test_a_batch_that_opens_to_much_does_not_let_others_overtake_it() -> None:
     count = 3 * PART_RECORDS
     gathering = rig.kernel._committer.gather()
     batch = poison.packed(encode_record(0, None, b"1") * count, count)
-    run = gathering.burst.add_batch(topic.queue_id(0), batch, count, 1000)
+    run = gathering.burst.add_batch(topic.partition_id(0), batch, count, 1000)
     gathering.burst.heard.append((None, [], run, 0))
     placement = rig.kernel.place("plant/k")
     for value in NUMBERS:

@@ -53,7 +53,7 @@ def test_the_last_marked_message_is_the_value() -> None:
     (found,), = pages(rig, "plant/a")
     assert (found.address, found.topic) == ("plant/a", "plant")
     assert found.record[3:5] == (b"2", ((b"unit", b"C"),))
-    assert (found.queue_id, found.record[0], found.record[6]) == position
+    assert (found.partition_id, found.record[0], found.record[6]) == position
     assert found.record == [one for one in rig.read("plant") if one[3] == b"2"][0]
 
 
@@ -187,7 +187,7 @@ def test_bad_input() -> None:
 
 @pytest.mark.parametrize("lose_index", [False, True])
 def test_values_outlive_restart_and_retention(lose_index: bool) -> None:
-    rig = Rig(disk=SimDisk(Random(1)), settings=KernelSettings(segment_bytes=SEGMENT_BYTES, default_queues=1,
+    rig = Rig(disk=SimDisk(Random(1)), settings=KernelSettings(segment_bytes=SEGMENT_BYTES, default_partitions=1,
                                                                retention_bytes=2 * SEGMENT_BYTES))
     rig.publish("plant/a", b"kept", attributes=MARK)
     rig.publish("plant/b", b"ended", attributes=MARK)

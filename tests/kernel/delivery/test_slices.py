@@ -122,10 +122,10 @@ def test_publishers_wait_while_flushes_wait_for_subscribers_and_go_on_afterwards
 
 def test_a_large_batch_of_a_producer_is_handed_over_in_portions() -> None:
     rig = Rig()
-    topic = rig.kernel.create_topic("plant", queues=1)
+    topic = rig.kernel.create_topic("plant", partitions=1)
     heard = listeners(rig, 10)
     values = [b"%06d" % number + bytes(20) for number in range(OPEN_HERE_BYTES // 10)]
-    rig.kernel.append_batch(topic.queue_id(0), batch_of([(b"a", value, ()) for value in values]), None)
+    rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"a", value, ()) for value in values]), None)
     append(rig, b"behind")
     turns = turns_of(rig)
     assert max(turns) <= SLICE_MS + len(heard), "a last, small portion goes to some before the clock is read"

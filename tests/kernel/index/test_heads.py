@@ -1,36 +1,38 @@
-"""Queue heads against a dictionary: they only grow, in whatever order pages and entries come."""
+"""Partition heads against a dictionary: they only grow, in whatever order pages and entries come."""
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.index.heads import PAGE_QUEUES, Heads
+from kernel.index.heads import PAGE_PARTITIONS, Heads
 from kernel.log.frame import Entries
 
-QUEUES = (0, 1, PAGE_QUEUES - 1, PAGE_QUEUES, 5 * PAGE_QUEUES + 3, 1 << 50)
-entries_lists = st.lists(st.tuples(st.sampled_from(QUEUES), st.integers(0, 1_000), st.integers(1, 50)), max_size=20)
+PARTITIONS = (0, 1, PAGE_PARTITIONS - 1, PAGE_PARTITIONS, 5 * PAGE_PARTITIONS + 3, 1 << 50)
+entries_lists = st.lists(st.tuples(st.sampled_from(PARTITIONS), st.integers(0, 1_000), st.integers(1, 50)), max_size=20)
 
 
 def entries_of(found: list[tuple[int, int, int]]) -> Entries:
     entries = Entries()
-    for queue_id, first_offset, count in found:
+    for partition_id, first_offset, count in found:
         for column in entries.columns():
             column.append(0)
-        entries.queue_id[-1], entries.first_offset[-1], entries.count[-1] = queue_id, first_offset, count
+        entries.partition_id[-1], entries.first_offset[-1], entries.count[-1] = partition_id, first_offset, count
     return entries
 
 
 def bounds(heads: Heads) -> list[tuple[int, int]]:
-    return [(heads.log_start(queue_id), heads.next_offset(queue_id)) for queue_id in QUEUES]
+    return [(heads.log_start(partition_id), heads.next_offset(partition_id)) for partition_id in PARTITIONS]
 
 
 @given(entries_lists)
 def test_next_offsets_are_behind_everything_that_entered(found: list[tuple[int, int, int]]) -> None:
     heads = Heads()
     heads.apply(entries_of(found))
-    expected = [max([first + count for of, first, count in found if of == queue_id], default=0) for queue_id in QUEUES]
-    assert heads.next_offsets(list(QUEUES)) == expected == [heads.next_offset(queue_id) for queue_id in QUEUES]
-    assert heads.dirty == {queue_id // PAGE_QUEUES for queue_id, _, _ in found}
+    expected = [max([first + count for of, first, count in found if of == partition_id], default=0)
+                for partition_id in PARTITIONS]
+    assert heads.next_offsets(list(PARTITIONS)) == expected == [heads.next_offset(partition_id)
+                                                                for partition_id in PARTITIONS]
+    assert heads.dirty == {partition_id // PAGE_PARTITIONS for partition_id, _, _ in found}
 
 
 @given(entries_lists, entries_lists)
@@ -56,7 +58,7 @@ def test_pages_carry_everything_and_merge_with_what_is_there(first: list[tuple[i
     assert bounds(other) == bounds(both)
 
 
-@given(entries_lists, st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 1_100)))
+@given(entries_lists, st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 1_100)))
 def test_new_starts_never_pass_the_end_and_never_fall(found: list[tuple[int, int, int]],
                                                       starts: dict[int, int]) -> None:
     heads = Heads()
@@ -66,6 +68,6 @@ def test_new_starts_never_pass_the_end_and_never_fall(found: list[tuple[int, int
         pages = heads.pages_starting_at(round_starts)
         for number, page in pages.items():
             heads.merge(number, page)
-        expected = [(min(starts.get(queue_id, 0), high), high)
-                    for queue_id, (_, high) in zip(QUEUES, before, strict=True)]
+        expected = [(min(starts.get(partition_id, 0), high), high)
+                    for partition_id, (_, high) in zip(PARTITIONS, before, strict=True)]
         assert bounds(heads) == expected

@@ -38,19 +38,19 @@ class Filler:
         for _ in range(frames):
             entries = Entries()
             append_ms = 1_000 + self._position
-            for queue_id in self._random.sample(list(self.entries), self._random.randrange(1, 4)):
-                self._add(entries, queue_id, append_ms)
+            for partition_id in self._random.sample(list(self.entries), self._random.randrange(1, 4)):
+                self._add(entries, partition_id, append_ms)
             tail.absorb(self._position, self._position + 500, append_ms, 500, entries)
             self._position += 500
         self.index.write(Checkpoint(tail, StateChanges(), {}, Positions(self._position, 0, 9), consumed or {}),
                           SEGMENTS)
 
-    def _add(self, entries: Entries, queue_id: int, append_ms: int) -> None:
-        mine = self.entries[queue_id]
+    def _add(self, entries: Entries, partition_id: int, append_ms: int) -> None:
+        mine = self.entries[partition_id]
         first, count = mine[-1].end_offset if mine else 0, self._random.randrange(1, 10)
         n = len(entries)
         message_id = self._position * 10 + n
-        row = (queue_id, first, append_ms + self._random.randrange(-50, 50), message_id, count, n * 100, 100, 77, 0)
+        row = (partition_id, first, append_ms + self._random.randrange(-50, 50), message_id, count, n * 100, 100, 77, 0)
         for column, value in zip(entries.columns(), row, strict=True):
             column.append(value)
         mine.append(Entry(first, self._position, message_id, append_ms, row[2], n * 100, 100, count, 77, 0))
@@ -67,12 +67,12 @@ def filled(store: IndexStore) -> tuple[Index, Filler]:
 
 def test_entries_are_found_from_any_offset(filled: tuple[Index, Filler]) -> None:
     index, filler = filled
-    for queue_id, entries in filler.entries.items():
-        assert index.entries_from(queue_id, 0, 1 << 40, 1 << 40) == entries
+    for partition_id, entries in filler.entries.items():
+        assert index.entries_from(partition_id, 0, 1 << 40, 1 << 40) == entries
         for offset in range(0, entries[-1].end_offset, 17):
             expected = [entry for entry in entries if entry.end_offset > offset]
-            assert index.entries_from(queue_id, offset, 450, 1 << 40) == expected[:4]
-            assert index.entries_from(queue_id, offset, 1, 1 << 40) == expected[:1], "one, whatever its size"
+            assert index.entries_from(partition_id, offset, 450, 1 << 40) == expected[:4]
+            assert index.entries_from(partition_id, offset, 1, 1 << 40) == expected[:1], "one, whatever its size"
     assert index.entries_from(299, 0, 1 << 40, 1 << 40) == []
 
 
@@ -84,14 +84,14 @@ def test_entries_end_where_memory_begins(filled: tuple[Index, Filler]) -> None:
 
 def test_offsets_are_found_by_time_and_by_position(filled: tuple[Index, Filler]) -> None:
     index, filler = filled
-    for queue_id, entries in filler.entries.items():
+    for partition_id, entries in filler.entries.items():
         for entry in entries[::25]:
             late = [one for one in entries if one.max_ms >= entry.max_ms]
-            assert index.first_at_or_after(queue_id, entry.max_ms, 0) == late[0]
-            assert index.first_from_position(queue_id, entry.position) == entry.first_offset
-            assert index.first_appended_since(queue_id, entry.append_ms) == entry.first_offset
-        assert index.first_at_or_after(queue_id, 1 << 40, 0) is None
-        assert index.first_from_position(queue_id, 1 << 40) is None
+            assert index.first_at_or_after(partition_id, entry.max_ms, 0) == late[0]
+            assert index.first_from_position(partition_id, entry.position) == entry.first_offset
+            assert index.first_appended_since(partition_id, entry.append_ms) == entry.first_offset
+        assert index.first_at_or_after(partition_id, 1 << 40, 0) is None
+        assert index.first_from_position(partition_id, 1 << 40) is None
 
 
 def test_writing_a_checkpoint_again_changes_nothing(store: IndexStore) -> None:
@@ -110,10 +110,10 @@ def test_blocks_of_a_checkpoint_that_was_cut_off_hide_nothing(store: IndexStore)
     cut_off.checkpoint(20, dict.fromkeys(cut_off.entries, 30))
     again = Filler(Index(store))
     again.checkpoint(50)
-    for queue_id, entries in again.entries.items():
+    for partition_id, entries in again.entries.items():
         for offset in range(0, entries[-1].end_offset, 7):
             expected = [entry for entry in entries if entry.end_offset > offset]
-            assert again.index.entries_from(queue_id, offset, 1 << 40, 1 << 40) == expected
+            assert again.index.entries_from(partition_id, offset, 1 << 40, 1 << 40) == expected
 
 
 def test_a_dropped_segments_entries_go_and_no_other(filled: tuple[Index, Filler]) -> None:
@@ -128,7 +128,7 @@ def test_a_dropped_segments_entries_go_and_no_other(filled: tuple[Index, Filler]
 
 def test_deleted_queues_are_forgotten(filled: tuple[Index, Filler]) -> None:
     index, filler = filled
-    index.forget_queues(((1, 2),))
+    index.forget_partitions(((1, 2),))
     assert index.entries_from(1, 0, 1 << 40, 1 << 40) == index.entries_from(2, 0, 1 << 40, 1 << 40) == []
     assert index.entries_from(300, 0, 1 << 40, 1 << 40) == filler.entries[300]
 

@@ -16,7 +16,7 @@ from tests.kernel.leasing.test_groups import pop, send, values
 from tests.kernel.rig import Rig
 from tests.simulation.disk import Crash, SimDisk
 
-SETTINGS = KernelSettings(segment_bytes=20_000, default_queues=1)
+SETTINGS = KernelSettings(segment_bytes=20_000, default_partitions=1)
 
 
 def newest(folder: Path, chain: str = "log") -> Path:
@@ -26,11 +26,11 @@ def newest(folder: Path, chain: str = "log") -> Path:
 def filled(folder: Path) -> Rig:
     """Two topics, one of which is only in the oldest segment; all of it in the index."""
     rig = Rig(folder, SETTINGS)
-    rig.kernel.create_topic("quiet", queues=3, settings=TopicSettings(max_message_bytes=7_000))
+    rig.kernel.create_topic("quiet", partitions=3, settings=TopicSettings(max_message_bytes=7_000))
     rig.publish("quiet/k", b"once")
     for number in range(20):
         rig.publish("busy/k", b"%d" % number + bytes(5_000))
-    rig.kernel.commit_offsets("group", {rig.kernel.place("busy/k").queue_id: (19, b"")}, None)
+    rig.kernel.commit_offsets("group", {rig.kernel.place("busy/k").partition_id: (19, b"")}, None)
     rig.run()
     rig.world.advance(5_000)
     return rig
@@ -77,30 +77,30 @@ def test_a_log_that_lost_its_end_reuses_nothing(tmp_path: Path, lose: Callable[[
         rig.restart(lose_index=True)
     assert rig.kernel.topic("quiet") == quiet and rig.kernel.topic("busy") == busy
     assert rig.kernel.committed("group") == {last[0]: (19, b"")}
-    queue_id, offset, message_id = rig.publish("busy/k", b"new")[0]
-    assert queue_id == last[0] and offset > last[1] and message_id > last[2]
+    partition_id, offset, message_id = rig.publish("busy/k", b"new")[0]
+    assert partition_id == last[0] and offset > last[1] and message_id > last[2]
     assert rig.publish("quiet/k", b"new")[0][1] >= 1
     rig.publish("another/k", b"new")
     assert rig.kernel.topic("another").id > max(quiet.id, busy.id)
     assert rig.kernel.parts.topics.counters() > counters
-    found = [(record[0], record[3]) for record in rig.read_queue(queue_id)]
+    found = [(record[0], record[3]) for record in rig.read_partition(partition_id)]
     assert found[-1] == (offset, b"new"), "a reader gets past the gap"
     assert len({number for number, _ in found}) == len(found)
 
 
 def test_a_group_that_had_read_to_the_end_gets_what_comes_after_a_loss(tmp_path: Path) -> None:
     rig = filled(tmp_path)
-    queue_id, offset, _ = rig.publish("busy/k", b"last")[0]
-    rig.kernel.commit_offsets("group", {queue_id: (offset + 1, b"")}, None)
+    partition_id, offset, _ = rig.publish("busy/k", b"last")[0]
+    rig.kernel.commit_offsets("group", {partition_id: (offset + 1, b"")}, None)
     rig.run()
     rig.world.advance(5_000)
     rig.log.close()
     remove(tmp_path)
     rig.restart()
-    at = rig.kernel.committed("group")[queue_id][0]
+    at = rig.kernel.committed("group")[partition_id][0]
     assert at == offset + 1
     rig.publish("busy/k", b"new")
-    assert [record[3] for record in rig.read_queue(queue_id, at)] == [b"new"]
+    assert [record[3] for record in rig.read_partition(partition_id, at)] == [b"new"]
 
 
 def test_a_reader_before_the_gap_is_told_where_it_ends(tmp_path: Path) -> None:
@@ -110,14 +110,14 @@ def test_a_reader_before_the_gap_is_told_where_it_ends(tmp_path: Path) -> None:
     remove(tmp_path)
     rig.restart()
     rig.restart(lose_index=True)
-    queue_id = rig.kernel.place("busy/k").queue_id
-    high = rig.kernel.bounds(queue_id)[1]
-    fetched = rig.fetch(queue_id, 20, 100)
+    partition_id = rig.kernel.place("busy/k").partition_id
+    high = rig.kernel.bounds(partition_id)[1]
+    fetched = rig.fetch(partition_id, 20, 100)
     assert fetched.pieces == [] and fetched.next_offset == high > 20
 
 
 def test_a_lost_end_of_what_is_kept_loses_no_state(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, KernelSettings(segment_bytes=20_000, retention_bytes=60_000, default_queues=1))
+    rig = Rig(tmp_path, KernelSettings(segment_bytes=20_000, retention_bytes=60_000, default_partitions=1))
     rig.publish("state/k", b"retained", attributes=3)
     for _ in range(40):
         rig.publish("busy/k", bytes(5_000))
@@ -151,7 +151,7 @@ def test_state_of_a_segment_that_is_lost_is_written_down_again(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("rebuilt", [False, True], ids=["index stays", "index is lost later"])
-def test_groups_and_light_queues_go_on_behind_a_loss(tmp_path: Path, rebuilt: bool) -> None:
+def test_groups_and_queues_go_on_behind_a_loss(tmp_path: Path, rebuilt: bool) -> None:
     rig = filled(tmp_path)
     queue = rig.kernel.declare_queue("work")
     rig.kernel.declare_queue("unused")
@@ -183,7 +183,7 @@ def damage_head(file: Path, holding: bytes) -> None:
 
 
 def test_a_damaged_frame_that_no_index_knows_leaves_a_gap_in_the_queues_that_it_may_have_held(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, KernelSettings(default_queues=1))
+    rig = Rig(tmp_path, KernelSettings(default_partitions=1))
     for address in ("t/k", "u/k", "v/k"):
         rig.publish(address, b"first")
     rig.publish("t/k", b"damaged", b"damaged too")
@@ -198,14 +198,15 @@ def test_a_damaged_frame_that_no_index_knows_leaves_a_gap_in_the_queues_that_it_
     assert rig.publish("v/k", b"new")[0][1] >= 3, "it may have been in the frame, too"
     assert (rig.kernel.epoch, rig.kernel.parts.topics.counters()) > taken
     for lose_index in (False, True, True):
-        places = [rig.kernel.bounds(rig.kernel.place(address).queue_id) for address in ("t/k", "u/k", "v/k")]
+        places = [rig.kernel.bounds(rig.kernel.place(address).partition_id) for address in ("t/k", "u/k", "v/k")]
         rig.world.advance(5_000)
         rig.restart(lose_index=lose_index)
-        assert places == [rig.kernel.bounds(rig.kernel.place(address).queue_id) for address in ("t/k", "u/k", "v/k")]
+        assert places == [rig.kernel.bounds(rig.kernel.place(address).partition_id)
+                          for address in ("t/k", "u/k", "v/k")]
 
 
 def test_a_damaged_body_costs_its_bytes_and_no_offset(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, KernelSettings(default_queues=1))
+    rig = Rig(tmp_path, KernelSettings(default_partitions=1))
     rig.publish("t/k", b"damaged")
     rig.publish("t/k", b"behind it")
     rig.log.close()
@@ -214,15 +215,15 @@ def test_a_damaged_body_costs_its_bytes_and_no_offset(tmp_path: Path) -> None:
     newest(tmp_path).write_bytes(data)
     rig.restart()
     assert [damage.is_known for damage in rig.damage] == [True]
-    queue_id, offset, _ = rig.publish("t/k", b"new")[0]
-    assert offset == 2 and [record[3] for record in rig.read_queue(queue_id)] == [b"behind it", b"new"]
+    partition_id, offset, _ = rig.publish("t/k", b"new")[0]
+    assert offset == 2 and [record[3] for record in rig.read_partition(partition_id)] == [b"behind it", b"new"]
 
 
 @pytest.mark.parametrize("number", range(1, 30))
 def test_a_crash_while_the_loss_is_made_good_repeats_it(number: int) -> None:
     disk = SimDisk(Random(number))
     rig = Rig(disk=disk, settings=SETTINGS)
-    rig.kernel.create_topic("quiet", queues=3)
+    rig.kernel.create_topic("quiet", partitions=3)
     last = [rig.publish("busy/k", bytes(5_000))[0] for _ in range(20)][-1]
     rig.world.advance(5_000)
     disk.remove(f"log/{rig.log.segments()[-1].base:020d}.log")
@@ -235,7 +236,7 @@ def test_a_crash_while_the_loss_is_made_good_repeats_it(number: int) -> None:
         rig.restart()
     disk.crash_at = None
     rig.restart(lose_index=True)
-    assert rig.kernel.topic("quiet").queues == 3
+    assert rig.kernel.topic("quiet").partitions == 3
     _, offset, message_id = rig.publish("busy/k", b"new")[0]
     assert offset > last[1] and message_id > last[2]
 

@@ -22,12 +22,12 @@ def values_of(size: int, count: int) -> bytes:
     return b"".join(encode_record(i, b"k", bytes((i % 251,)) * size) for i in range(count))
 
 
-def read(rig: Rig, queue_id: int, max_bytes: int = PAGE_BYTES) -> list[Fetched]:
+def read(rig: Rig, partition_id: int, max_bytes: int = PAGE_BYTES) -> list[Fetched]:
     """Page by page to the end."""
     found = []
-    at, end = rig.kernel.bounds(queue_id)
+    at, end = rig.kernel.bounds(partition_id)
     while at < end:
-        page = rig.fetch(queue_id, at, max_bytes)
+        page = rig.fetch(partition_id, at, max_bytes)
         assert page.error is None and page.pieces
         found.append(page)
         at = page.pieces[-1].first_offset + page.pieces[-1].count
@@ -49,7 +49,7 @@ def test_a_large_batch_comes_in_pages_of_opened_bytes_and_is_opened_once(monkeyp
     assert len(batch) < 20_000
     poison.store(rig, topic, batch, 500)
     for _ in range(3):
-        pages = read(rig, topic.queue_id(0))
+        pages = read(rig, topic.partition_id(0))
         assert len(pages) >= 5_000_000 // PAGE_BYTES
         assert max(sum(len(piece.data) for piece in page.pieces) for page in pages) <= PAGE_BYTES + HEADER_BYTES
         records = [record for page in pages for piece in page.pieces for record in sound_records(piece)]
@@ -64,7 +64,7 @@ def test_many_readers_of_one_batch_hold_it_once() -> None:
     found: list[Fetched] = []
     tracemalloc.start()
     for _ in range(20):
-        rig.kernel.fetch([(topic.queue_id(0), 150, PAGE_BYTES)], PAGE_BYTES, found.extend)
+        rig.kernel.fetch([(topic.partition_id(0), 150, PAGE_BYTES)], PAGE_BYTES, found.extend)
     rig.run()
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -79,9 +79,9 @@ def test_the_loop_opens_no_more_than_little(monkeypatch: pytest.MonkeyPatch) -> 
     poison.store(rig, topic, poison.packed(values_of(1_000, 100), 100), 100)
     poison.store(rig, topic, poison.packed(values_of(1_000, 1_500), 1_500), 1_500)
     found: list[Fetched] = []
-    rig.kernel.fetch([(topic.queue_id(0), 0, 100 * MIB)], 100 * MIB, found.extend)
+    rig.kernel.fetch([(topic.partition_id(0), 0, 100 * MIB)], 100 * MIB, found.extend)
     assert [piece.count for piece in found[0].pieces] == [100] and not rig.world.reader_worker.jobs
-    rig.kernel.fetch([(topic.queue_id(0), 100, 100 * MIB)], 100 * MIB, found.extend)
+    rig.kernel.fetch([(topic.partition_id(0), 100, 100 * MIB)], 100 * MIB, found.extend)
     assert len(found) == 1 and len(rig.world.reader_worker.jobs) == 1
     rig.run()
     assert [piece.count for piece in found[1].pieces] == [1_500]
@@ -93,7 +93,7 @@ def test_held_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = poison.topic_of(rig)
     for _ in range(6):
         poison.store(rig, topic, poison.packed(values_of(1_000, 500), 500), 500)
-    read(rig, topic.queue_id(0))
+    read(rig, topic.partition_id(0))
     held = rig.kernel.parts.reader._opening
     assert 0 < held.held_bytes <= MIB and held.held_bytes == sum(one.size_bytes for one in held._held.values())
 
@@ -103,7 +103,7 @@ def test_many_small_records_come_some_thousands_at_a_time() -> None:
     topic = poison.topic_of(rig)
     count = 200_000
     poison.store(rig, topic, poison.packed(encode_record(0, None, None) * count, count), count)
-    pages = read(rig, topic.queue_id(0), 100 * MIB)
+    pages = read(rig, topic.partition_id(0), 100 * MIB)
     assert sum(piece.count for page in pages for piece in page.pieces) == count
     assert max(piece.count for page in pages for piece in page.pieces) == PART_RECORDS
 
@@ -113,7 +113,7 @@ def test_what_is_asked_for_as_stored_is_not_opened() -> None:
     topic = poison.topic_of(rig)
     poison.store(rig, topic, poison.lying(), poison.CLAIMED)
     found: list[Fetched] = []
-    rig.kernel.fetch([(topic.queue_id(0), 0, 1)], 1, found.extend, stored=True)
+    rig.kernel.fetch([(topic.partition_id(0), 0, 1)], 1, found.extend, stored=True)
     (piece,) = found[0].pieces
     assert piece.count == poison.CLAIMED and piece.data[HEADER_BYTES:] == poison.lying()[HEADER_BYTES:]
 
@@ -127,7 +127,7 @@ def test_a_reader_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError
 
     monkeypatch.setattr(opening, "Opened", fail)
-    assert isinstance(rig.fetch(topic.queue_id(0)).error, StorageFailed)
+    assert isinstance(rig.fetch(topic.partition_id(0)).error, StorageFailed)
 
 
 def test_a_time_is_looked_for_without_holding_every_record() -> None:
@@ -138,7 +138,7 @@ def test_a_time_is_looked_for_without_holding_every_record() -> None:
     poison.store(rig, topic, poison.packed(records, count + 1), count + 1, 6_000)
     told: list[tuple[int | None, int]] = []
     tracemalloc.start()
-    rig.kernel.offset_for_time(topic.queue_id(0), 6_000, lambda *found: told.append(found))
+    rig.kernel.offset_for_time(topic.partition_id(0), 6_000, lambda *found: told.append(found))
     rig.run()
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -15,7 +15,8 @@ from tests.kernel.rig import Rig
 
 @pytest.fixture(params=["memory", "files"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
-    return Rig(tmp_path if request.param == "files" else None, KernelSettings(segment_bytes=1 << 20, default_queues=1))
+    return Rig(tmp_path if request.param == "files" else None,
+               KernelSettings(segment_bytes=1 << 20, default_partitions=1))
 
 
 def test_replay_over_an_index_that_holds_the_newer_topics_already(rig: Rig) -> None:
@@ -37,14 +38,14 @@ def test_replay_over_an_index_that_holds_the_newer_topics_already(rig: Rig) -> N
 
 def test_a_copy_of_what_was_deleted_meanwhile_does_not_bring_it_back(rig: Rig) -> None:
     """A crash came after a record was copied, and after its deletion had reached the index, which knew of no copy."""
-    queue_id = rig.kernel.place("t/k").queue_id
-    rig.kernel.commit_offsets("g", {queue_id: (5, b"")}, None)
+    partition_id = rig.kernel.place("t/k").partition_id
+    rig.kernel.commit_offsets("g", {partition_id: (5, b"")}, None)
     rig.run()
-    order = rig.kernel.parts.state.changes.newest[Kind.OFFSET, offset_record("g", queue_id, None).key][0]
+    order = rig.kernel.parts.state.changes.newest[Kind.OFFSET, offset_record("g", partition_id, None).key][0]
     rig.kernel.delete_topic("t")
     rig.run()
     rig.world.advance(5_000)
-    copy = offset_record("g", queue_id, (5, b""))
+    copy = offset_record("g", partition_id, (5, b""))
     rig.log.keep(encode_head(1, 0, 0, 0, Entries(), [StateRecord(copy.kind, copy.key, copy.value, order)]), b"")
     rig.log.sync_kept()
     for lose_index in (False, False, True):
@@ -54,19 +55,19 @@ def test_a_copy_of_what_was_deleted_meanwhile_does_not_bring_it_back(rig: Rig) -
 
 
 def test_a_copy_of_what_was_replaced_meanwhile_is_not_read(rig: Rig) -> None:
-    queue_id = rig.kernel.place("t/k").queue_id
-    rig.kernel.commit_offsets("g", {queue_id: (5, b"")}, None)
+    partition_id = rig.kernel.place("t/k").partition_id
+    rig.kernel.commit_offsets("g", {partition_id: (5, b"")}, None)
     rig.run()
-    order = rig.kernel.parts.state.changes.newest[Kind.OFFSET, offset_record("g", queue_id, None).key][0]
-    rig.kernel.commit_offsets("g", {queue_id: (6, b"")}, None)
+    order = rig.kernel.parts.state.changes.newest[Kind.OFFSET, offset_record("g", partition_id, None).key][0]
+    rig.kernel.commit_offsets("g", {partition_id: (6, b"")}, None)
     rig.run()
     rig.world.advance(5_000)
-    copy = offset_record("g", queue_id, (5, b""))
+    copy = offset_record("g", partition_id, (5, b""))
     rig.log.keep(encode_head(1, 0, 0, 0, Entries(), [StateRecord(copy.kind, copy.key, copy.value, order)]), b"")
     rig.log.sync_kept()
     for lose_index in (False, False, True):
         rig.restart(lose_index=lose_index)
-        assert rig.kernel.committed("g") == {queue_id: (6, b"")}
-        newest = offset_record("g", queue_id, (6, b""))
+        assert rig.kernel.committed("g") == {partition_id: (6, b"")}
+        newest = offset_record("g", partition_id, (6, b""))
         assert dict(rig.kernel.parts.state.scan(Kind.OFFSET)) == {newest.key: newest.value}
         rig.world.advance(5_000)

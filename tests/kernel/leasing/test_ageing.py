@@ -1,4 +1,4 @@
-"""Messages that expire where they wait, and queues that nobody uses."""
+"""Messages that expire where they wait, and partitions that nobody uses."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from kernel.leasing.burial import deaths_of
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.idle import COME_BACK_MS
-from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings
+from kernel.leasing.settings import GroupSettings, Queue, QueueSettings
 from kernel.records.record import encode_headers
 from kernel.state.topics import TopicSettings
 from tests.kernel.leasing.test_full_disk import FullRig
@@ -23,7 +23,7 @@ def group_of(rig: Rig, name: str = "work") -> LeasedGroup:
     return rig.kernel.queue_group(queue)
 
 
-def send_expiring(rig: Rig, queue: LightQueue, value: bytes, in_ms: int) -> None:
+def send_expiring(rig: Rig, queue: Queue, value: bytes, in_ms: int) -> None:
     headers = encode_headers([(b"expires-at", b"%d" % (rig.world.loop.now_ms() + in_ms))])
     rig.kernel.append([(rig.kernel.place_queue(queue), value, headers, 3, 0)], rig.witness)
     rig.run()
@@ -95,9 +95,9 @@ def test_a_queue_does_not_rest_while_a_message_is_going_to_expire() -> None:
     group_of(rig)
     send_expiring(rig, queue, b"1", 100_000)
     wait(rig, 90_000)
-    assert rig.kernel.bounds(queue.first_queue_id) == (0, 1)
+    assert rig.kernel.bounds(queue.first_partition_id) == (0, 1)
     wait(rig, 11_000)
-    assert rig.kernel.bounds(queue.first_queue_id) == (1, 1)
+    assert rig.kernel.bounds(queue.first_partition_id) == (1, 1)
 
 
 def test_what_expired_does_not_expire_again_where_it_is_kept() -> None:
@@ -195,7 +195,7 @@ def test_what_expired_while_the_hub_was_down_goes_at_the_start(tmp_path: Path, s
     rig.restart(lose_index=lose_index)
     rig.run()
     rig.world.advance(100)
-    start, end = rig.kernel.bounds(queue.first_queue_id)
+    start, end = rig.kernel.bounds(queue.first_partition_id)
     assert (start, end) == (1, 1)
 
 
@@ -206,9 +206,9 @@ def test_what_expires_later_is_waited_for_after_a_start(tmp_path: Path) -> None:
     rig.world.advance(5_000)
     rig.restart()
     rig.world.advance(1_000)
-    assert rig.kernel.bounds(queue.first_queue_id) == (0, 1)
+    assert rig.kernel.bounds(queue.first_partition_id) == (0, 1)
     rig.world.advance(60_000)
-    assert rig.kernel.bounds(queue.first_queue_id) == (1, 1)
+    assert rig.kernel.bounds(queue.first_partition_id) == (1, 1)
 
 
 def test_a_start_looks_at_many_queues(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_start_looks_at_many_queues(tmp_path: Path) -> None:
     rig.run()
     rig.restart()
     rig.run()
-    left = [queue for queue in queues[::2] if rig.kernel.bounds(queue.first_queue_id) != (1, 1)]
+    left = [queue for queue in queues[::2] if rig.kernel.bounds(queue.first_partition_id) != (1, 1)]
     assert left == []
     assert len(rig.kernel.leasing.in_memory()) == 350, "the empty ones stay where they are"
 
@@ -243,7 +243,7 @@ def test_a_full_disk_is_not_asked_over_and_over_to_let_messages_go() -> None:
 
 def test_a_topics_messages_are_worth_nothing_after_its_time() -> None:
     rig = Rig()
-    rig.kernel.create_topic("orders", queues=1, settings=TopicSettings(message_ttl_ms=1_000))
+    rig.kernel.create_topic("orders", partitions=1, settings=TopicSettings(message_ttl_ms=1_000))
     rig.kernel.define_group("billing", GroupSettings(dead_letters=False))
     rig.publish("orders/a", b"1")
     group = rig.kernel.group("billing", "orders")
@@ -256,7 +256,7 @@ def test_a_topics_messages_are_worth_nothing_after_its_time() -> None:
     assert values(pop(rig, group)) == [b"3"]
 
 
-# ---- queues
+# ---- partitions
 
 UNUSED = QueueSettings(expires_ms=10_000)
 

@@ -1,5 +1,5 @@
-"""Leased groups over queues whose stored batches lie, or lack what the log has lost: bounded work, and nothing sound is
-lost."""
+"""Leased groups over partitions whose stored batches lie, or lack what the log has lost: bounded work, and nothing
+sound is lost."""
 from __future__ import annotations
 
 import tracemalloc
@@ -73,7 +73,7 @@ def test_what_is_sound_is_handed_out_and_the_rest_passed_over(batch: bytes, coun
         rig.publish("plant/k", b"after")
         group = group_of(rig)
         assert drained(rig, group) == [b"before", *sound, b"after"]
-    assert group.supplies[topic.queue_id(0)].line.floor == count + 2
+    assert group.supplies[topic.partition_id(0)].line.floor == count + 2
     assert (group.counts().lost, group.ready) == (lost, 0)
     assert rig.kernel.statistics()["unreadable_stretches_total"] == (1 if lost else 0)
 
@@ -111,12 +111,12 @@ def test_a_hub_that_starts_with_such_a_log_serves_it(tmp_path: Path, lose_index:
         for _ in range(2):
             rig.restart(lose_index=lose_index)
             group = group_of(rig)
-            line = group.supplies[topic.queue_id(0)].line
+            line = group.supplies[topic.partition_id(0)].line
             assert (line.floor, len(line.out), pop(rig, group)) == (0, 11, [])
         rig.world.loop.advance(700_000)
         rig.run()
         assert drained(rig, group) == [*NUMBERS[:5], *NUMBERS[5:], b"last"]
-    assert group.supplies[topic.queue_id(0)].line.floor == 3 * poison.CLAIMED + 1
+    assert group.supplies[topic.partition_id(0)].line.floor == 3 * poison.CLAIMED + 1
 
 
 def test_a_broken_batch_behind_a_message_that_is_out_does_not_stop_its_group() -> None:
@@ -153,12 +153,12 @@ def test_retention_and_what_is_kept_cost_nothing_by_claims(tmp_path: Path) -> No
     poison.store(rig, topic, poison.lying(), poison.CLAIMED)
     group = group_of(rig)
     held = pop(rig, group, 3)
-    queue_id = topic.queue_id(0)
+    partition_id = topic.partition_id(0)
     with little_memory():
         (owed,) = rig.kernel.parts.owed
-        assert joined(owed.wanted(queue_id, 0, poison.CLAIMED)) == [(0, 3)]
+        assert joined(owed.wanted(partition_id, 0, poison.CLAIMED)) == [(0, 3)]
         group.ack(handles(held[1:2]))
-        assert joined(owed.wanted(queue_id, 0, poison.CLAIMED)) == [(0, 1), (2, 3)]
+        assert joined(owed.wanted(partition_id, 0, poison.CLAIMED)) == [(0, 1), (2, 3)]
 
 
 def test_headers_that_lie_do_not_stop_a_group() -> None:
@@ -241,8 +241,8 @@ def test_the_weight_of_a_queue_with_a_wide_gap_is_that_of_its_messages() -> None
     rig = Rig()
     queue = rig.kernel.declare_queue("work", QueueSettings(max_bytes=10_000))
     send(rig, queue, b"a" * 10, b"b" * 20)
-    supply = rig.kernel.queue_group(queue).supplies[queue.first_queue_id]
-    pieces = rig.fetch(queue.first_queue_id).pieces
+    supply = rig.kernel.queue_group(queue).supplies[queue.first_partition_id]
+    pieces = rig.fetch(queue.first_partition_id).pieces
 
     def with_gap(wants: list[tuple[int, int, int]], most: int, on_done: object) -> None:
         behind = Piece(WIDE, 2, False, pieces[0].data, 0, 0, 9)

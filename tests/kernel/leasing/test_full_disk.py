@@ -1,4 +1,4 @@
-"""A disk that is full refuses frames: groups and light queues are as if they had never been asked."""
+"""A disk that is full refuses frames: groups and queues are as if they had never been asked."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from kernel.errors import StorageFull, UnknownGroup
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.restoring import PAUSE_MS
-from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings
+from kernel.leasing.settings import GroupSettings, Queue, QueueSettings
 from kernel.message import Leased
 from tests.kernel.full_log import FullLog
 from tests.kernel.leasing.test_groups import Taker, handles, join, pop, send, values
@@ -22,7 +22,7 @@ class FullRig(Rig):
     def __init__(self) -> None:
         self.full_log = FullLog()
         super().__init__(log=self.full_log)
-        self.kernel.create_topic("orders", queues=1)
+        self.kernel.create_topic("orders", partitions=1)
         self.run()
 
     @contextmanager
@@ -188,7 +188,7 @@ def test_leases_end_while_the_disk_is_full_without_asking_it_over_and_over(rig: 
 def test_lines_that_are_read_in_turn_do_not_ask_a_full_disk_for_each_other(rig: FullRig) -> None:
     """Found by its property: what was read of one line brought back the other, whose lease had just been refused, and
     so on without end."""
-    rig.kernel.create_topic("plant", queues=3)
+    rig.kernel.create_topic("plant", partitions=3)
     sent = [b"%d" % number for number in range(9)]
     for value in sent:
         rig.publish(f"plant/{value.decode()}", value)
@@ -213,9 +213,9 @@ def test_a_rewind_that_was_not_stored_did_not_happen(rig: FullRig) -> None:
     group.ack(handles(held[:1]))
     rig.run()
     with rig.full():
-        rig.kernel.rewind_group("billing", topic, {topic.queue_id(0): 0}, rig.witness)
+        rig.kernel.rewind_group("billing", topic, {topic.partition_id(0): 0}, rig.witness)
     assert isinstance(rig.error(), StorageFull)
-    assert rig.kernel.group_offsets("billing", topic) == {topic.queue_id(0): 1}
+    assert rig.kernel.group_offsets("billing", topic) == {topic.partition_id(0): 1}
     assert values(pop(rig, group)) == [b"3"]
     rig.world.advance(61_000)
     assert values(pop(rig, group)) == [b"2", b"3"]
@@ -322,7 +322,7 @@ def test_an_unbinding_that_was_not_stored_did_not_happen(rig: FullRig) -> None:
 
 
 def test_messages_that_were_not_stored_are_in_no_queue(rig: FullRig) -> None:
-    queue: LightQueue = rig.kernel.declare_queue("work")
+    queue: Queue = rig.kernel.declare_queue("work")
     group = rig.kernel.queue_group(queue)
     send(rig, queue, b"1")
     with rig.full():

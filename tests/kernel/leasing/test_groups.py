@@ -1,4 +1,4 @@
-"""Leased groups over topics and light queues: who gets what, and what a restart leaves of it."""
+"""Leased groups over topics and queues: who gets what, and what a restart leaves of it."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from kernel.errors import AssignedGroup, ExpiredReceipt, QueueExists, UnknownReceipt
 from kernel.leasing.burial import deaths_of
 from kernel.leasing.group import LeasedGroup, Membership
-from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, Retry
+from kernel.leasing.settings import GroupSettings, Queue, QueueSettings, Retry
 from kernel.message import Leased
 from tests.kernel.rig import Rig
 
@@ -54,7 +54,7 @@ def handles(messages: list[Leased]) -> list[tuple[object, int, int]]:
     return [one[:3] for one in messages]
 
 
-def send(rig: Rig, queue: LightQueue, *payloads: bytes, priority: int = 0) -> None:
+def send(rig: Rig, queue: Queue, *payloads: bytes, priority: int = 0) -> None:
     placement = rig.kernel.place_queue(queue, priority)
     rig.kernel.append([(placement, value, b"\0", 3, 0) for value in payloads], rig.witness)
     rig.run()
@@ -230,7 +230,7 @@ def test_an_expired_message_is_not_handed_out() -> None:
 
 def test_a_key_is_handed_out_one_at_a_time_and_others_flow() -> None:
     rig = Rig()
-    rig.kernel.create_topic("orders", queues=1)
+    rig.kernel.create_topic("orders", partitions=1)
     rig.kernel.define_group("billing", GroupSettings(ordered=True))
     for n in range(3):
         rig.publish("orders/a", b"a%d" % n)
@@ -254,7 +254,7 @@ def test_a_key_is_handed_out_one_at_a_time_and_others_flow() -> None:
 
 def test_order_per_key_holds_over_a_restart(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    rig.kernel.create_topic("orders", queues=1)
+    rig.kernel.create_topic("orders", partitions=1)
     rig.kernel.define_group("billing", GroupSettings(ordered=True))
     rig.publish("orders/a", b"a0", b"a1")
     rig.publish("orders/b", b"b0")
@@ -273,8 +273,8 @@ def test_order_per_key_holds_over_a_restart(tmp_path: Path) -> None:
 
 def test_a_pop_on_a_group_that_commits_offsets_is_refused() -> None:
     rig = Rig()
-    queue_id = rig.publish("orders/a", b"1")[0][0]
-    rig.kernel.commit_offsets("kafka", {queue_id: (1, b"")}, rig.witness)
+    partition_id = rig.publish("orders/a", b"1")[0][0]
+    rig.kernel.commit_offsets("kafka", {partition_id: (1, b"")}, rig.witness)
     rig.run()
     with pytest.raises(AssignedGroup):
         rig.kernel.group("kafka", "orders")
@@ -291,7 +291,7 @@ def test_a_group_that_starts_late_gets_what_comes_after() -> None:
 
 def test_a_million_offsets_settled_in_any_order_leave_no_pages() -> None:
     rig = Rig()
-    rig.kernel.create_topic("orders", queues=1)
+    rig.kernel.create_topic("orders", partitions=1)
     rig.publish("orders/a", *[b"x"] * 3_000)
     group = rig.kernel.group("billing", "orders")
     messages = pop(rig, group, 3_000)
@@ -302,9 +302,9 @@ def test_a_million_offsets_settled_in_any_order_leave_no_pages() -> None:
     assert (line.floor, line.stored, line.settled, line.beyond) == (3_000, set(), {}, 0)
 
 
-# ---- light queues
+# ---- queues
 
-def test_a_light_queue_holds_what_is_sent_to_it_and_nothing_else_does(tmp_path: Path) -> None:
+def test_a_queue_holds_what_is_sent_to_it_and_nothing_else_does(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     queue = rig.kernel.declare_queue("work", QueueSettings())
     send(rig, queue, b"1", b"2")
@@ -343,7 +343,7 @@ def test_a_bound_queue_gets_references_to_what_matches(tmp_path: Path) -> None:
 
 def test_interleaved_addresses_in_one_burst_reach_the_right_queues() -> None:
     rig = Rig()
-    rig.kernel.create_topic("t", queues=1)
+    rig.kernel.create_topic("t", partitions=1)
     queues = [rig.kernel.declare_queue(name) for name in ("a", "b")]
     rig.kernel.bind("t/a", queues[0])
     rig.kernel.bind("t/b", queues[1])
@@ -397,7 +397,7 @@ def test_a_deleted_queue_is_gone_for_good(tmp_path: Path) -> None:
     rig.restart()
     assert rig.kernel.queue("work") is None
     fresh = rig.kernel.declare_queue("work")
-    assert fresh.first_queue_id != queue.first_queue_id
+    assert fresh.first_partition_id != queue.first_partition_id
     assert pop(rig, rig.kernel.queue_group(fresh)) == []
 
 
@@ -477,12 +477,12 @@ def test_a_queue_that_nobody_uses_leaves_memory_and_goes_on_where_it_was() -> No
     group = rig.kernel.queue_group(queue)
     group.ack(handles(pop(rig, group, 1)))
     rig.run()
-    assert rig.kernel.leasing.light.in_memory() == [group]
+    assert rig.kernel.leasing.queues.in_memory() == [group]
     for _ in range(3):
         rig.world.advance(20_000)
-    assert rig.kernel.leasing.light.in_memory() == []
+    assert rig.kernel.leasing.queues.in_memory() == []
     again = rig.kernel.queue_group(queue)
     assert values(pop(rig, again, invisible_ms=3_600_000)) == [b"2"]
     for _ in range(3):
         rig.world.advance(20_000)
-    assert rig.kernel.leasing.light.in_memory() == [again]                 # a lease runs
+    assert rig.kernel.leasing.queues.in_memory() == [again]                 # a lease runs

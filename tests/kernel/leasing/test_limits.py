@@ -1,4 +1,4 @@
-"""What light queues hold at most, and what gives way."""
+"""What queues hold at most, and what gives way."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from kernel.errors import InvalidQueue, QueueFull
 from kernel.leasing.burial import deaths_of
-from kernel.leasing.settings import NOTHING, LightQueue, QueueSettings
+from kernel.leasing.settings import NOTHING, Queue, QueueSettings
 from kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.leasing.test_full_disk import FullRig
@@ -15,7 +15,7 @@ from tests.kernel.leasing.test_groups import Taker, handles, join, pop, send, va
 from tests.kernel.rig import Rig
 
 
-def ready(rig: Rig, queue: LightQueue) -> int:
+def ready(rig: Rig, queue: Queue) -> int:
     return rig.kernel.queue_group(queue).counts().ready
 
 
@@ -121,7 +121,7 @@ def test_a_queue_is_held_to_its_length_after_a_start(tmp_path: Path, lose_index:
     send(rig, queue, *numbers(0, 2))
     placement = rig.kernel.place_queue(queue)
     rig.kernel.append([(placement, value, b"\0", 3, 0) for value in numbers(2, 6)], rig.witness)
-    while rig.kernel.bounds(queue.first_queue_id)[1] < 6:
+    while rig.kernel.bounds(queue.first_partition_id)[1] < 6:
         rig.world.loop.step() or rig.world.log_worker.step()
     rig.restart(lose_index=lose_index)
     rig.run()
@@ -186,11 +186,11 @@ def test_two_queues_that_overflow_into_each_other_end() -> None:
 
 # ---- the new one is refused
 
-def refusing(rig: Rig, **limits: int) -> LightQueue:
+def refusing(rig: Rig, **limits: int) -> Queue:
     return rig.kernel.declare_queue("work", QueueSettings(overflow="reject", **limits))
 
 
-def offer(rig: Rig, queue: LightQueue, *payloads: bytes) -> None:
+def offer(rig: Rig, queue: Queue, *payloads: bytes) -> None:
     """Append without waiting for the disk."""
     placement = rig.kernel.place_queue(queue)
     rig.kernel.append([(placement, value, b"\0", 3, 0) for value in payloads], rig.witness)
@@ -249,12 +249,12 @@ def test_a_full_queue_refuses_references_and_the_topic_gets_nothing_either() -> 
 def test_a_producers_batch_is_refused_whole() -> None:
     rig = Rig()
     queue = refusing(rig, max_length=2)
-    topic = rig.kernel.create_topic("orders", queues=1)
+    topic = rig.kernel.create_topic("orders", partitions=1)
     rig.kernel.bind("orders/#", queue)
-    rig.kernel.append_batch(topic.queue_id(0), batch_of([(b"k", b"0", ()), (b"k", b"1", ())]), rig.witness)
+    rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", b"0", ()), (b"k", b"1", ())]), rig.witness)
     rig.run()
     with pytest.raises(QueueFull):
-        rig.kernel.append_batch(topic.queue_id(0), batch_of([(b"k", b"2", ())]), rig.witness)
+        rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", b"2", ())]), rig.witness)
     rig.run()
     assert rig.values("orders") == numbers(0, 2)
     assert taken(rig, "work") == numbers(0, 2)
@@ -300,17 +300,17 @@ def test_bytes_of_what_is_leased_or_settled_out_of_order_do_not_count() -> None:
 
 def test_bytes_that_are_pending_count() -> None:
     rig = Rig()
-    queue = refusing(rig, max_bytes=100)
+    partition = refusing(rig, max_bytes=100)
     rig.run()
-    offer(rig, queue, b"a" * 50)
+    offer(rig, partition, b"a" * 50)
     rig.world.loop.step()
-    offer(rig, queue, b"b" * 30)
+    offer(rig, partition, b"b" * 30)
     with pytest.raises(QueueFull):
-        offer(rig, queue, b"c" * 30)
-    offer(rig, queue, b"d" * 20)
+        offer(rig, partition, b"c" * 30)
+    offer(rig, partition, b"d" * 20)
     rig.run()
     with pytest.raises(QueueFull):
-        offer(rig, queue, b"e")
+        offer(rig, partition, b"e")
     assert len(taken(rig, "work")) == 3
 
 

@@ -20,7 +20,7 @@ from tests.kernel.rig import Rig
 ])
 def test_a_group_gets_what_it_selects_and_the_rest_is_settled(selector: str, expected: list[bytes]) -> None:
     rig = Rig()
-    rig.kernel.create_topic("plant", queues=1)
+    rig.kernel.create_topic("plant", partitions=1)
     rig.kernel.define_group("billing", GroupSettings(selector=selector))
     rig.publish("plant/a/temp", b"0", headers=[(b"unit", b"C")])
     rig.publish("plant/b/temp", b"1", headers=[(b"unit", b"F"), (b"tags", b"cold")])
@@ -38,7 +38,7 @@ def test_a_group_gets_what_it_selects_and_the_rest_is_settled(selector: str, exp
 
 def test_a_selector_changes_what_comes_from_now_on() -> None:
     rig = Rig()
-    rig.kernel.create_topic("plant", queues=1)
+    rig.kernel.create_topic("plant", partitions=1)
     group = rig.kernel.group("billing", "plant")
     rig.kernel.define_group("billing", GroupSettings(selector="key = 'a'"))
     rig.publish("plant/a", b"1")
@@ -58,10 +58,10 @@ def test_a_selector_that_cannot_be_read_defines_nothing() -> None:
 
 def test_offsets_of_a_group_that_leases_are_not_committed() -> None:
     rig = Rig()
-    queue_id = rig.publish("orders/a", b"1")[0][0]
+    partition_id = rig.publish("orders/a", b"1")[0][0]
     pop(rig, rig.kernel.group("billing", "orders"))
     with pytest.raises(GroupIsLeased):
-        rig.kernel.commit_offsets("billing", {queue_id: (1, b"")}, rig.witness)
+        rig.kernel.commit_offsets("billing", {partition_id: (1, b"")}, rig.witness)
     rig.run()
     assert rig.kernel.group("billing", "orders").counts().leased == 1
 
@@ -69,7 +69,7 @@ def test_offsets_of_a_group_that_leases_are_not_committed() -> None:
 @pytest.mark.parametrize("memory_lost", [False, True])
 def test_the_oldest_message_that_is_not_settled_has_an_age(tmp_path: Path, memory_lost: bool) -> None:
     rig = Rig(tmp_path)
-    rig.kernel.create_topic("orders", queues=2)
+    rig.kernel.create_topic("orders", partitions=2)
     began_ms = rig.world.loop.now_ms()
     for number in range(4):
         rig.publish("orders/a", b"%d" % number)
@@ -90,7 +90,7 @@ def test_the_oldest_message_that_is_not_settled_has_an_age(tmp_path: Path, memor
 
 def test_a_group_that_has_acked_nothing_is_known_to_read_its_topic() -> None:
     rig = Rig()
-    rig.kernel.create_topic("orders", queues=3)
+    rig.kernel.create_topic("orders", partitions=3)
     rig.kernel.group("idle", "orders")
     rig.run()
     rig.restart()
@@ -102,10 +102,10 @@ def test_a_group_that_has_acked_nothing_is_known_to_read_its_topic() -> None:
 
 def test_queues_that_a_topic_gets_later_are_read_too() -> None:
     rig = Rig()
-    rig.kernel.create_topic("orders", queues=1)
+    rig.kernel.create_topic("orders", partitions=1)
     group = rig.kernel.group("billing", "orders")
     rig.run()
-    rig.kernel.change_topic("orders", queues=8)
+    rig.kernel.change_topic("orders", partitions=8)
     for number in range(8):
         rig.publish(f"orders/{number}", b"%d" % number)
     assert sorted(value or b"" for value in values(pop(rig, group))) == [b"%d" % number for number in range(8)]

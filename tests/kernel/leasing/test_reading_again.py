@@ -27,7 +27,7 @@ def pop(rig: Rig, group: LeasedGroup, count: int, invisible_ms: int = 1_000) -> 
 
 
 def fill(rig: Rig, count: int) -> list[Leased]:
-    rig.kernel.create_topic("orders", queues=1)
+    rig.kernel.create_topic("orders", partitions=1)
     rig.publish("orders/a", *[b"%d" % i for i in range(count)])
     return pop(rig, rig.kernel.group("billing", "orders"), count)
 

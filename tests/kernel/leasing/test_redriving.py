@@ -7,7 +7,7 @@ import pytest
 
 from kernel.errors import ExpiredReceipt, KernelError, QueueFull, UnknownQueue, UnknownTopic
 from kernel.leasing.burial import HEADER, MAX_HISTORY, read_deaths
-from kernel.leasing.settings import GroupSettings, LightQueue, QueueSettings, Retry
+from kernel.leasing.settings import GroupSettings, Queue, QueueSettings, Retry
 from kernel.message import RETAIN, Record, Retained
 from kernel.records.record import read_headers
 from tests.kernel.leasing.test_groups import handles, pop, send, values
@@ -27,7 +27,7 @@ def rig_with_dead(count: int = 3) -> Rig:
     return rig
 
 
-def dead_queue(rig: Rig) -> LightQueue:
+def dead_queue(rig: Rig) -> Queue:
     queue = rig.kernel.queue("$dead-letters/billing")
     assert queue is not None
     return queue
@@ -36,8 +36,8 @@ def dead_queue(rig: Rig) -> LightQueue:
 def letters(rig: Rig) -> list[Record]:
     """What lies in the dead-letter queue."""
     queue = dead_queue(rig)
-    line = rig.kernel.queue_group(queue).supplies[queue.first_queue_id].line
-    return [record for record in rig.read_queue(queue.first_queue_id) if not line.is_settled(record[0])]
+    line = rig.kernel.queue_group(queue).supplies[queue.first_partition_id].line
+    return [record for record in rig.read_partition(queue.first_partition_id) if not line.is_settled(record[0])]
 
 
 def redrive(rig: Rig, chosen: list[Record]) -> list[KernelError | None]:
@@ -114,7 +114,7 @@ def test_a_lost_end_of_two_milliards_of_offsets_before_a_letter_is_passed_over_a
     group.ack(handles(pop(rig, group)))
     rig.run()
     queue, heads = dead_queue(rig), rig.kernel._heads      # as recovery lets a queue go on behind a lost end
-    for number, page in heads.pages_leaping([queue.first_queue_id], 1 << 31).items():
+    for number, page in heads.pages_leaping([queue.first_partition_id], 1 << 31).items():
         heads.merge(number, page)
     rig.publish("orders/a", b"x", b"y")
     group.release(handles(pop(rig, group, 2)))
@@ -136,7 +136,7 @@ def test_a_letter_whose_topic_is_gone_stays() -> None:
     (result,) = redrive(rig, letters(rig))
     assert isinstance(result, UnknownTopic)
     assert len(letters(rig)) == 1
-    rig.kernel.create_topic("orders", queues=1)
+    rig.kernel.create_topic("orders", partitions=1)
     assert redrive(rig, letters(rig)) == [None]
     assert rig.values("orders") == [b"0"]
 
@@ -167,7 +167,7 @@ def test_a_letter_that_dies_again_has_died_twice() -> None:
         assert (history[0]["offset"], history[-1]["offset"]) == (0, deaths - 1)
 
 
-DEATH = json.dumps({"reason": "attempts", "topic": "t", "queue": 0, "offset": 0, "attempts": 1, "at_ms": 1,
+DEATH = json.dumps({"reason": "attempts", "topic": "t", "partition": 0, "offset": 0, "attempts": 1, "at_ms": 1,
                     "address": "t/a"}).encode()
 
 
@@ -190,7 +190,7 @@ def test_deaths_that_a_sender_made_up_are_none(made_up: bytes) -> None:
     assert redrive(rig, [letter]) == [None]
 
 
-def test_a_letter_of_a_light_queue_goes_back_into_it() -> None:
+def test_a_letter_of_a_queue_goes_back_into_it() -> None:
     """By the shortest way, however far it has come; with its key and the address it was bound by."""
     rig = Rig()
     rig.kernel.declare_queue("two", QueueSettings(dead_letter="queue:three"))
@@ -206,7 +206,7 @@ def test_a_letter_of_a_light_queue_goes_back_into_it() -> None:
         rig.run()
     three = rig.kernel.queue("three")
     assert three is not None
-    letter = rig.read_queue(three.first_queue_id)
+    letter = rig.read_partition(three.first_partition_id)
     assert [death["address"] for death in read_deaths(letter[0][4])] == ["$queue/one", "$queue/two"]
     assert rig.kernel.redrive(three, letter) == [None]
     rig.run()
@@ -216,7 +216,7 @@ def test_a_letter_of_a_light_queue_goes_back_into_it() -> None:
     rig.kernel.queue_group(one).release(handles(found), 0)
     rig.kernel.delete_queue(one)
     rig.run()
-    assert rig.read_queue(three.first_queue_id) == []
+    assert rig.read_partition(three.first_partition_id) == []
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["made up", "of another message"])
@@ -227,13 +227,13 @@ def test_no_sender_leads_a_letter_to_a_queue_that_it_was_never_in(copied: bool) 
     rig.kernel.declare_queue("dead")
     rig.kernel.declare_queue("open", QueueSettings(dead_letter="queue:dead"))
     vault = rig.kernel.declare_queue("vault", QueueSettings(dead_letter="queue:open"))
-    death = {"reason": "rejected", "topic": "", "queue": 0, "offset": 0, "attempts": 1, "at_ms": 1,
+    death = {"reason": "rejected", "topic": "", "partition": 0, "offset": 0, "attempts": 1, "at_ms": 1,
              "address": "$queue/vault"}
     if copied:
         send(rig, vault, b"of another")
         rig.kernel.queue_group(vault).reject(handles(pop(rig, rig.kernel.queue_group(vault))))
         rig.run()
-        (other,) = rig.read_queue(queue_of(rig, "open").first_queue_id)
+        (other,) = rig.read_partition(queue_of(rig, "open").first_partition_id)
         (death,) = read_deaths(other[4])
         assert death["address"] == "$queue/vault"
     queue = queue_of(rig, "open")
@@ -243,7 +243,7 @@ def test_no_sender_leads_a_letter_to_a_queue_that_it_was_never_in(copied: bool) 
     group.reject(handles(pop(rig, group)))
     rig.run()
     dead = queue_of(rig, "dead")
-    letter = [one for one in rig.read_queue(dead.first_queue_id) if one[3] == b"1"]
+    letter = [one for one in rig.read_partition(dead.first_partition_id) if one[3] == b"1"]
     assert [one["address"] for one in read_deaths(letter[0][4])] == ["$queue/vault", "$queue/open"]
     assert rig.kernel.redrive(dead, letter) == [None]
     rig.run()
@@ -251,7 +251,7 @@ def test_no_sender_leads_a_letter_to_a_queue_that_it_was_never_in(copied: bool) 
     assert values(pop(rig, group)) == [b"1"]
 
 
-def queue_of(rig: Rig, name: str) -> LightQueue:
+def queue_of(rig: Rig, name: str) -> Queue:
     queue = rig.kernel.queue(name)
     assert queue is not None
     return queue
@@ -267,11 +267,11 @@ def test_a_letter_stays_while_where_it_came_from_is_full_or_gone() -> None:
     group = rig.kernel.queue_group(work)
     group.reject(handles(pop(rig, group)))
     send(rig, work, b"2")
-    (result,) = rig.kernel.redrive(dead, rig.read_queue(dead.first_queue_id))
+    (result,) = rig.kernel.redrive(dead, rig.read_partition(dead.first_partition_id))
     assert isinstance(result, QueueFull)
     rig.kernel.delete_queue(work)
     rig.run()
-    (result,) = rig.kernel.redrive(dead, rig.read_queue(dead.first_queue_id))
+    (result,) = rig.kernel.redrive(dead, rig.read_partition(dead.first_partition_id))
     assert isinstance(result, UnknownQueue)
     assert values(pop(rig, rig.kernel.queue_group(dead))) == [b"1"]
 

@@ -39,7 +39,7 @@ def group_of(rig: Rig) -> LeasedGroup:
 @pytest.mark.parametrize("cold", [False, True])
 def test_it_is_answered_when_all_lines_are_buried(tmp_path: Path, cold: bool) -> None:
     rig = Rig(tmp_path)
-    rig.kernel.create_topic("plant", queues=3)
+    rig.kernel.create_topic("plant", partitions=3)
     for number in range(9):
         rig.publish(f"plant/{number}", b"%d" % number)
     group_of(rig)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.errors import ExpiredReceipt, OffsetOutOfRange, UnknownGroup, UnknownQueue
+from kernel.errors import ExpiredReceipt, OffsetOutOfRange, UnknownGroup, UnknownPartition
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.settings import ASSIGNED, GroupSettings
 from kernel.message import Leased
@@ -14,13 +14,13 @@ from tests.kernel.rig import Rig
 
 def rig_with_orders(count: int = 10) -> tuple[Rig, Topic]:
     rig = Rig()
-    topic = rig.kernel.create_topic("orders", queues=1)
+    topic = rig.kernel.create_topic("orders", partitions=1)
     rig.publish("orders/a", *(b"%d" % number for number in range(count)))
     return rig, topic
 
 
 def rewind(rig: Rig, topic: Topic, offset: int) -> None:
-    rig.kernel.rewind_group("billing", topic, {topic.queue_id(0): offset}, rig.witness, "rewound")
+    rig.kernel.rewind_group("billing", topic, {topic.partition_id(0): offset}, rig.witness, "rewound")
     rig.run()
     assert rig.witness.stored[-1].token == "rewound"
 
@@ -42,7 +42,7 @@ def test_a_group_goes_back_and_forward(crash: bool) -> None:
         rewind(rig, topic, offset)
         if crash:
             rig.restart()
-        assert rig.kernel.group_offsets("billing", topic) == {topic.queue_id(0): offset}
+        assert rig.kernel.group_offsets("billing", topic) == {topic.partition_id(0): offset}
         assert numbers(pop(rig, billing(rig))) == list(range(offset, 10))
 
 
@@ -73,8 +73,9 @@ def test_leases_and_retries_are_void_after_a_rewind() -> None:
 def test_a_rewind_that_cannot_be_changes_nothing() -> None:
     rig, topic = rig_with_orders()
     held = pop(rig, billing(rig), 3)
-    for offsets, error in (({topic.queue_id(0): 11}, OffsetOutOfRange), ({topic.queue_id(0): -1}, OffsetOutOfRange),
-                           ({topic.queue_id(0): 0, 99: 0}, UnknownQueue)):
+    for offsets, error in (({topic.partition_id(0): 11}, OffsetOutOfRange),
+                           ({topic.partition_id(0): -1}, OffsetOutOfRange),
+                           ({topic.partition_id(0): 0, 99: 0}, UnknownPartition)):
         with pytest.raises(error):
             rig.kernel.rewind_group("billing", topic, offsets)
     assert billing(rig).ack(handles(held)) == [None] * 3
@@ -107,13 +108,13 @@ def test_groups_are_listed_with_what_they_read() -> None:
     pop(rig, billing(rig))
     pop(rig, rig.kernel.group("billing", "plant"))
     rig.kernel.define_group("audit", GroupSettings(ordered=True))
-    rig.kernel.commit_offsets("kafka", {topic.queue_id(0): (4, b"")}, rig.witness)
+    rig.kernel.commit_offsets("kafka", {topic.partition_id(0): (4, b"")}, rig.witness)
     rig.run()
     for _ in range(2):
         assert [(name, settings.kind) for name, settings in rig.kernel.groups()] == [
             ("audit", "leased"), ("billing", "leased"), ("kafka", ASSIGNED)]
         assert [one.name for one in rig.kernel.group_topics("billing")] == ["orders", "plant"]
-        assert rig.kernel.group_offsets("kafka", topic) == {topic.queue_id(0): 4}
+        assert rig.kernel.group_offsets("kafka", topic) == {topic.partition_id(0): 4}
         assert rig.kernel.groups("elsewhere") == []
         rig.restart()
 
@@ -168,7 +169,7 @@ def test_work_begun_before_a_rewind_is_void() -> None:
     group = billing(rig)
     found: list[Leased] = []
     group.pop(10, 1_000, found.extend)
-    rig.kernel.rewind_group("billing", topic, {topic.queue_id(0): 2})
+    rig.kernel.rewind_group("billing", topic, {topic.partition_id(0): 2})
     rig.run()
     assert numbers(found) == [2]
     rewind(rig, topic, 0)

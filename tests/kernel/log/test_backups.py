@@ -23,7 +23,7 @@ RETENTION_BYTES = 3 * SEGMENT_BYTES
 
 def rig_with(**more: int) -> Rig:
     return Rig(disk=SimDisk(Random(1)), settings=KernelSettings(
-        **{"segment_bytes": SEGMENT_BYTES, "default_queues": 1, "retention_bytes": RETENTION_BYTES, **more}))
+        **{"segment_bytes": SEGMENT_BYTES, "default_partitions": 1, "retention_bytes": RETENTION_BYTES, **more}))
 
 
 def backups_of(rig: Rig) -> Backups:
@@ -169,16 +169,16 @@ def test_a_copy_opens_as_the_log_was_at_its_beginning(steps: list[str], seed: in
             backups, backup = backups_of(rig), None
         elif step == "begin" and (backup is None or not backups.is_running(backup)):
             backup = begun(rig, backups)
-            there = [(one[0], one[3]) for one in rig.read_queue(rig.kernel.place("t/k").queue_id)]
+            there = [(one[0], one[3]) for one in rig.read_partition(rig.kernel.place("t/k").partition_id)]
     assert backup is not None
     if not backups.is_running(backup):
         backup = begun(rig, backups)
-        there = [(one[0], one[3]) for one in rig.read_queue(rig.kernel.place("t/k").queue_id)]
+        there = [(one[0], one[3]) for one in rig.read_partition(rig.kernel.place("t/k").partition_id)]
     disk = copy_of(rig, backups, backup)
     other = Rig(disk=disk, settings=rig.settings)
     assert not other.damage
     assert other.kernel.hub == rig.kernel.hub
-    assert [(one[0], one[3]) for one in other.read_queue(other.kernel.place("t/k").queue_id)] == there
+    assert [(one[0], one[3]) for one in other.read_partition(other.kernel.place("t/k").partition_id)] == there
 
 
 def test_a_log_that_is_put_back_gives_out_nothing_that_its_hub_gave_out_since() -> None:

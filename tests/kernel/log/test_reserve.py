@@ -24,7 +24,8 @@ def rig_with(retention_bytes: int, checkpoint_ms: int = 100, reserve: bool = Tru
     disk = SimDisk(Random(1))
     held = SimReserve(disk, RESERVE_BYTES)
     rig = Rig(disk=disk, reserve=held if reserve else None, settings=KernelSettings(
-        segment_bytes=SEGMENT_BYTES, default_queues=1, retention_bytes=retention_bytes, checkpoint_ms=checkpoint_ms))
+        segment_bytes=SEGMENT_BYTES, default_partitions=1, retention_bytes=retention_bytes,
+        checkpoint_ms=checkpoint_ms))
     return rig, disk, held
 
 
@@ -123,8 +124,8 @@ def test_messages_wait_while_the_reserve_is_given_up_and_acknowledgements_do_not
         rig.publish("t/k", b"refused")
     with pytest.raises(StorageFull):
         rig.publish("t/k", b"refused", idempotency_key="once")
-    queue_id = rig.kernel.place("t/k").queue_id
-    rig.kernel.commit_offsets("group", {queue_id: (1, b"")}, rig.witness, None)
+    partition_id = rig.kernel.place("t/k").partition_id
+    rig.kernel.commit_offsets("group", {partition_id: (1, b"")}, rig.witness, None)
     rig.run()
     assert rig.witness.stored[-1].error is None
     assert rig.values("t") == [b"before"]

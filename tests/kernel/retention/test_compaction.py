@@ -22,10 +22,10 @@ from tests.simulation.disk import SimDisk
 DAY_MS = 24 * 3_600_000
 
 
-def new_rig(queues: int = 1, **topic: int | None) -> Rig:
-    rig = Rig(disk=SimDisk(Random(1)), settings=KernelSettings(segment_bytes=SEGMENT_BYTES, default_queues=1,
+def new_rig(partitions: int = 1, **topic: int | None) -> Rig:
+    rig = Rig(disk=SimDisk(Random(1)), settings=KernelSettings(segment_bytes=SEGMENT_BYTES, default_partitions=1,
                                                                retention_bytes=2 * SEGMENT_BYTES))
-    rig.kernel.create_topic("c", queues=queues, settings=TopicSettings(compact=True, **topic))
+    rig.kernel.create_topic("c", partitions=partitions, settings=TopicSettings(compact=True, **topic))
     rig.run()
     return rig
 
@@ -46,19 +46,20 @@ def delete(rig: Rig, key: str) -> None:
 @pytest.mark.parametrize("lose_index", [False, True])
 def test_from_the_earliest_the_newest_of_each_key(lose_index: bool) -> None:
     rig = new_rig()
-    queue_id = rig.kernel.place("c/k").queue_id
+    partition_id = rig.kernel.place("c/k").partition_id
     for i in range(5):
         rig.publish("c/a", b"a%d" % i)
         rig.publish("c/b", b"b%d" % i)
-    assert [record[0] for record in rig.read_queue(queue_id)] == list(range(10)), "nothing goes before its segment"
+    offsets = [record[0] for record in rig.read_partition(partition_id)]
+    assert offsets == list(range(10)), "nothing goes before its segment"
     turn_over(rig)
     for _ in range(2):
-        assert rig.kernel.bounds(queue_id) == (0, 10)
+        assert rig.kernel.bounds(partition_id) == (0, 10)
         topic = rig.kernel.topic("c")
         assert topic is not None and list(rig.kernel.bounds_of(topic)) == [0, 10]
-        records = rig.read_queue(queue_id)
+        records = rig.read_partition(partition_id)
         assert [(record[0], record[2], record[3]) for record in records] == [(8, b"a", b"a4"), (9, b"b", b"b4")]
-        assert rig.fetch(queue_id, 9).pieces[0].first_offset == 9
+        assert rig.fetch(partition_id, 9).pieces[0].first_offset == 9
         rig.restart(lose_index=lose_index)
     assert not rig.damage
 
@@ -80,25 +81,25 @@ def test_what_is_superseded_later_goes() -> None:
 
 def test_what_producers_send_counts_and_headers_where_they_are_interpreted() -> None:
     rig = new_rig(interpret_headers=True)
-    queue_id = rig.kernel.place("c/k").queue_id
+    partition_id = rig.kernel.place("c/k").partition_id
     batch = batch_of([(b"a", b"1", ()), (b"a", b"2", ()), (b"b", b"1", ((b"retain", b"true"),)), (None, b"x", ()),
                       (b"y" * 5_000, b"1", ()), (b"y" * 5_000, b"2", ())])
-    rig.kernel.append_batch(queue_id, batch, None)
+    rig.kernel.append_batch(partition_id, batch, None)
     rig.run()
     assert retained(rig, "#") == {"c/b": b"1"}
     turn_over(rig)
     assert newest(rig.read("c")) == {b"a": b"2", b"b": b"1", None: b"x", b"y" * 5_000: b"2"}
     assert [record[0] for record in rig.read("c")] == [1, 2, 3, 5]
     second = batch_of([(b"b", b"", ((b"retain", b"1"),)), (b"a", b"9", ((b"retain", b"no"),))])
-    rig.kernel.append_batch(queue_id, second, None)
+    rig.kernel.append_batch(partition_id, second, None)
     rig.run()
     assert retained(rig, "#") == {}
 
 
 def test_headers_do_not_count_elsewhere() -> None:
     rig = Rig()
-    queue_id = rig.kernel.place("t/k").queue_id
-    rig.kernel.append_batch(queue_id, batch_of([(b"b", b"1", ((b"retain", b"true"),))]), None)
+    partition_id = rig.kernel.place("t/k").partition_id
+    rig.kernel.append_batch(partition_id, batch_of([(b"b", b"1", ((b"retain", b"true"),))]), None)
     rig.run()
     assert retained(rig, "#") == {}
 
@@ -107,7 +108,7 @@ def test_a_batch_that_cannot_be_opened_is_refused() -> None:
     rig = new_rig()
     from tests.kernel.batches import wrap
     with pytest.raises(InvalidRecord):
-        rig.kernel.append_batch(rig.kernel.place("c/k").queue_id, wrap(b"\xff\xff\xff", 2), None)
+        rig.kernel.append_batch(rig.kernel.place("c/k").partition_id, wrap(b"\xff\xff\xff", 2), None)
 
 
 def test_deletions_go_after_their_time_but_for_the_last_record() -> None:
@@ -174,7 +175,7 @@ def test_bad_settings() -> None:
     with pytest.raises(KeptFull):
         rig.publish("c/a", b"1")
     with pytest.raises(KeptFull):
-        rig.kernel.append_batch(rig.kernel.place("c/a").queue_id, batch_of([(b"a", b"1", ())]), None)
+        rig.kernel.append_batch(rig.kernel.place("c/a").partition_id, batch_of([(b"a", b"1", ())]), None)
     delete(rig, "a")
 
 
@@ -190,7 +191,7 @@ Steps = st.lists(st.one_of(
 @given(Steps)
 def test_against_two_dictionaries(steps: list[tuple[str, str, int]]) -> None:
     """One of the newest per key, one of the retained values."""
-    rig = new_rig(queues=2)
+    rig = new_rig(partitions=2)
     latest: dict[bytes, bytes | None] = {}
     marked: dict[str, bytes] = {}
     for number, (verb, key, size) in enumerate(steps):
@@ -209,7 +210,7 @@ def test_against_two_dictionaries(steps: list[tuple[str, str, int]]) -> None:
             if kept:
                 marked[f"c/{key}"] = kept
         elif verb == "batch":
-            rig.kernel.append_batch(rig.kernel.place(f"c/{key}").queue_id,
+            rig.kernel.append_batch(rig.kernel.place(f"c/{key}").partition_id,
                                     batch_of([(key.encode(), b"before", ()), (key.encode(), value, ())]), None)
             rig.run()
             latest[key.encode()] = value

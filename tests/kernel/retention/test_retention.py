@@ -19,7 +19,7 @@ SEGMENT_BYTES = 16 << 10
 
 def rig_with(**settings: int) -> Rig:
     return Rig(disk=SimDisk(Random(1)),
-               settings=KernelSettings(**{"segment_bytes": SEGMENT_BYTES, "default_queues": 1, **settings}))  # type: ignore[arg-type]
+               settings=KernelSettings(**{"segment_bytes": SEGMENT_BYTES, "default_partitions": 1, **settings}))  # type: ignore[arg-type]
 
 
 def turn_over(rig: Rig, frames: int = 40, address: str = "filler/k") -> None:
@@ -30,17 +30,17 @@ def turn_over(rig: Rig, frames: int = 40, address: str = "filler/k") -> None:
 
 
 def positions_of(rig: Rig, address: str) -> int:
-    return rig.kernel.place(address).queue_id
+    return rig.kernel.place(address).partition_id
 
 
 def test_old_segments_go_and_the_rest_is_read_on() -> None:
     rig = rig_with(retention_bytes=3 * SEGMENT_BYTES)
     turn_over(rig)
-    queue_id = positions_of(rig, "filler/k")
-    start, high = rig.kernel.bounds(queue_id)
+    partition_id = positions_of(rig, "filler/k")
+    start, high = rig.kernel.bounds(partition_id)
     assert 0 < start < high == 40
-    assert isinstance(rig.fetch(queue_id, 0).error, OffsetOutOfRange)
-    assert [record[0] for record in rig.read_queue(queue_id)] == list(range(start, high))
+    assert isinstance(rig.fetch(partition_id, 0).error, OffsetOutOfRange)
+    assert [record[0] for record in rig.read_partition(partition_id)] == list(range(start, high))
     assert sum(segment.size_bytes for segment in rig.log.segments()) <= 4 * SEGMENT_BYTES
 
 
@@ -50,15 +50,15 @@ def test_a_segment_that_the_index_is_not_complete_to_stays() -> None:
     for i in range(40):
         rig.publish("t/k", b"%d" % i + b"x" * 3_000)
     rig.world.advance(CHECK_MS)
-    queue_id = positions_of(rig, "t/k")
-    start, high = rig.kernel.bounds(queue_id)
-    assert [record[0] for record in rig.read_queue(queue_id)] == list(range(start, high))
+    partition_id = positions_of(rig, "t/k")
+    start, high = rig.kernel.bounds(partition_id)
+    assert [record[0] for record in rig.read_partition(partition_id)] == list(range(start, high))
     assert not rig.damage
 
 
 def test_what_a_checkpoint_takes_from_memory_meanwhile_is_not_dropped() -> None:
-    """Found by the simulator, seed 48: between two looks for where a queue goes on, what it had behind the segment went
-    from memory into the index, and the queue was taken for empty."""
+    """Found by the simulator, seed 48: between two looks for where a partition goes on, what it had behind the segment
+    went from memory into the index, and the partition was taken for empty."""
     rig = rig_with(retention_bytes=5 * SEGMENT_BYTES, checkpoint_ms=3_600_000)
     retention, room, checkpoints = rig.kernel._retention, rig.kernel.parts.room, rig.kernel._checkpoints
     rig.publish("t/k", b"old")
@@ -87,26 +87,26 @@ def test_an_idle_queue_keeps_its_next_offset_when_all_of_it_is_gone() -> None:
 @pytest.mark.parametrize("lose_index", [False, True])
 def test_state_outlives_the_segments_it_was_written_to(lose_index: bool) -> None:
     rig = rig_with(retention_bytes=2 * SEGMENT_BYTES)
-    topic = rig.kernel.create_topic("t", queues=2, settings=TopicSettings(max_message_bytes=9_999))
-    rig.kernel.append_batch(topic.queue_id(0), batch_of([(b"k", b"first", ())], 7, 0), rig.witness)
+    topic = rig.kernel.create_topic("t", partitions=2, settings=TopicSettings(max_message_bytes=9_999))
+    rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", b"first", ())], 7, 0), rig.witness)
     once = rig.publish("t/once", b"v", idempotency_key="key")
-    rig.kernel.commit_offsets("g", {topic.queue_id(1): (5, b"meta")}, rig.witness)
+    rig.kernel.commit_offsets("g", {topic.partition_id(1): (5, b"meta")}, rig.witness)
     turn_over(rig)
     turn_over(rig)
     assert rig.log.segments()[0].base > 0 and rig.log.kept_segments()
     rig.restart(lose_index=lose_index)
     assert rig.kernel.topic("t") == topic
-    assert rig.kernel.committed("g") == {topic.queue_id(1): (5, b"meta")}
+    assert rig.kernel.committed("g") == {topic.partition_id(1): (5, b"meta")}
     assert rig.publish("t/once", b"v", idempotency_key="key") == once
-    rig.kernel.append_batch(topic.queue_id(0), batch_of([(b"k", b"first", ())], 7, 0), rig.witness, "repeat")
+    rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", b"first", ())], 7, 0), rig.witness, "repeat")
     rig.run()
-    assert rig.witness.stored[-1].positions[0][:2] == (topic.queue_id(0), 0)
-    assert rig.kernel.bounds(topic.queue_id(0))[1] + rig.kernel.bounds(topic.queue_id(1))[1] == 2
+    assert rig.witness.stored[-1].positions[0][:2] == (topic.partition_id(0), 0)
+    assert rig.kernel.bounds(topic.partition_id(0))[1] + rig.kernel.bounds(topic.partition_id(1))[1] == 2
 
 
 def test_a_topic_keeps_less_than_the_hub() -> None:
     rig = rig_with()
-    rig.kernel.create_topic("t", queues=1, settings=TopicSettings(retention_ms=30_000))
+    rig.kernel.create_topic("t", partitions=1, settings=TopicSettings(retention_ms=30_000))
     for i in range(10):
         rig.publish("t/k", b"%d" % i)
         rig.world.advance(10_000)
@@ -119,27 +119,27 @@ def test_a_topic_keeps_less_than_the_hub() -> None:
 def test_more_live_state_than_may_be_kept_is_kept_all_the_same() -> None:
     """And it is not moved around without end."""
     rig = rig_with(retention_bytes=2 * SEGMENT_BYTES, kept_bytes=SEGMENT_BYTES)
-    queue_ids = [rig.kernel.place(f"t{n}/k").queue_id for n in range(200)]
-    for n, queue_id in enumerate(queue_ids):
-        rig.kernel.commit_offsets("g" * 100, {queue_id: (n, b"m" * 200)}, None)
+    partition_ids = [rig.kernel.place(f"t{n}/k").partition_id for n in range(200)]
+    for n, partition_id in enumerate(partition_ids):
+        rig.kernel.commit_offsets("g" * 100, {partition_id: (n, b"m" * 200)}, None)
         rig.run()
     turn_over(rig)
     assert rig.kernel._retention.kept_over_limit
     rig.restart(lose_index=True)
-    assert [rig.kernel.committed("g" * 100)[queue_id][0] for queue_id in queue_ids] == list(range(200))
+    assert [rig.kernel.committed("g" * 100)[partition_id][0] for partition_id in partition_ids] == list(range(200))
 
 
 def test_kept_segments_with_nothing_alive_are_dropped() -> None:
     rig = rig_with(retention_bytes=2 * SEGMENT_BYTES)
-    queue_id = positions_of(rig, "t/k")
+    partition_id = positions_of(rig, "t/k")
     for n in range(6):
         for group in range(20):
-            rig.kernel.commit_offsets(f"{group}", {queue_id: (n, b"m" * 1_000)}, None)
+            rig.kernel.commit_offsets(f"{group}", {partition_id: (n, b"m" * 1_000)}, None)
         turn_over(rig, 25)
     kept = rig.log.kept_segments()
     assert kept[-1].end - KEPT_BASE > 6 * SEGMENT_BYTES > 2 * sum(segment.size_bytes for segment in kept)
     rig.restart(lose_index=True)
-    assert {rig.kernel.committed(f"{group}")[queue_id][0] for group in range(20)} == {5}
+    assert {rig.kernel.committed(f"{group}")[partition_id][0] for group in range(20)} == {5}
 
 
 def test_deleted_keys_do_not_come_back_when_the_index_is_built_anew() -> None:

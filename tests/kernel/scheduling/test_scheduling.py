@@ -98,32 +98,33 @@ def test_more_than_memory_holds_comes_from_the_store(rig: ScheduleRig) -> None:
 
 
 def test_it_goes_where_its_address_leads_by_then(rig: ScheduleRig) -> None:
-    rig.kernel.create_topic("t", queues=1)
+    rig.kernel.create_topic("t", partitions=1)
     rig.later("t/k", (100, b"v"))
-    rig.kernel.change_topic("t", queues=50)
+    rig.kernel.change_topic("t", partitions=50)
     rig.advance(100)
     record = rig.publish("t/k", b"now")[0]
-    assert [one[3] for one in rig.read_queue(record[0])] == [b"v", b"now"]
+    assert [one[3] for one in rig.read_partition(record[0])] == [b"v", b"now"]
 
 
 def test_topic_key_and_queue_that_were_asked_for_are_kept(rig: ScheduleRig) -> None:
-    topic = rig.kernel.create_topic("t", queues=8)
-    to = rig.kernel.place_in("t", b"\xff", queue=5)
+    topic = rig.kernel.create_topic("t", partitions=8)
+    to = rig.kernel.place_in("t", b"\xff", partition=5)
     rig.kernel.schedule([(to, None, b"\0", 2, 7)], [When(rig.now_ms + 10)], rig.witness)
     rig.advance(10)
-    [(_, timestamp_ms, key, value, *_)] = rig.read_queue(topic.queue_id(5))
+    [(_, timestamp_ms, key, value, *_)] = rig.read_partition(topic.partition_id(5))
     assert (timestamp_ms, key, value) == (7, b"\xff", None)
 
 
-def test_light_queues_get_theirs_alone_and_by_reference(rig: ScheduleRig) -> None:
+def test_queues_get_theirs_alone_and_by_reference(rig: ScheduleRig) -> None:
     jobs = rig.kernel.declare_queue("jobs", QueueSettings(priorities=3))
     rig.kernel.schedule([(rig.kernel.place_queue(jobs, 2, b"k"), b"alone", b"\0", 2, 0),
-                         (rig.kernel.place_routed("t/k", (jobs.queue_id(1),)), b"too", b"\0", 2, 0),
+                         (rig.kernel.place_routed("t/k", (jobs.partition_id(1),)), b"too", b"\0", 2, 0),
                          rig.message("$queue/jobs", b"named")], [When(rig.now_ms + 10)] * 3, rig.witness)
     rig.run()
     rig.restart()
     rig.run()
-    found = [[(record[2], record[3]) for record in rig.read_queue(queue_id)] for queue_id in jobs.queue_ids()]
+    found = [[(record[2], record[3]) for record in rig.read_partition(partition_id)]
+             for partition_id in jobs.partition_ids()]
     assert found == [[(None, b"named")], [(b"k", b"too")], [(b"k", b"alone")]] and rig.values("t") == [b"too"]
 
 
@@ -137,7 +138,7 @@ def test_what_is_for_a_queue_that_is_gone_goes_to_unrouted(rig: ScheduleRig) -> 
 
 def test_what_has_nowhere_to_go_goes_to_unrouted() -> None:
     rig = ScheduleRig(settings=KernelSettings(auto_create_topics=False))
-    rig.kernel.create_topic("t", queues=2)
+    rig.kernel.create_topic("t", partitions=2)
     rig.later("t/k", (100, b"v"))
     rig.kernel.schedule([(rig.kernel.place_in("t", b"k"), b"w", b"\0", 2, 0)], [When(rig.now_ms + 101)], rig.witness)
     rig.kernel.delete_topic("t")

@@ -51,7 +51,7 @@ class Shelf:
     def commit(self, group: str, topic: str, offset: int) -> None:
         found = self.rig.kernel.topic(topic)
         assert found is not None
-        self.rig.kernel.commit_offsets(group, {found.queue_id(0): (offset, b"")}, None)
+        self.rig.kernel.commit_offsets(group, {found.partition_id(0): (offset, b"")}, None)
         self.rig.run()
 
     def rows(self, statement: str) -> list[tuple[object, ...]]:
@@ -84,7 +84,8 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 def test_definitions_are_rows_after_a_checkpoint(shelf: Shelf) -> None:
-    topic = shelf.rig.kernel.create_topic("orders", queues=3, settings=TopicSettings(retention_ms=1000), tenant="acme")
+    topic = shelf.rig.kernel.create_topic("orders", partitions=3, settings=TopicSettings(retention_ms=1000),
+                                          tenant="acme")
     shelf.rig.publish("plant/line1", b"x")
     shelf.commit("readers", "plant", 1)
     assert shelf.topics() == [], "nothing is written but at checkpoints"
@@ -94,7 +95,7 @@ def test_definitions_are_rows_after_a_checkpoint(shelf: Shelf) -> None:
          topic.created_ms)]
     plant = shelf.rig.kernel.topic("plant")
     assert plant is not None
-    assert shelf.rows("SELECT * FROM groups") == [(sql.group_hash("readers"), plant.queue_id(0), "readers", 1)]
+    assert shelf.rows("SELECT * FROM groups") == [(sql.group_hash("readers"), plant.partition_id(0), "readers", 1)]
     assert shelf.rows("SELECT id, uuid, format, position, epoch FROM hub") == [
         (1, b"a hub of the rig".hex(), sql.FORMAT, shelf.rig.log.end(), 1)]
 
@@ -106,11 +107,11 @@ def test_changes_and_deletions_follow(shelf: Shelf) -> None:
         shelf.commit("g" + name, name, 1)
     shelf.checkpoint()
     assert len(asked) == 1, "an empty database is given everything"
-    shelf.rig.kernel.change_topic("b", queues=9)
+    shelf.rig.kernel.change_topic("b", partitions=9)
     shelf.rig.kernel.delete_topic("a")
     shelf.commit("gb", "b", 7)
     shelf.checkpoint()
-    assert shelf.rows("SELECT name, queues FROM topics") == [("b", 9)]
+    assert shelf.rows("SELECT name, partitions FROM topics") == [("b", 9)]
     assert shelf.offsets() == [("gb", 7)]
     assert len(asked) == 1, "the rest is told as changes"
 
@@ -230,7 +231,7 @@ def test_replay_never_reads_it(shelf: Shelf) -> None:
     shelf.rig.publish("t/k", b"x")
     shelf.checkpoint()
     with closing(sqlite3.connect(shelf.file)) as database, database:
-        database.execute("UPDATE topics SET name = 'ghost', queues = 99")
+        database.execute("UPDATE topics SET name = 'ghost', partitions = 99")
     shelf.restart()
     assert [topic.name for topic in shelf.rig.kernel.topics()] == ["t"]
 
@@ -299,7 +300,7 @@ def test_a_newer_schema_is_refused(shelf: Shelf) -> None:
     with closing(sqlite3.connect(shelf.file)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     shelf.catalogue.close()
-    with pytest.raises(NewerSchema, match="has schema 9999, this version knows up to 0005; use the version"):
+    with pytest.raises(NewerSchema, match="has schema 9999, this version knows up to 0006; use the version"):
         shelf.open()
 
 

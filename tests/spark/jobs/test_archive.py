@@ -105,7 +105,7 @@ def test_a_lost_checkpoint_is_refused_and_nothing_is_stored_twice(spark: SparkSe
 
 
 def test_many_small_commits_are_compacted(spark: SparkSession, url: str, client: SyncClient, folder: Path):
-    client.define_topic("small", queues=1)
+    client.define_topic("small", partitions=1)
     values = publish(client, "small", 12)
     archive(spark, ArchiveSettings(url=url, topics=("small",), to=str(folder), max_rows=2, compact_files=3))
     assert stored(folder) == sorted(values)

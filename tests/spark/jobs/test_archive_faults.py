@@ -161,11 +161,11 @@ def test_what_was_acknowledged_is_in_the_table_once(spark: SparkSession, tmp_pat
 
 def check_once(folder: Path, acknowledged: int) -> None:
     """Each acknowledged number once; those of the batch in flight when the writer stopped once or not at all."""
-    table = DeltaTable(str(folder)).to_pyarrow_table(columns=["queue", "offset", "value"])
+    table = DeltaTable(str(folder)).to_pyarrow_table(columns=["partition", "offset", "value"])
     found = Counter(int(value) for value in table.column("value").to_pylist())
     assert acknowledged > 0
     assert set(found) >= set(range(acknowledged))
     assert set(found) <= set(range(acknowledged + MESSAGES))
     assert set(found.values()) == {1}
-    places = Counter(zip(table.column("queue").to_pylist(), table.column("offset").to_pylist(), strict=True))
+    places = Counter(zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True))
     assert set(places.values()) == {1}

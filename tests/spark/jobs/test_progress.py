@@ -11,7 +11,7 @@ from spark.jobs.progress import MAX_IN_VAIN, Count, ProgressLine, Run, cause_of
 FAILURE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python data source perform read: Traceback
   File "worker.py", line 3, in read
     raise DataLoss("x")
-spark.errors.DataLoss: the topic 'plant' is gone; the stream had read its queues up to {0: 3}
+spark.errors.DataLoss: the topic 'plant' is gone; the stream had read its partitions up to {0: 3}
  SQLSTATE: 38000
 === Streaming Query ===
 Identifier: archive
@@ -66,7 +66,7 @@ def test_a_terminal_has_one_line_and_a_file_few():
 
 
 def test_the_cause_is_what_python_raised():
-    assert cause_of(ValueError(FAILURE)) == "the topic 'plant' is gone; the stream had read its queues up to {0: 3}"
+    assert cause_of(ValueError(FAILURE)) == "the topic 'plant' is gone; the stream had read its partitions up to {0: 3}"
     java = "py4j.protocol.Py4JJavaError: An error occurred while calling o28.save.\n: java.io.IOException: Closed\n"
     assert cause_of(ValueError(java)) == "Closed"
     assert cause_of(ValueError("[CONDITION] Spark's own words\nat org.apache")) == "[CONDITION] Spark's own words"

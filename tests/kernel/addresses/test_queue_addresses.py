@@ -1,4 +1,4 @@
-"""Addresses of light queues: `$queue/NAME` in the spelling that rights are looked up by, to every queue and back."""
+"""Addresses of queues: `$queue/NAME` in the spelling that rights are looked up by, to every queue and back."""
 from __future__ import annotations
 
 import pytest
@@ -17,7 +17,7 @@ def test_an_address_leads_to_the_queue_whose_right_was_asked_for(name: str) -> N
     rig = Rig()
     for one in NAMES:
         rig.kernel.declare_queue(one, QueueSettings())
-    placed = rig.kernel.place(queue_address(name)).light
+    placed = rig.kernel.place(queue_address(name)).queue
     assert placed is not None and placed.name == name
     assert len({queue_address(one) for one in NAMES}) == len(NAMES)
 
@@ -40,4 +40,4 @@ def test_dead_letters_go_to_the_queue_that_is_named(name: str) -> None:
     for _ in range(3):
         rig.world.advance(1_000)
     target = rig.kernel.queue(name)
-    assert target is not None and rig.kernel.bounds(target.queue_id(0)) == (0, 1)
+    assert target is not None and rig.kernel.bounds(target.partition_id(0)) == (0, 1)

@@ -1,4 +1,4 @@
-"""Light queues by name, and the group that each is of itself.
+"""Queues by name, and the group that each is of itself.
 
 A queue is a definition in the state until somebody uses it; then its group is in memory. Queues that are limited, or in
 which something is to happen by itself, are in memory from the start on.
@@ -18,7 +18,7 @@ from kernel.leasing.definitions import queue_definitions
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.idle import Idle
 from kernel.leasing.limits import Limits
-from kernel.leasing.settings import ASSIGNED, GroupSettings, LightQueue, QueueSettings, binding_key, check_name
+from kernel.leasing.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from kernel.leasing.sharing import shared_name
 from kernel.log.frame import StateRecord
 from kernel.parts import Parts
@@ -34,7 +34,7 @@ REST_MS: Final = 15_000
 _QUEUE = struct.Struct(">Q")
 
 
-class LightQueues:
+class Queues:
     def __init__(self, parts: Parts, leasing: Leasing, gather: Callable[[], Gathering],
                  pending: Callable[[], list[Gathering]]) -> None:
         self._parts = parts
@@ -43,10 +43,10 @@ class LightQueues:
         self.definitions = queue_definitions(parts.state)
         self.limits = Limits(leasing, parts.subscriptions.limited, pending)
         self.idle = Idle(leasing)
-        self.on_gone: Callable[[LightQueue], None] = lambda queue: None
+        self.on_gone: Callable[[Queue], None] = lambda queue: None
         """Told of every queue that is not there any more, whoever deleted it."""
 
-        self._groups: dict[int, LeasedGroup] = {}      # by first queue id
+        self._groups: dict[int, LeasedGroup] = {}      # by first partition id
         self._pending = pending
         self._resting: set[LeasedGroup] = set()        # as of the last look
         self._started = False
@@ -63,7 +63,8 @@ class LightQueues:
         for group in self.in_memory():
             self._leasing.deadlines.act(partial(self._begin, group))
         self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
-        Sweep(self._parts, self._leasing).begin([queue for queue in queues if queue.first_queue_id not in self._groups])
+        Sweep(self._parts, self._leasing).begin([queue for queue in queues
+                                                 if queue.first_partition_id not in self._groups])
 
     @staticmethod
     def _begin(group: LeasedGroup) -> None:
@@ -74,22 +75,22 @@ class LightQueues:
             group.ageing.look()
 
     def tenants(self) -> dict[int, str]:
-        """The tenant of every queue, by its first queue id."""
+        """The tenant of every queue, by its first partition id."""
         queues = (self.definitions.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE))
-        return {queue.first_queue_id: queue.tenant for queue in queues}
+        return {queue.first_partition_id: queue.tenant for queue in queues}
 
     def in_memory(self) -> list[LeasedGroup]:
         """The groups of queues that somebody uses."""
         return list(self._groups.values())
 
-    def is_taken_from(self, queue: LightQueue) -> bool:
+    def is_taken_from(self, queue: Queue) -> bool:
         """Whether anybody is there to take."""
-        group = self._groups.get(queue.first_queue_id)
+        group = self._groups.get(queue.first_partition_id)
         return group is not None and group.taken_from
 
-    def floor(self, queue_id: int) -> int:
+    def floor(self, partition_id: int) -> int:
         """Everything below is settled, as far as is stored."""
-        stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(queue_id))
+        stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(partition_id))
         return 0 if stored is None else decode_offset(stored)[0]
 
     def _let_go(self) -> None:
@@ -99,15 +100,15 @@ class LightQueues:
                    and pending.isdisjoint([supply.line for supply in group.supplies.values()])}
         for group in resting & self._resting:
             assert group.queue is not None
-            del self._groups[group.queue.first_queue_id]
+            del self._groups[group.queue.first_partition_id]
             self._leasing.end(group)
         self._resting = resting - self._resting
         self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
 
     # ---- definitions
 
-    def declare(self, name: str, settings: QueueSettings, tenant: str) -> LightQueue:
-        """The light queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
+    def declare(self, name: str, settings: QueueSettings, tenant: str) -> Queue:
+        """The queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
         known = self.definitions.get(tenant, name)
         if known is not None:
             if known.settings != settings:
@@ -117,8 +118,8 @@ class LightQueues:
         check_name(name.removeprefix(PREFIX), "queue")
         settings.check()
         gathering = self._gather()
-        first = self._parts.topics.new_queue_ids(settings.priorities)
-        queue = LightQueue(tenant, name, first, settings, gathering.burst.now_ms, gathering.now_ms)
+        first = self._parts.topics.new_partition_ids(settings.priorities)
+        queue = Queue(tenant, name, first, settings, gathering.burst.now_ms, gathering.now_ms)
         gathering.state += [self.definitions.put(tenant, name, queue),
                             StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
         if settings.watched:
@@ -127,52 +128,52 @@ class LightQueues:
             self.idle.watch(queue, queue.used_ms)
         return queue
 
-    def redefine(self, queue: LightQueue) -> None:
+    def redefine(self, queue: Queue) -> None:
         """Write down what has changed of a queue. Raises Stopping."""
         self._gather().state.append(self.definitions.put(queue.tenant, queue.name, queue))
 
-    def delete(self, queue: LightQueue) -> None:
+    def delete(self, queue: Queue) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
         gathering = self._gather()
         gathering.state.append(self.definitions.put(queue.tenant, queue.name, None))
-        for queue_id in queue.queue_ids():
-            gathering.state.append(offset_record("", queue_id, None))
-        if queue.first_queue_id in self._groups:
-            gathering.state += self._leasing.page_deletions(gathering, self._groups[queue.first_queue_id])
-        gathering.deleted += ((queue.first_queue_id, queue.settings.priorities),)
+        for partition_id in queue.partition_ids():
+            gathering.state.append(offset_record("", partition_id, None))
+        if queue.first_partition_id in self._groups:
+            gathering.state += self._leasing.page_deletions(gathering, self._groups[queue.first_partition_id])
+        gathering.deleted += ((queue.first_partition_id, queue.settings.priorities),)
         subscriptions = self._parts.subscriptions
-        for chosen, filter_text in subscriptions.bindings_of(queue.first_queue_id):
-            subscriptions.unbind(filter_text, queue.first_queue_id, chosen)
-            key = binding_key(queue.first_queue_id, chosen, filter_text)
+        for chosen, filter_text in subscriptions.bindings_of(queue.first_partition_id):
+            subscriptions.unbind(filter_text, queue.first_partition_id, chosen)
+            key = binding_key(queue.first_partition_id, chosen, filter_text)
             gathering.state.append(StateRecord(Kind.BINDING, key, None))
         self.forget(queue)
         self._parts.topics.version += 1                # placements that lead to it are looked at again
         subscriptions.touch()
 
-    def forget(self, queue: LightQueue) -> None:
+    def forget(self, queue: Queue) -> None:
         """It is not there any more."""
         self.limits.forget(queue)
         self.idle.forget(queue)
-        group = self._groups.pop(queue.first_queue_id, None)
+        group = self._groups.pop(queue.first_partition_id, None)
         if group is not None:
             self._leasing.end(group)
         self.on_gone(queue)
 
     # ---- groups
 
-    def group_of(self, queue: LightQueue) -> LeasedGroup:
-        """The group that a light queue is of itself."""
-        return self._groups.get(queue.first_queue_id) or self._make(queue)
+    def group_of(self, queue: Queue) -> LeasedGroup:
+        """The group that a queue is of itself."""
+        return self._groups.get(queue.first_partition_id) or self._make(queue)
 
-    def _make(self, queue: LightQueue) -> LeasedGroup:
+    def _make(self, queue: Queue) -> LeasedGroup:
         of_queue, shared = queue.settings, shared_name(queue)
         group = LeasedGroup(self._leasing, queue.tenant, "", 0, self._group_settings(queue, shared))
         group.queue, group.shared = queue, shared
         group.by_priority = of_queue.priorities > 1
         group.ttl_ms = of_queue.ttl_ms
-        self._groups[queue.first_queue_id] = group
-        for queue_id in queue.queue_ids():
-            self._leasing.add_line(group, queue_id, self.floor(queue_id)).dated = of_queue.ttl_ms > 0
+        self._groups[queue.first_partition_id] = group
+        for partition_id in queue.partition_ids():
+            self._leasing.add_line(group, partition_id, self.floor(partition_id)).dated = of_queue.ttl_ms > 0
         group.ageing = Ageing(self._leasing, group)
         if of_queue.limited:
             group.limit = self.limits.add(group, queue)
@@ -180,7 +181,7 @@ class LightQueues:
             self._begin(group)
         return group
 
-    def _group_settings(self, queue: LightQueue, shared: str) -> GroupSettings:
+    def _group_settings(self, queue: Queue, shared: str) -> GroupSettings:
         """A queue says itself how often it hands out a message. Behind a shared filter the group of that name does, and
         when it does so again."""
         of_queue = queue.settings

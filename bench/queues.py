@@ -1,6 +1,6 @@
-"""Light queues in the kernel alone: many with one message each, and one with many messages.
+"""Queues in the kernel alone: many with one message each, and one with many messages.
 
-    python -m bench.light_queues [--queues 100000] [--backlog 1000000] [--size 100]
+    python -m bench.queues [--queues 100000] [--backlog 1000000] [--size 100]
 
 Every queue is declared, gets one message, and is then taken from and acked; then one queue gets the whole backlog with
 nobody there, and one member with a credit of 2,000 takes and acks all of it. Rates count to the last durable answer;
@@ -19,7 +19,7 @@ from bench.kernel_rig import Answered, KernelRig, run_on_kernel
 from kernel.kernel import Kernel
 from kernel.leasing.group import LeasedGroup
 from kernel.leasing.members import Membership
-from kernel.leasing.settings import LightQueue
+from kernel.leasing.settings import Queue
 from kernel.message import Leased
 
 BURST = 1_000
@@ -51,7 +51,7 @@ def resident_mib() -> float:
     return float(psutil.Process().memory_info().rss) / (1 << 20)
 
 
-async def take(kernel: Kernel, queue: LightQueue, wanted: int, acked: Answered) -> None:
+async def take(kernel: Kernel, queue: Queue, wanted: int, acked: Answered) -> None:
     """Take and ack what the queue holds."""
     done = asyncio.Event()
     group = kernel.queue_group(queue)
@@ -87,7 +87,7 @@ async def many(kernel: Kernel, count: int, size: int) -> None:
         await asyncio.gather(*[take(kernel, queue, 1, acked) for queue in queues[at:at + BURST]])
     await acked.wait(acked.sent)
     rate_out = count / (time.perf_counter() - began)
-    print(f"{count} light queues: declared {rate_declared:,.0f}/s, one message each in {rate_in:,.0f}/s, "
+    print(f"{count} queues: declared {rate_declared:,.0f}/s, one message each in {rate_in:,.0f}/s, "
           f"out and acked {rate_out:,.0f}/s, {grown:,.0f} MiB resident with all of them full", flush=True)
 
 
@@ -111,7 +111,7 @@ async def backlog(kernel: Kernel, count: int, size: int) -> None:
     await take(kernel, queue, count // BURST * BURST, acked)
     await acked.wait(acked.sent)
     rate_out = count / (time.perf_counter() - began)
-    print(f"{count} messages in one light queue: in {rate_in:,.0f}/s, out and acked {rate_out:,.0f}/s, "
+    print(f"{count} messages in one queue: in {rate_in:,.0f}/s, out and acked {rate_out:,.0f}/s, "
           f"{grown:,.0f} MiB resident while they wait (the cache of recent messages is part of it)", flush=True)
 
 

@@ -1,11 +1,11 @@
-"""A million queues that exist: what they cost in memory, and what the index costs on disk for each message.
+"""A million partitions that exist: what they cost in memory, and what the index costs on disk for each message.
 
-    python -m bench.many_queues [--topics 100] [--queues 10000]
+    python -m bench.many_partitions [--topics 100] [--partitions 10000]
 
-Through the Kafka door of a running hub: topics of many queues, one 100-byte message in each queue. Resident memory is
-compared with the same hub before, and after a restart, when the newest messages are no longer in its cache. The index
-is measured as it lies on disk after a clean stop, less that of an empty hub: sparse (those one-message queues) and
-dense (16 queues, over MQTT and in Kafka batches of 10).
+Through the Kafka door of a running hub: topics of many partitions, one 100-byte message in each partition. Resident
+memory is compared with the same hub before, and after a restart, when the newest messages are no longer in its cache.
+The index is measured as it lies on disk after a clean stop, less that of an empty hub: sparse (those one-message
+partitions) and dense (16 partitions, over MQTT and in Kafka batches of 10).
 """
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ CHECKPOINT_S: Final = 5.0        # two of the hub's own intervals, and a little
 ANSWER: Final = struct.Struct(">ihqqq")          # partition, error, base offset, append time, log start
 
 
-def write_each(connection: socket.socket, topic: str, queues: int, batch: bytes) -> None:
-    """One Produce with the same batch for every queue. Raises LoadFailed."""
-    body = struct.pack(">hhii", -1, -1, PRODUCE_TIMEOUT_MS, 1) + text(topic) + struct.pack(">i", queues)
-    body += b"".join([struct.pack(">ii", number, len(batch)) + batch for number in range(queues)])
+def write_each(connection: socket.socket, topic: str, partitions: int, batch: bytes) -> None:
+    """One Produce with the same batch for every partition. Raises LoadFailed."""
+    body = struct.pack(">hhii", -1, -1, PRODUCE_TIMEOUT_MS, 1) + text(topic) + struct.pack(">i", partitions)
+    body += b"".join([struct.pack(">ii", number, len(batch)) + batch for number in range(partitions)])
     connection.sendall(request_head(PRODUCE, 7, len(body)) + body)
     answer = receive(connection, struct.unpack(">i", receive(connection, 4))[0])
     at = 4 + 4 + 2 + len(topic) + 4
-    errors = [row[1] for row in ANSWER.iter_unpack(answer[at:at + queues * ANSWER.size]) if row[1]]
+    errors = [row[1] for row in ANSWER.iter_unpack(answer[at:at + partitions * ANSWER.size]) if row[1]]
     if errors:
         raise LoadFailed(f"Produce answered error {errors[0]}")
 
 
-def fill_queues(server: Server, topics: int, queues: int) -> None:
+def fill_partitions(server: Server, topics: int, partitions: int) -> None:
     batch = record_batch(1, SIZE)
     for number in range(topics):
-        run = Run(server.ports["kafka"], f"many-{number}", queues, 1, SIZE, queues, -1, 1)
+        run = Run(server.ports["kafka"], f"many-{number}", partitions, 1, SIZE, partitions, -1, 1)
         create_topic(run)
         with dial(run.port) as connection:
-            write_each(connection, run.topic, queues, batch)
+            write_each(connection, run.topic, partitions, batch)
 
 
 def index_bytes(server: Server) -> int:
@@ -65,12 +65,12 @@ def measure_dense(folder: Path, door: str, mode: str, **options: int) -> int:
         server.stop()
 
 
-def measure_sparse(folder: Path, topics: int, queues: int) -> tuple[list[list[str]], int]:
+def measure_sparse(folder: Path, topics: int, partitions: int) -> tuple[list[list[str]], int]:
     """The rows about memory, and the bytes of the index."""
     server = start_hub(folder, doors=("kafka",))
     try:
         empty = server.resident_bytes()
-        fill_queues(server, topics, queues)
+        fill_partitions(server, topics, partitions)
         time.sleep(CHECKPOINT_S)
         full = server.resident_bytes()
         size = index_bytes(server)
@@ -87,19 +87,19 @@ def measure_sparse(folder: Path, topics: int, queues: int) -> tuple[list[list[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--topics", type=int, default=100)
-    parser.add_argument("--queues", type=int, default=10_000, help="of each topic; at most 20,000")
+    parser.add_argument("--partitions", type=int, default=10_000, help="of each topic; at most 20,000")
     options = parser.parse_args()
-    n = options.topics * options.queues
+    n = options.topics * options.partitions
     with work_folder() as folder:
         nothing = index_bytes(start_hub(folder / "empty"))
-        memory, sparse = measure_sparse(folder / "sparse", options.topics, options.queues)
+        memory, sparse = measure_sparse(folder / "sparse", options.topics, options.partitions)
         mqtt = measure_dense(folder / "mqtt", "mqtt", "mqtt-pipe", qos=1)
         kafka = measure_dense(folder / "kafka", "kafka", "kafka-pipe", batch=10, partitions=16)
-    head = f"{n:,} queues in {options.topics:,} topics (aim: 300 MiB above)"
+    head = f"{n:,} partitions in {options.topics:,} topics (aim: 300 MiB above)"
     print(table([head, "resident MiB", "above empty"], memory))
-    rows = [[f"sparse: {n:,} queues, a message each", f"{(sparse - nothing) / n:.1f}"],
-            ["dense: one queue over MQTT, QoS 1", f"{(mqtt - nothing) / DENSE_N:.2f}"],
-            ["16 queues, Kafka batches of 10", f"{(kafka - nothing) / DENSE_N:.2f}"]]
+    rows = [[f"sparse: {n:,} partitions, a message each", f"{(sparse - nothing) / n:.1f}"],
+            ["dense: one partition over MQTT, QoS 1", f"{(mqtt - nothing) / DENSE_N:.2f}"],
+            ["16 partitions, Kafka batches of 10", f"{(kafka - nothing) / DENSE_N:.2f}"]]
     print("\n" + table(["index on disk", "bytes a message"], rows), flush=True)
 
 
