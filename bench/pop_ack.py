@@ -13,9 +13,9 @@ import gc
 import time
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
+from kernel.groups.group import LeasedGroup
+from kernel.groups.members import Pop
 from kernel.kernel import Kernel
-from kernel.leasing.group import LeasedGroup
-from kernel.leasing.members import Pop
 from kernel.message import Leased
 
 BURST = 1_000

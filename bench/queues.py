@@ -16,10 +16,10 @@ import time
 import psutil
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
+from kernel.groups.group import LeasedGroup
+from kernel.groups.members import Membership
+from kernel.groups.settings import Queue
 from kernel.kernel import Kernel
-from kernel.leasing.group import LeasedGroup
-from kernel.leasing.members import Membership
-from kernel.leasing.settings import Queue
 from kernel.message import Leased
 
 BURST = 1_000

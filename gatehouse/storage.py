@@ -41,7 +41,7 @@ from transactions.coordinator import Transactions
 log = logging.getLogger("gatehouse")
 
 RESERVE: Final = "reserve"
-LAST_RESERVE: Final = "reserve-last"
+EMERGENCY_RESERVE: Final = "reserve-emergency"
 LAST_PART: Final = 8             # one in so many of `reserve_bytes`: some ten thousand rollbacks
 
 CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint; a disk slower than that has failed
@@ -75,11 +75,11 @@ class Storage:
             settings=settings, fatal=fatal, on_damage=self._on_damage, on_error=self._on_error,
             projection=self._catalogue, new_hub=uuid4().bytes, new_secret=token_bytes(32),
             selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
-            last_reserve=last_reserve_of(config, folder))
+            emergency_reserve=emergency_reserve_of(config, folder))
         self.kernel.makers.on_short = self._on_topics_short
         self.kernel.parts.reader.unreadable.on_first = self._on_unreadable
-        self.kernel.parts.room.on_refusing = self._on_refusing
-        self.kernel.parts.room.on_failure = self._on_reserve_failure
+        self.kernel.parts.disk_guard.on_refusing = self._on_refusing
+        self.kernel.parts.disk_guard.on_failure = self._on_reserve_failure
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
         own = self._catalogue.file
         self.backups = Backups(self.kernel, self._log, partial(beside_the_log, own), {
@@ -138,7 +138,7 @@ class Storage:
         if age_ms is not None:
             yield "gatehouse_checkpoint_age_seconds", (), age_ms / 1000
         yield "gatehouse_congested", (), int(self.kernel.congested)
-        yield "gatehouse_reserve_held", (), int(not self.kernel.parts.room.short)
+        yield "gatehouse_reserve_held", (), int(not self.kernel.parts.disk_guard.short)
         yield "gatehouse_damaged_ranges", (), self.damaged_ranges
         yield "gatehouse_mended_headers", (), self.mended_headers
         set_aside = count_damaged(self.folder)
@@ -221,7 +221,7 @@ def open_storage(config: Config, folder: Path, hub_loop: HubLoop, fatal: Callabl
         del error
         gc.collect()                 # what still looks at the old one keeps it locked, by its name
     except NoRoom:
-        given_up = [one.give_up() for one in (reserve_of(config, folder), last_reserve_of(config, folder))]
+        given_up = [one.give_up() for one in (reserve_of(config, folder), emergency_reserve_of(config, folder))]
         if True not in given_up:
             raise
         log.warning("the disk of %s is full: the reserve is given up to start", folder)
@@ -244,10 +244,10 @@ def reserve_of(config: Config, folder: Path) -> Reserve:
     return ReserveFile(folder / RESERVE, size_bytes - size_bytes // LAST_PART) if size_bytes else NoReserve()
 
 
-def last_reserve_of(config: Config, folder: Path) -> Reserve:
+def emergency_reserve_of(config: Config, folder: Path) -> Reserve:
     """What of it is held for what frees more than it takes."""
     size_bytes = config.kernel.reserve_bytes // LAST_PART
-    return ReserveFile(folder / LAST_RESERVE, size_bytes) if size_bytes else NoReserve()
+    return ReserveFile(folder / EMERGENCY_RESERVE, size_bytes) if size_bytes else NoReserve()
 
 
 def open_catalogue(url: str) -> Catalogue:

@@ -49,12 +49,12 @@ def _leave_out(parts: Parts, loss: Loss) -> None:
     while chosen := frame_of(records)[0]:
         _record(parts, chosen)
         for record in chosen:
-            if record.kind in (Kind.COUNTERS, Kind.HEADS):       # memory knows the others from the index
+            if record.kind in (Kind.COUNTERS, Kind.WATERMARKS):       # memory knows the others from the index
                 parts.views.apply(record)
 
 
 def _record(parts: Parts, records: list[StateRecord]) -> None:
     head = encode_head(parts.epoch, parts.clock.append_ms, parts.first_id, 0, Entries(), records)
     position = parts.log.append(head, b"")
-    parts.reader.tail.absorb(position, parts.log.end(), 0, 0, Entries())
+    parts.reader.memtable.absorb(position, parts.log.end(), 0, 0, Entries())
     parts.state.changes.absorb(position, records)

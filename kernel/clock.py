@@ -28,7 +28,7 @@ from kernel.ports import Loop
 from kernel.state.state import Kind
 
 if TYPE_CHECKING:
-    from kernel.appending.gathering import Gathering
+    from kernel.write.pending_frame import PendingFrame
 
 STEP_MS: Final = 500
 """Clocks further apart than a stretch says begin another one."""
@@ -98,16 +98,16 @@ class Clock:
 
     # ---- while it runs
 
-    def start(self, gather: Callable[[], Gathering]) -> None:
+    def start(self, open_frame: Callable[[], PendingFrame]) -> None:
         """Note steps in the log, at once: after a crash from there on nobody else would know."""
-        self._loop.on_step(partial(self._stepped, gather))
+        self._loop.on_step(partial(self._stepped, open_frame))
 
-    def _stepped(self, gather: Callable[[], Gathering], by_ms: int) -> None:
+    def _stepped(self, open_frame: Callable[[], PendingFrame], by_ms: int) -> None:
         self.steps += 1
         self._measure()
         self.on_step(by_ms)
         with suppress(Stopping):
-            gather().state += self.records()
+            open_frame().state += self.records()
 
     def _measure(self) -> None:
         """Begin another stretch where the clocks are not as far apart as they were."""

@@ -1,6 +1,6 @@
 """The message kernel as doors see it: place, append, fetch, watch, subscribe; topics, producers, groups.
 
-    append → gathering → seal → log (one fdatasync for all) → memory → answers, deliveries, woken readers
+    append → pending_frame → seal → log (one fdatasync for all) → memory → answers, deliveries, woken readers
 
 Everything runs on one thread; what blocks is handed to workers. Nothing in memory is changed by a message before its
 frame is durable, but for what the next message needs at once (a topic made by use, a producer's sequence): that is
@@ -18,12 +18,6 @@ from kernel.addresses.filters import MANY, ONE, parse_filter
 from kernel.addresses.makers import Makers
 from kernel.addresses.placing import Places
 from kernel.addresses.routes import RouteEntry, Routes
-from kernel.appending.appending import Appending
-from kernel.appending.committer import Committer
-from kernel.appending.flushing import Flushing
-from kernel.appending.idempotency import Window
-from kernel.appending.producer_expiry import ProducerExpiry
-from kernel.appending.producers import Producers
 from kernel.beginning import begin_epoch
 from kernel.clock import Clock
 from kernel.delivery.deliveries import Deliveries
@@ -32,41 +26,47 @@ from kernel.delivery.slices import Slices
 from kernel.delivery.subscriptions import Subscriptions
 from kernel.delivery.watches import Watch, Watches
 from kernel.errors import InvalidTopic
+from kernel.groups.calls import GroupCalls
+from kernel.groups.leasing import Leasing
+from kernel.groups.needed import NeededByCursors
+from kernel.groups.redriving import Redriving
+from kernel.groups.rewinding import Rewinding
+from kernel.groups.settings import decode_binding
+from kernel.groups.sharing import Sharing
 from kernel.halves.halves import Halves
 from kernel.index.checkpoints import Checkpoints
-from kernel.index.heads import Heads
 from kernel.index.index import Index
 from kernel.index.reader import Reader
 from kernel.index.recovery import Recovery
 from kernel.index.store import IndexStore
-from kernel.leasing.calls import GroupCalls
-from kernel.leasing.leasing import Leasing
-from kernel.leasing.needing import NeededByLines
-from kernel.leasing.redriving import Redriving
-from kernel.leasing.rewinding import Rewinding
-from kernel.leasing.settings import decode_binding
-from kernel.leasing.sharing import Sharing
+from kernel.index.watermarks import Watermarks
 from kernel.log.cut import Cutting
+from kernel.log.disk_guard import DiskGuard
 from kernel.log.log import Damage, Log
 from kernel.log.reserve import Reserve
-from kernel.log.room import Room
 from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
 from kernel.parts import Parts
 from kernel.ports import Loop, Worker
 from kernel.records.message_expiry import expires_at
 from kernel.records.validation import Divert
 from kernel.retention.compaction import Compaction
-from kernel.retention.keeping import Keeping
-from kernel.retention.ledger import KernelLedger
-from kernel.retention.owed import Owed
+from kernel.retention.holders import Holder
 from kernel.retention.retention import Retention
-from kernel.retention.survey import Surveyor
+from kernel.retention.retention_writes import RetentionWrites
+from kernel.retention.segment_scan import SegmentScanner
+from kernel.retention.spill import Spill
 from kernel.scheduling.scheduling import Scheduling
 from kernel.settings import LIVE, KernelSettings
 from kernel.state.projection import Projection
 from kernel.state.state import Kind, StateTable
 from kernel.state.topics import Topic, Topics, TopicSettings
 from kernel.state.views import Views
+from kernel.write.appending import Appending
+from kernel.write.committer import Committer
+from kernel.write.flushing import Flushing
+from kernel.write.idempotency import Window
+from kernel.write.producer_expiry import ProducerExpiry
+from kernel.write.producers import Producers
 
 
 class Kernel(GroupCalls):
@@ -81,7 +81,7 @@ class Kernel(GroupCalls):
                  fatal: Callable[[str], None], on_damage: Callable[[Damage], None],
                  on_error: Callable[[Exception], None], projection: Projection | None = None,
                  new_hub: bytes = bytes(16), new_secret: bytes = bytes(32), reserve: Reserve | None = None,
-                 last_reserve: Reserve | None = None, selector_names: Mapping[str, str] | None = None) -> None:
+                 emergency_reserve: Reserve | None = None, selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self.congested = False
         """More is pending than is good: stop reading from publishers until `on_relief`."""
@@ -89,24 +89,25 @@ class Kernel(GroupCalls):
         self.on_needed_room: Callable[[], None] = lambda: None    # the disk is full, and a cut holds retention back
         self._loop = loop
         self._selector_names = selector_names or {}
-        index, heads, state, topics, subscriptions = Index(store), Heads(), StateTable(store), Topics(), Subscriptions()
+        index, watermarks, state = Index(store), Watermarks(), StateTable(store)
+        topics, subscriptions = Topics(), Subscriptions()
         self.makers = Makers(topics)
         self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
-        self._reader = Reader(heads, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage,
+        self._reader = Reader(watermarks, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage,
                               self._places.max_record_bytes)
         deliveries = Deliveries(topics, self._places, subscriptions, reader_worker, loop, on_error,
                                 self._reader.unreadable)
         self.parts = Parts(
             loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             validation_worker=validation_worker, fatal=fatal, on_damage=on_damage, on_error=on_error,
-            projection=projection, log=log, index=index, heads=heads, state=state, topics=topics,
+            projection=projection, log=log, index=index, watermarks=watermarks, state=state, topics=topics,
             producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
             window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
-            views=Views(topics, heads),
-            room=Room(loop, checkpoint_worker, reserve, last_reserve), clock=Clock(loop),
+            views=Views(topics, watermarks),
+            disk_guard=DiskGuard(loop, checkpoint_worker, reserve, emergency_reserve), clock=Clock(loop),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
             deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret)
-        self._log, self._heads = log, heads
+        self._log, self._watermarks = log, watermarks
         self._topics, self._subscriptions = topics, subscriptions
         self._store = store
         self._watches, self._views = self.parts.watches, self.parts.views
@@ -141,10 +142,10 @@ class Kernel(GroupCalls):
         answered = parts.state.scan(Kind.IDEMPOTENCY)
         parts.window.load((key.decode(), value) for key, value in answered)
         self._build(next_id, recovered.kept_end)
-        self._keeping.open()
+        self._spill.open()
         self.leasing.open()
-        parts.owed.append(NeededByLines(parts, self.leasing))
-        self._keeping.on_superseded(recovered.superseded)
+        parts.holders.append(NeededByCursors(parts, self.leasing))
+        self._spill.on_superseded(recovered.superseded)
         self._bind_again()
         self._checkpoints.note()
         self.leasing.start()
@@ -152,9 +153,9 @@ class Kernel(GroupCalls):
         self._expiry.start()
         self.scheduling.start()
         self._compaction.start()
-        parts.room.open()
+        parts.disk_guard.open()
         if recovered.rebuilt and self._topics.compacted:
-            self._checkpoints.take(self._keeping.forget_superseded)
+            self._checkpoints.take(self._spill.forget_superseded)
 
     def _bind_again(self) -> None:
         tenants = self.leasing.queues.tenants()
@@ -167,39 +168,39 @@ class Kernel(GroupCalls):
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
-        self.leasing = Leasing(parts, lambda: self._committer.gather(), lambda: self._committer.pending(),
+        self.leasing = Leasing(parts, lambda: self._committer.open_frame(), lambda: self._committer.pending(),
                                self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
-                                    room=parts.room, clock=parts.clock, fatal=parts.fatal)
+                                    disk_guard=parts.disk_guard, clock=parts.clock, fatal=parts.fatal)
         self._committer.is_behind = self._is_behind
         self._committer.on_congestion = self._on_congestion
-        parts.room.on_short = self._committer.become_short
+        parts.disk_guard.on_short = self._committer.become_short
         self._checkpoints.on_caught_up = parts.deliveries.on_caught_up = self._committer.relieve
         self._flushing.answering.on_caught_up = self._committer.relieve
         self._appending = Appending(parts, self._committer)
-        self._appending.refuse_full = self.leasing.queues.limits.refuse_full
-        self._appending.require_room = self.leasing.queues.limits.require_room
+        self._appending.refuse_full = self.leasing.queues.max_lengths.refuse_full
+        self._appending.require_room = self.leasing.queues.max_lengths.require_room
         self._sharing = Sharing(self)
-        self._rewinding = Rewinding(parts, self.leasing, self._committer.gather)
-        self._redriving = Redriving(parts, self.leasing, self._committer.gather, self._appending.refresh)
+        self._rewinding = Rewinding(parts, self.leasing, self._committer.open_frame)
+        self._redriving = Redriving(parts, self.leasing, self._committer.open_frame, self._appending.refresh)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
         self.scheduling = Scheduling(parts, self._committer, self._appending)
         self.halves = Halves(parts, self._committer, self._appending, self.scheduling, self.leasing)
-        surveyor = Surveyor(parts)
-        self._keeping = Keeping(parts, surveyor, self._appending.delete_state)
-        self._checkpoints.on_superseded = self._keeping.on_superseded
-        self._flushing.on_deleted = self._keeping.forget_partitions
-        self.leasing.on_floor = self._keeping.on_settled
+        scanner = SegmentScanner(parts)
+        self._spill = Spill(parts, scanner, self._appending.delete_state)
+        self._checkpoints.on_superseded = self._spill.on_superseded
+        self._flushing.on_deleted = self._spill.forget_partitions
+        self.leasing.on_committed = self._spill.on_settled
         self._compaction = Compaction(parts, self._appending.delete_state)
-        self._retention = Retention(parts, KernelLedger(parts, self._appending, self._checkpoints), surveyor,
-                                    self._keeping)
+        self._retention = Retention(parts, RetentionWrites(parts, self._appending, self._checkpoints), scanner,
+                                    self._spill)
         self.cutting = Cutting(parts, self._retention, self._checkpoints, lambda: self._committer.next_id)
         self._retention.on_held_up = self._on_held_up
-        parts.room.look = self._retention.check
-        parts.room.is_settled = lambda: not self._retention.busy and not self._checkpoints.full
+        parts.disk_guard.look = self._retention.check
+        parts.disk_guard.is_settled = lambda: not self._retention.busy and not self._checkpoints.full
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, take a checkpoint; call back. The caller closes log and store."""
@@ -220,7 +221,7 @@ class Kernel(GroupCalls):
         self.congested = congested
 
     def _on_held_up(self) -> None:
-        if self.parts.room.full or self.parts.room.short:
+        if self.parts.disk_guard.full or self.parts.disk_guard.short:
             self.on_needed_room()
 
     def configure(self, settings: KernelSettings) -> None:
@@ -310,13 +311,13 @@ class Kernel(GroupCalls):
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
-        return self._reader.start_of(partition_id), self._heads.next_offset(partition_id)
+        return self._reader.start_of(partition_id), self._watermarks.next_offset(partition_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""
         found: array[int] = array("q")
         for first, count in topic.ranges:
-            found.extend(self._heads.bounds_of(first, count))
+            found.extend(self._watermarks.bounds_of(first, count))
         if topic.settings.compact:
             found[::2] = array("q", bytes(8 * topic.partitions))
         return found
@@ -355,13 +356,13 @@ class Kernel(GroupCalls):
         until_ms = expires_at(record[4], record[1], found.settings if found is not None else None)
         return until_ms <= self._loop.wall_ms()
 
-    def keep_for(self, owed: Owed) -> None:
-        """Ask `owed`, before records go with their segment, which of them must be kept."""
-        self.parts.owed.append(owed)
+    def keep_for(self, holder: Holder) -> None:
+        """Ask `holder`, before records go with their segment, which of them must be kept."""
+        self.parts.holders.append(holder)
 
     def forget_kept(self, partition_id: int) -> None:
         """Something of this partition was settled: what is kept of it and needed by nobody goes."""
-        self._keeping.on_settled(partition_id)
+        self._spill.on_settled(partition_id)
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         """Call `wake` once, after a flush that brings records to one of these partitions, unless it is cancelled."""

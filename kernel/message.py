@@ -29,11 +29,11 @@ Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
 
 Leased = tuple[Any, int, int, int, int, "bytes | None", "bytes | None", bytes, int]
-"""One message handed to a member of a group: (line, offset, attempt from 1, message id, timestamp_ms, key, value,
-headers as they stand in the record, attribute bits). The first three are its handle; a line is the kernel's own."""
+"""One message handed to a member of a group: (cursor, offset, attempt from 1, message id, timestamp_ms, key, value,
+headers as they stand in the record, attribute bits). The first three are its handle; a cursor is the kernel's own."""
 
 Handle = tuple[Any, int, int]
-"""(line, offset, attempt): which lease of which message."""
+"""(cursor, offset, attempt): which lease of which message."""
 
 
 class Retained(NamedTuple):

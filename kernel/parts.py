@@ -5,24 +5,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kernel.addresses.placing import Places
-from kernel.appending.idempotency import Window
-from kernel.appending.producers import Producers
 from kernel.clock import Clock
 from kernel.delivery.deliveries import Deliveries
 from kernel.delivery.subscriptions import Subscriptions
 from kernel.delivery.watches import Watches
-from kernel.index.heads import Heads
 from kernel.index.index import Index
 from kernel.index.reader import Reader
+from kernel.index.watermarks import Watermarks
+from kernel.log.disk_guard import DiskGuard
 from kernel.log.log import Damage, Log
-from kernel.log.room import Room
 from kernel.ports import Loop, Worker
-from kernel.retention.owed import Owed
+from kernel.retention.holders import Holder
 from kernel.settings import KernelSettings
 from kernel.state.projection import Projection
 from kernel.state.state import StateTable
 from kernel.state.topics import Topics
 from kernel.state.views import Views
+from kernel.write.idempotency import Window
+from kernel.write.producers import Producers
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Parts:
     index: Index
 
     # what is in memory
-    heads: Heads
+    watermarks: Watermarks
     state: StateTable
     topics: Topics
     producers: Producers
@@ -55,13 +55,13 @@ class Parts:
     reader: Reader
     deliveries: Deliveries
 
-    room: Room
+    disk_guard: DiskGuard
     clock: Clock
     settings: KernelSettings
     hub: bytes
     """Identity of this hub, 16 bytes, given once."""
 
-    owed: list[Owed] = field(default_factory=list)
+    holders: list[Holder] = field(default_factory=list)
     """Who is asked before records of partitions go with their segment."""
 
     kept_full: bool = False

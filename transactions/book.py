@@ -14,7 +14,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from kernel.appending.gathering import Gathering
+from kernel.write.pending_frame import PendingFrame
 from transactions.fresh import Batch, Begun, Fresh
 from transactions.plan import Plan
 from transactions.records import Brief, Transaction
@@ -47,7 +47,7 @@ class Book:
         self.begun_total = 0
         self.ended_totals = dict.fromkeys(ENDS, 0)
         self._slice = slice_                         # transactions that share a record
-        self._gathering: Gathering | None = None     # of the last plan
+        self._pending_frame: PendingFrame | None = None     # of the last plan
         self._plans: list[Plan] = []                 # that have not ended
 
     def load(self, transaction_id: int, name: Name, one: Brief, earliest_ms: int) -> None:
@@ -71,12 +71,12 @@ class Book:
 
     # ---- plans
 
-    def plan_of(self, gathering: Gathering) -> Plan:
+    def plan_of(self, pending_frame: PendingFrame) -> Plan:
         """What the frame being gathered does to transactions."""
-        if self._gathering is not gathering:
-            self._gathering = gathering
-            self._plans.append(Plan(gathering.now_ms, self._slice, self._ended))
-            gathering.reserved.append(self._plans[-1])
+        if self._pending_frame is not pending_frame:
+            self._pending_frame = pending_frame
+            self._plans.append(Plan(pending_frame.now_ms, self._slice, self._ended))
+            pending_frame.reserved.append(self._plans[-1])
         return self._plans[-1]
 
     def change(self, plan: Plan, before: Transaction, after: Transaction) -> None:

@@ -15,7 +15,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.appending.gathering import Gathering
 from kernel.errors import KernelError, Stopping
 from kernel.halves.records import half_key
 from kernel.log.frame import StateRecord
@@ -23,6 +22,7 @@ from kernel.message import Owner
 from kernel.ports import Timer
 from kernel.state.reading import StateWalk
 from kernel.state.state import Kind
+from kernel.write.pending_frame import PendingFrame
 from transactions.access import Access
 from transactions.answering import refuse
 from transactions.book import RETRY_MS, Book
@@ -207,7 +207,7 @@ class Checking:
 
     def _apply(self, round_: Round, found: list[Read]) -> None:
         try:
-            gathering = self._halves.gather()
+            pending_frame = self._halves.open_frame()
         except Stopping:                              # all of it is due at the next start
             self.stop()
             for one in round_.ids:
@@ -215,10 +215,10 @@ class Checking:
             return
         if round_.anew is not None:                   # from here on their members' credit says it
             self._anew[round_.anew] -= len(round_.ids)
-        plan = self._book.plan_of(gathering)
+        plan = self._book.plan_of(pending_frame)
         for transaction_id, (silent, pages) in zip(round_.ids, found, strict=False):
             if silent is not None:
-                self._carry_out(round_, gathering, plan, silent, pages)
+                self._carry_out(round_, pending_frame, plan, silent, pages)
                 continue
             for owner, token in round_.asked.get(transaction_id, ()):
                 self._answer(owner, token, plan.now_ms)
@@ -227,19 +227,20 @@ class Checking:
             self._postpone(round_, transaction_id)
         plan.told.append(partial(self._round_ended, round_))
 
-    def _carry_out(self, round_: Round, gathering: Gathering, plan: Plan, one: Silent, pages: list[bytes]) -> None:
+    def _carry_out(self, round_: Round, pending_frame: PendingFrame, plan: Plan, one: Silent,
+                   pages: list[bytes]) -> None:
         event = round_.step(one)
         if event is None:
             self._undecided.timers.add(one.next_ms, one.id, one.wait_ms)
             self._access.free_again(one.id)
         elif event is Event.SILENCE:
-            self._expire(gathering, plan, decode(one.id, one.value), pages)
+            self._expire(pending_frame, plan, decode(one.id, one.value), pages)
         else:
             member = self._members.pick(*one.name) if pages else None
             if round_.anew is not None and member is None:
                 self._postpone(round_, one.id)
                 return
-            self._check(round_, gathering, plan, one, member, pages)
+            self._check(round_, pending_frame, plan, one, member, pages)
             for owner, token in round_.asked.get(one.id, ()):
                 self._answer(owner, token, plan.now_ms)
 
@@ -254,12 +255,12 @@ class Checking:
             self._undecided.timers.put_back(round_.now_ms, transaction_id)
         self._access.free_again(transaction_id)
 
-    def _check(self, round_: Round, gathering: Gathering, plan: Plan, one: Silent, member: Membership | None,
+    def _check(self, round_: Round, pending_frame: PendingFrame, plan: Plan, one: Silent, member: Membership | None,
                pages: list[bytes]) -> None:
         if not self._undecided.knows(one.id):
             self._book.meet(decode(one.id, one.value))
         one.check(plan.now_ms, member.name if member is not None else "", round_.anew is None)
-        gathering.state.append(StateRecord(Kind.TRANSACTION, open_key(one.id), one.value))
+        pending_frame.state.append(StateRecord(Kind.TRANSACTION, open_key(one.id), one.value))
         round_.checked.append(one)
         self.made += 1
         if member is None:
@@ -267,14 +268,14 @@ class Checking:
         else:
             round_.told.append((member, one.question(plan.now_ms, pages[0])))
 
-    def _expire(self, gathering: Gathering, plan: Plan, one: Transaction, pages: list[bytes]) -> None:
+    def _expire(self, pending_frame: PendingFrame, plan: Plan, one: Transaction, pages: list[bytes]) -> None:
         if pages:
             death = {"reason": UNANSWERED, "attempts": one.attempts, "at_ms": self._halves.wall_of(plan.now_ms),
                      "transaction": _history(one, self._halves.wall_of)}
-            self._halves.bury(gathering, pages, one.group, one.tenant, death)
+            self._halves.dead_letter(pending_frame, pages, one.group, one.tenant, death)
         else:
-            gathering.frees = True
-        gathering.state += self._halves.deletions(one.id, one.pages)
+            pending_frame.frees = True
+        pending_frame.state += self._halves.deletions(one.id, one.pages)
         state = step(one.state, Event.SILENCE).state
         assert state is not None, "a transaction that is known stays so"
         self._book.change(plan, one, one.ended(state, plan.now_ms, ""))

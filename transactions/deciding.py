@@ -6,10 +6,10 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kernel.appending.gathering import Gathering, Submission
 from kernel.errors import Busy, KernelError
 from kernel.halves.records import Held
 from kernel.message import Owner
+from kernel.write.pending_frame import PendingFrame, Submission
 from transactions.access import Access
 from transactions.answering import refusal, refuse, refuse_settled
 from transactions.book import Book
@@ -93,15 +93,15 @@ class Decisions:
         if asked.guard is not None and not self._may(asked, one):
             return
         state, effect, _ = COMMITS if asked.decision is Decision.COMMIT else ROLLS_BACK
-        gathering = self._begin(asked, effect)
-        if gathering is None or state is None:
+        pending_frame = self._begin(asked, effect)
+        if pending_frame is None or state is None:
             return
         if effect is Effect.APPEND and (one.messages is None or not self._halves.release_unchanged(
-                gathering, one.messages, one.id)):
-            self._halves.release(gathering, one.held())
-        plan = self._book.plan_of(gathering)
+                pending_frame, one.messages, one.id)):
+            self._halves.release(pending_frame, one.held())
+        plan = self._book.plan_of(pending_frame)
         self._book.decide(plan, one, state, asked.by)
-        self._end(gathering, asked, effect, plan)
+        self._end(pending_frame, asked, effect, plan)
 
     def _decide(self, asked: Deciding, found: Transaction | None) -> None:
         """This is the transaction as it is."""
@@ -124,15 +124,15 @@ class Decisions:
 
     def _decide_own(self, asked: Deciding, one: Transaction, state: State, effect: Effect, held: list[Held]) -> None:
         """It has records of its own; `held` is what was read of them."""
-        gathering = self._begin(asked, effect)
-        if gathering is None:
+        pending_frame = self._begin(asked, effect)
+        if pending_frame is None:
             return
         if effect is Effect.APPEND:
-            self._halves.release(gathering, held)
-        gathering.state += self._halves.deletions(one.id, one.pages)
-        plan = self._book.plan_of(gathering)
+            self._halves.release(pending_frame, held)
+        pending_frame.state += self._halves.deletions(one.id, one.pages)
+        plan = self._book.plan_of(pending_frame)
         self._book.change(plan, one, one.ended(state, plan.now_ms, asked.by))
-        self._end(gathering, asked, effect, plan)
+        self._end(pending_frame, asked, effect, plan)
 
     # ---- what both have in common
 
@@ -146,23 +146,23 @@ class Decisions:
             return False
         return True
 
-    def _begin(self, asked: Deciding, effect: Effect) -> Gathering | None:
+    def _begin(self, asked: Deciding, effect: Effect) -> PendingFrame | None:
         """The frame that it will be part of, once all that can be refused has been checked; None: it was refused."""
         try:
             if effect is Effect.APPEND and (asked.acks or asked.offsets):
                 self._halves.check_commit(asked.acks, asked.offsets)
-            return self._halves.gather()
+            return self._halves.open_frame()
         except KernelError as error:
             refuse(asked.owner, asked.token, error)
             return None
 
-    def _end(self, gathering: Gathering, asked: Deciding, effect: Effect, plan: Plan) -> None:
+    def _end(self, pending_frame: PendingFrame, asked: Deciding, effect: Effect, plan: Plan) -> None:
         if effect is Effect.APPEND and (asked.acks or asked.offsets):
             self._halves.settle(asked.acks, asked.offsets)
         elif effect is Effect.DROP:
-            gathering.frees = True
+            pending_frame.frees = True
         if asked.owner is not None:
-            gathering.submissions.append(Submission(asked.owner, asked.token, None,
+            pending_frame.submissions.append(Submission(asked.owner, asked.token, None,
                                                      (self._halves.wall_of(plan.now_ms), [])))
 
     def _answer(self, asked: Deciding, decided_ms: int) -> None:

@@ -60,7 +60,7 @@ class Forgetter:
                 break
             if plan is None:
                 try:
-                    plan = self._book.plan_of(self._halves.gather())
+                    plan = self._book.plan_of(self._halves.open_frame())
                 except Stopping:
                     return
                 self._busy = True

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kernel.appending.burst import Run
 from kernel.halves.records import Held, Row, decode_rows, held, held_of, size_of
 from kernel.message import Message
+from kernel.write.batch_builder import Run
 from transactions.records import Transaction, decode, encode
 from transactions.settings import MAX_BY, CheckSettings
 from transactions.states import State

@@ -4,12 +4,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.appending.burst import Run
-from kernel.appending.gathering import Gathering, Places, Submission
 from kernel.errors import KernelError, TooManyTransactions, TransactionTooLarge
+from kernel.groups.settings import check_name
 from kernel.halves.records import PAGE_BYTES, Half, cut_pages
-from kernel.leasing.settings import check_name
 from kernel.message import Message, Owner
+from kernel.write.batch_builder import Run
+from kernel.write.pending_frame import PendingFrame, Places, Submission
 from transactions.access import Access
 from transactions.answering import refusal, refuse, refuse_settled
 from transactions.book import Book
@@ -53,11 +53,11 @@ class Holding:
                                      partial(self._check_and_begin, origin, halves))
             return
         size_bytes = self._check_new(halves)
-        gathering = self._halves.gather()
+        pending_frame = self._halves.open_frame()
         places: Places = []
-        self._begin(origin, halves, size_bytes, gathering, places)
+        self._begin(origin, halves, size_bytes, pending_frame, places)
         if owner is not None:
-            gathering.submissions.append(Submission(owner, token, places, None))
+            pending_frame.submissions.append(Submission(owner, token, places, None))
 
     def _check_new(self, halves: list[Half]) -> int:
         """Bytes of their values and headers."""
@@ -78,11 +78,11 @@ class Holding:
         if self._book.open_bytes + size_bytes > settings.max_open_bytes:
             raise TooManyTransactions(f"undecided half messages have {self._book.open_bytes} bytes already")
 
-    def _check_and_begin(self, origin: Origin, halves: list[Half], gathering: Gathering, _: list[Message],
+    def _check_and_begin(self, origin: Origin, halves: list[Half], pending_frame: PendingFrame, _: list[Message],
                          places: Places) -> None:
-        self._begin(origin, halves, self._check_new(halves), gathering, places)
+        self._begin(origin, halves, self._check_new(halves), pending_frame, places)
 
-    def _begin(self, origin: Origin, halves: list[Half], size_bytes: int, gathering: Gathering, places: Places
+    def _begin(self, origin: Origin, halves: list[Half], size_bytes: int, pending_frame: PendingFrame, places: Places
                ) -> None:
         rows = self._halves.rows(halves)
         messages: list[Message] | None = []
@@ -92,8 +92,8 @@ class Holding:
                 messages = None
             elif messages is not None:
                 messages.append(message)
-        one = Begun(origin, gathering.now_ms, rows, size_bytes, messages, places)
-        plan = self._book.plan_of(gathering)
+        one = Begun(origin, pending_frame.now_ms, rows, size_bytes, messages, places)
+        plan = self._book.plan_of(pending_frame)
         if size_bytes <= PAGE_BYTES:
             plan.begin(one)
         else:
@@ -101,11 +101,11 @@ class Holding:
             plan.hold(Hold([run for run, _ in places], pages, 0, one.transaction()._replace(pages=len(pages))),
                       size_bytes)
         self._book.open_count += 1
-        self._note(gathering, size_bytes)
+        self._note(pending_frame, size_bytes)
 
-    def _note(self, gathering: Gathering, size_bytes: int) -> None:
+    def _note(self, pending_frame: PendingFrame, size_bytes: int) -> None:
         self._book.open_bytes += size_bytes
-        self._halves.note_bytes(gathering, size_bytes)
+        self._halves.note_bytes(pending_frame, size_bytes)
 
     # ---- more
 
@@ -121,17 +121,18 @@ class Holding:
         try:
             self._check_size(one.messages + len(halves), one.size_bytes + size_bytes)
             self._halves.check(halves)
-            gathering = self._halves.gather()
+            pending_frame = self._halves.open_frame()
         except KernelError as refused:
             refuse(owner, token, refused)
             return
-        self._add(one, halves, size_bytes, gathering, owner, token)
+        self._add(one, halves, size_bytes, pending_frame, owner, token)
 
-    def _add(self, one: Transaction, halves: list[Half], size_bytes: int, gathering: Gathering, owner: Owner | None,
+    def _add(self, one: Transaction, halves: list[Half], size_bytes: int, pending_frame: PendingFrame,
+             owner: Owner | None,
              token: object) -> None:
         """Nobody decides about the transaction before these are durable."""
         pages = cut_pages(self._halves.rows(halves))
-        plan = self._book.plan_of(gathering)
+        plan = self._book.plan_of(pending_frame)
         next_ms = one.next_ms
         if one.group and not one.attempts:           # a sign of life
             next_ms = plan.now_ms + one.settings.first_ms
@@ -139,7 +140,7 @@ class Holding:
                              size_bytes=one.size_bytes + size_bytes, next_ms=next_ms)
         runs = [Run(0, 0) for _ in halves]
         plan.hold(Hold(runs, pages, one.pages, after), size_bytes)
-        self._note(gathering, size_bytes)
+        self._note(pending_frame, size_bytes)
         self._book.change(plan, one, after)
         self._access.hold(one.id)
         plan.told.append(lambda _: self._access.free_again(one.id))

@@ -65,7 +65,7 @@ class Moving:
             refused(Busy(f"too many requests wait for transaction {transaction_id}"))
 
     def _move(self, ones: list[Begun], tell: Callable[[bool], None]) -> None:
-        plan = self._book.plan_of(self._halves.gather())
+        plan = self._book.plan_of(self._halves.open_frame())
         for one in ones:
             self._book.move(plan, one)
             self._access.hold(one.id)

@@ -4,10 +4,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kernel.appending.burst import Run
 from kernel.halves.records import PAGE_BYTES, Row, cut_pages, encode_page, half_key
 from kernel.log.frame import StateRecord
 from kernel.state.state import Kind
+from kernel.write.batch_builder import Run
 from transactions.fresh import Batch, Begun, Origin
 from transactions.records import Transaction, encode, open_key
 from transactions.states import State
@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
 
 class Plan:
-    """`kernel.appending.gathering.Reserved`."""
+    """`kernel.write.pending_frame.Reserved`."""
 
     def __init__(self, now_ms: int, most: int, on_end: Callable[[Plan, bool], None]) -> None:
         self.now_ms = now_ms
@@ -80,7 +80,7 @@ class Plan:
         self.moved.append((one, after))
         return after
 
-    # ---- from gathering to frame
+    # ---- from pending_frame to frame
 
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""

@@ -112,9 +112,9 @@ class KernelSection:
         "min": 0, "max": 1_000_000_000, "help": "Messages that may wait for their time; what comes beyond is refused."})
     reserve_bytes: int = field(default=64 << 20, metadata={
         "min": 0, "max": 1 << 40,
-        "help": "Size of the files `reserve` and `reserve-last` of the data directory, in bytes: room that is given up "
-                "where the disk is full, so that retention can free some and the hub can start; the second, an eighth "
-                "of it, so that half messages can be rolled back. 0: none is held."})
+        "help": "Size of the files `reserve` and `reserve-emergency` of the data directory, in bytes: room that is "
+                "given up where the disk is full, so that retention can free some and the hub can start; the second, "
+                "an eighth of it, so that half messages can be rolled back. 0: none is held."})
     segment_bytes: int = field(default=256 << 20, metadata={
         "min": 1 << 20, "max": 1 << 40,
         "help": "Size of one file of the log, in bytes; retention deletes whole files."})

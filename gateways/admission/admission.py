@@ -27,12 +27,12 @@ from gateways.admission.ports import Outside
 from gateways.admission.principal import ANONYMOUS, Principal
 from gateways.admission.quota import Meter, Quota
 from gateways.admission.rights import Rights, Verdict
+from gateways.admission.rights_cache import RightsCache
 from gateways.admission.routed import RoutedTopics
 from gateways.admission.rule_set import RuleSet
 from gateways.admission.rules import Rule
 from gateways.admission.scram import ScramServer
-from gateways.admission.seats import Occupant, Seat, Seats
-from gateways.admission.standing import Standing
+from gateways.admission.session_registry import Occupant, Seat, SessionRegistry
 from gateways.admission.tokens import JwtSettings
 from gateways.admission.trace import Trace
 from kernel.addresses.address import UNROUTED
@@ -70,7 +70,7 @@ class Admission:
         self._decide = decision
         self._outside = outside
         self._topics = RoutedTopics(routes)
-        self._seats = Seats(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
+        self._seats = SessionRegistry(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
         self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside)
         self._login.allow_anonymous = allow_anonymous
         self._audit = Audit(kernel, wall_ms, log.error)
@@ -254,10 +254,10 @@ class Admission:
         """A hub on loopback on which nobody has said what anonymous may: everything, as before there were rules."""
         return self.allow_anonymous and not self._rules.speaks_of_anonymous
 
-    def _standing(self, principal: Principal) -> Standing:
+    def _standing(self, principal: Principal) -> RightsCache:
         standing = principal.standing
         if standing is None or standing.version is not self._version:
-            standing = principal.standing = Standing(self._version, self._rights(principal))
+            standing = principal.standing = RightsCache(self._version, self._rights(principal))
         return standing
 
     def _rights(self, principal: Principal) -> Rights | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from gateways.admission.rights_cache import RightsCache
     from gateways.admission.rules import Rule
-    from gateways.admission.standing import Standing
 
 DEFAULT_TENANT: Final = "/"
 ANONYMOUS: Final = "anonymous"
@@ -45,7 +45,7 @@ class Principal:
 
         self.login = login
         self.restriction = restriction
-        self.standing: Standing | None = None        # what it may; admission's
+        self.standing: RightsCache | None = None        # what it may; admission's
 
     def __repr__(self) -> str:
         return f"Principal({self.name!r}, tenant={self.tenant!r}, anonymous={self.anonymous})"

@@ -38,7 +38,7 @@ class Broker:
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
         self._names = 0
         self._load()
-        queues.bury_by(self._bury)
+        queues.dead_letter_by(self._bury)
         queues.on_gone(self._on_gone)
 
     @classmethod

@@ -22,8 +22,8 @@ from gateways.amqp.rights import READ
 from gateways.amqp.transacting import TXN, Listener
 from gateways.amqp.unacked import Unacked
 from gateways.amqp.vhost import RESERVED
-from kernel.leasing.members import Budget
-from kernel.leasing.sharing import SHARE
+from kernel.groups.members import Budget
+from kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:
     from gateways.amqp.session import AmqpSession

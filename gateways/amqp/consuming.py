@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateways.amqp import codec
 from gateways.amqp.methods import encode_method
-from kernel.leasing.members import HoldLimit
+from kernel.groups.members import HoldLimit
 
 if TYPE_CHECKING:
     from gateways.amqp.channel import Channel

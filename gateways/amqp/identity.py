@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateways.admission.admission import Admission
     from gateways.admission.attempt import Gone, OnAuthenticated
     from gateways.admission.principal import Principal
-    from gateways.admission.seats import Occupant, Seat
+    from gateways.admission.session_registry import Occupant, Seat
     from gateways.contract import Link
 
 NOT_ALLOWED: Final = 530

@@ -15,8 +15,8 @@ from gateways.amqp.errors import precondition
 from gateways.amqp.properties import Traits
 from gateways.amqp.tables import Table, plain, text, typed
 from gateways.checks import InvalidHalfName, read_half_name
-from gateways.properties.dressing import Dressed, Envelope, dress
-from gateways.properties.undressing import undress
+from gateways.properties.from_door import from_door
+from gateways.properties.to_door import Dressed, Envelope, to_door
 from kernel.addresses.address import ADDRESS_HEADER
 from kernel.message import RETAIN, TRANSIENT
 from kernel.records.record import encode_headers, read_headers, read_varint
@@ -101,7 +101,7 @@ def headers_for_topic(names: bytes, raw: bytes, now_ms: int) -> tuple[bytes, int
     found = properties.read(raw)
     table: Table = found.pop("headers", {})
     shown: list[tuple[str, Any]] = [(name, plain(field)) for name, field in table.items()]
-    envelope, _ = undress("amqp", Dressed(properties=found, headers=shown), now_ms)
+    envelope, _ = from_door("amqp", Dressed(properties=found, headers=shown), now_ms)
     pairs: Pairs = [(codec.AMQP_HEADER, names + raw), *envelope.headers]
     return encode_headers(pairs), envelope.timestamp_ms
 
@@ -120,7 +120,7 @@ def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: 
     """The AMQP side of a record of another door, found at this exchange and routing key."""
     pairs = [pair for pair in read_headers(headers, 0)[0] if pair[0] != ADDRESS_HEADER]
     envelope = Envelope(pairs, None, timestamp_ms, durable=not attributes & TRANSIENT, retain=bool(attributes & RETAIN))
-    dressed = dress("amqp", envelope, now_ms)
+    dressed = to_door("amqp", envelope, now_ms)
     table: Table = {key: typed(value) for key, value in dressed.headers}
     if name.x_address is not None:
         table[ADDRESS] = text(name.x_address)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 
-Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
+DeadLetter = Callable[[str, str, str, "Leased", str], "list[Message]"]
 """(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
 
 
@@ -73,7 +73,7 @@ class Queues(Protocol):
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         """Of a message that came by another door."""
 
-    def bury_by(self, bury: Bury) -> None:
+    def dead_letter_by(self, dead_letter: DeadLetter) -> None:
         """Ask this what a dead letter becomes."""
 
     def store(self, vhost: VirtualHost, records: dict[str, bytes | None], owner: Owner | None, token: object) -> None:

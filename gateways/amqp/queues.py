@@ -20,18 +20,18 @@ from kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
 from kernel.addresses.filters import MANY
 from kernel.addresses.stated import stated_in
 from kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
-from kernel.leasing.group import LeasedGroup
-from kernel.leasing.members import Membership
-from kernel.leasing.pages import MAX_ATTEMPT
-from kernel.leasing.settings import NOTHING, Queue, QueueSettings
-from kernel.leasing.sharing import SHARE
+from kernel.groups.group import LeasedGroup
+from kernel.groups.members import Membership
+from kernel.groups.pages import MAX_ATTEMPT
+from kernel.groups.settings import NOTHING, Queue, QueueSettings
+from kernel.groups.sharing import SHARE
 from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 from kernel.records.record import named_headers
 
 if TYPE_CHECKING:
     from gateways.amqp.arguments import QueueArguments
     from gateways.amqp.consuming import Consumer, Source
-    from gateways.amqp.ports import Bury
+    from gateways.amqp.ports import DeadLetter
     from kernel.kernel import Kernel
 
 SPACE: Final = "amqp"                  # of this door's definitions
@@ -99,7 +99,7 @@ class KernelQueues:
 
     def ready(self, queue: AmqpQueue) -> int:
         group = self._group(queue)
-        entering = [self._kernel.leasing.entering(partition_id) for partition_id in group.supplies]
+        entering = [self._kernel.leasing.entering(partition_id) for partition_id in group.prefetchers]
         return group.counts().ready + sum(entering)
 
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
@@ -198,17 +198,17 @@ class KernelQueues:
         if queue.kernel_queue is not None:
             self._group(queue).reject(handles)
 
-    def bury_by(self, bury: Bury) -> None:
-        burial = self._kernel.leasing.burial
-        before = burial.route
+    def dead_letter_by(self, dead_letter: DeadLetter) -> None:
+        dead_lettering = self._kernel.leasing.dead_lettering
+        before = dead_lettering.route
 
         def route(kernel_queue: Queue, leased: Leased, reason: str) -> list[Message]:
             if _door_settings(kernel_queue) is None:
                 return [] if before is None else before(kernel_queue, leased, reason)
             target = kernel_queue.settings.dead_letter
-            return bury(kernel_queue.tenant, kernel_queue.name, target, leased, reason) if target else []
+            return dead_letter(kernel_queue.tenant, kernel_queue.name, target, leased, reason) if target else []
 
-        burial.route = route
+        dead_lettering.route = route
 
     # ---- publishing
 

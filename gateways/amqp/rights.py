@@ -26,7 +26,7 @@ from gateways.checks import require_seen
 from kernel.addresses.address import LEVEL_ESCAPES, escape
 from kernel.addresses.filters import MANY, parse_filter
 from kernel.errors import InvalidAddress, InvalidFilter, KernelError
-from kernel.leasing.sharing import SHARE, parse_share
+from kernel.groups.sharing import SHARE, parse_share
 
 if TYPE_CHECKING:
     from gateways.admission.admission import Admission

@@ -32,7 +32,7 @@ from gateways.checks import (
     read_decision,
 )
 from kernel.errors import KeptFull, KernelError, QueueFull, Stopping, StorageFull, TooManyTransactions
-from kernel.leasing.settings import check_name
+from kernel.groups.settings import check_name
 from transactions.coordinator import Decision, Half
 
 if TYPE_CHECKING:

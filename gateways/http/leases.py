@@ -9,8 +9,8 @@ from gateways.http.openapi import PROBLEM
 from gateways.http.problems import Refusal, document_of
 from gateways.http.schemas import TEXT, WHOLE, Named, Schema, Setting, list_of, object_of, one_of, properties_of
 from kernel.errors import KernelError
-from kernel.leasing.members import Counts
-from kernel.leasing.settings import (
+from kernel.groups.members import Counts
+from kernel.groups.settings import (
     ASSIGNED,
     LEASED,
     MAX_BACKOFF_STEPS,
@@ -51,7 +51,7 @@ COUNTS: Final = dict.fromkeys(Counts._fields, WHOLE)
 def read_settings(document: Mapping[str, Any]) -> GroupSettings:
     """The settings of a group's document; what it leaves out is as by default. Refuses `invalid_body`.
 
-    `retry` is a list of delays in ms, or an object of the fields of `kernel.leasing.settings.Retry`.
+    `retry` is a list of delays in ms, or an object of the fields of `kernel.groups.settings.Retry`.
     """
     given = {name: value for name, value in document.items() if name != "retry"}
     _check_fields(given, SETTINGS, "a group")

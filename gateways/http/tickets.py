@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gateways.admission.admission import Admission
     from gateways.admission.principal import Principal
-    from gateways.admission.seats import Seat
+    from gateways.admission.session_registry import Seat
 
 TICKET_BYTES: Final = 24
 MAX_TICKETS: Final = 10_000          # of all principals; the oldest goes

@@ -36,7 +36,7 @@ from gateways.kafka.sasl import MAX_TOKEN_BYTES
 from kernel.message import Stored
 
 if TYPE_CHECKING:
-    from gateways.admission.seats import Seat
+    from gateways.admission.session_registry import Seat
 
 DOOR: Final = "kafka"
 TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some tens of milliseconds of the slowest ones

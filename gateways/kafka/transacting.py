@@ -34,7 +34,7 @@ from gateways.checks import (
 from gateways.kafka.error_codes import INVALID_RECORD
 from gateways.kafka.mapping import Refused, code_of
 from kernel.errors import AlreadyDecided, Busy, KernelError, UnknownTransaction
-from kernel.leasing.settings import check_name
+from kernel.groups.settings import check_name
 from kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
 from kernel.records.compression import NONE
 from kernel.records.record import encode_headers

@@ -21,12 +21,12 @@ from gateways.mqtt.outbox import Outbox
 from gateways.mqtt.shares import Shares
 from gateways.mqtt.transacting import Transacting
 from kernel.errors import KernelError
-from kernel.leasing.sharing import SHARE, parse_share
+from kernel.groups.sharing import SHARE, parse_share
 from kernel.message import Message
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from gateways.admission.seats import Seat
+    from gateways.admission.session_registry import Seat
     from gateways.contract import Link, Services
     from gateways.mqtt.config import MqttConfig
     from gateways.mqtt.packets import Connect, Will

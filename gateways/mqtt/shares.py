@@ -10,13 +10,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1
-from kernel.leasing.members import HoldLimit
+from kernel.groups.members import HoldLimit
 from kernel.message import TRANSIENT, FirstLevel, Handle, Leased, Message, Placement
 
 if TYPE_CHECKING:
     from gateways.mqtt.outbox import Outbox
+    from kernel.groups.sharing import Shared
     from kernel.kernel import Kernel
-    from kernel.leasing.sharing import Shared
 
 NOWHERE: Final = Placement("", "", "", 0, 0, 0, None, b"", b"", 0, FirstLevel())
 CREDIT: Final = 100                    # messages of one shared filter that are sent and not acknowledged, at most

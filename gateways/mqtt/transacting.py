@@ -45,7 +45,7 @@ from kernel.errors import (
     KernelError,
     UnknownTransaction,
 )
-from kernel.leasing.settings import check_name
+from kernel.groups.settings import check_name
 from transactions.coordinator import Half
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 One row per field. A field's name is its record header: what a Kafka client reads and writes. A cell says where a door
 keeps the field and in which shape; a door without a cell for a field cannot carry it, and `losses` lists that.
 Several cells of one door are tried in order: a later one is for what an earlier one cannot hold exactly.
-`dressing` and `undressing` do what this table says; `explain` shows it; every cell has a test.
+`to_door` and `from_door` do what this table says; `explain` shows it; every cell has a test.
 
 A message keeps its own protocol's properties as they came and gives them back unchanged there; this table is for the
 crossing.
@@ -222,7 +222,7 @@ def carries(door: str, name: str) -> bool:
 def losses(door_from: str, door_to: str) -> list[str]:
     """The fields that a message which came in by one column may have, and that its readers at the other never see.
 
-    Limits of single values (255 bytes, UTF-8) are in the cells and `HEADER_LIMITS`; `dressing.dress` names those per
+    Limits of single values (255 bytes, UTF-8) are in the cells and `HEADER_LIMITS`; `to_door.to_door` names those per
     message. Nothing is lost on the way back to the protocol that it came by.
     """
     if door_from == door_to:

@@ -21,7 +21,7 @@ from kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from kernel.leasing.settings import Queue
+from kernel.groups.settings import Queue
 from kernel.message import Headers, Placement
 from kernel.records.record import encode_header, encode_key
 from kernel.settings import KernelSettings

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Final
 
 from kernel.addresses.placing import Places
-from kernel.appending.burst import Run
 from kernel.delivery.slices import Slices
 from kernel.delivery.subscriptions import Outbox, Subscriptions
 from kernel.message import Message, Piece, Placement, Record
@@ -26,6 +25,7 @@ from kernel.records.opened import Opened, opened_whole
 from kernel.records.record import encode_headers
 from kernel.records.unreadable import Unreadable
 from kernel.state.topics import Topic, Topics
+from kernel.write.batch_builder import Run
 
 OPEN_HERE_BYTES: Final = 64 << 10          # of a producer's batch, opened on this thread: some milliseconds of records
 PART_BYTES: Final = 1 << 20                # of a larger one, opened and handed out at a time

@@ -1,6 +1,6 @@
 """Retained values: per address the last message that came with the mark RETAIN, stored with its frame.
 
-    key     see `kernel.retention.owed`: addresses sort by level, which `kernel.addresses.skip_scan` makes use of
+    key     see `kernel.retention.holders`: addresses sort by level, which `kernel.addresses.skip_scan` makes use of
     value   partition id u64, its number in the topic u32, offset i64, topic length u16, topic, record
             (`records.inline`)
 
@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 
 from kernel.addresses.filters import parse_filter
 from kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels
-from kernel.appending.burst import Run
 from kernel.errors import StorageFailed
 from kernel.index.store import IndexStore, SortedCursor
 from kernel.log.frame import StateRecord
@@ -28,8 +27,9 @@ from kernel.parts import Parts
 from kernel.records import inline
 from kernel.records.batch import records_of
 from kernel.records.message_expiry import expires_at
-from kernel.retention.owed import retained_key
+from kernel.retention.holders import retained_key
 from kernel.state.state import Changed, Kind, decode_held, store_key
+from kernel.write.batch_builder import Run
 
 RETAIN_HEADER: Final = b"retain"
 TRUE: Final = (b"true", b"1")

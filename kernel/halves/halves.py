@@ -10,18 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from kernel.appending.appending import KEPT_FULL, Adding, Appending
-from kernel.appending.burst import check
-from kernel.appending.committer import Committer
-from kernel.appending.gathering import Gathering, Places, Submission
 from kernel.errors import InvalidDelay, KeptFull, KernelError, OffsetOutOfRange
+from kernel.groups.group import LeasedGroup
+from kernel.groups.leasing import Leasing
+from kernel.groups.receipts import good_handles
+from kernel.groups.settings import check_name
 from kernel.halves.letters import Letters
 from kernel.halves.records import Half, Held, Row, decode_rows, half_key
 from kernel.halves.rows import Rows
-from kernel.leasing.group import LeasedGroup
-from kernel.leasing.leasing import Leasing
-from kernel.leasing.receipts import good_handles
-from kernel.leasing.settings import check_name
 from kernel.log.frame import StateRecord
 from kernel.message import Handle, Message, Owner, When
 from kernel.parts import Parts
@@ -29,6 +25,10 @@ from kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
 from kernel.scheduling.records import Pending
 from kernel.scheduling.scheduling import Scheduling
 from kernel.state.state import Kind
+from kernel.write.appending import KEPT_FULL, Adding, Appending
+from kernel.write.batch_builder import check
+from kernel.write.committer import Committer
+from kernel.write.pending_frame import PendingFrame, Places, Submission
 
 Name = tuple[int, bytes]
 """Kind and key of a state record."""
@@ -49,9 +49,9 @@ class Halves:
         self._leasing = leasing
         self._rows = Rows()
 
-    def gather(self) -> Gathering:
+    def open_frame(self) -> PendingFrame:
         """The frame being gathered. Raises Stopping."""
-        return self._committer.gather()
+        return self._committer.open_frame()
 
     def answer(self, owner: Owner | None, token: object, stamp_ms: int, places: Places | None = None) -> None:
         """Once the frame being gathered is durable. `stamp_ms` is hub time, and told as wall time."""
@@ -59,7 +59,7 @@ class Halves:
             fixed: tuple[int, list[tuple[int, int, int]]] | None = None
             if places is None:
                 fixed = self.wall_of(stamp_ms), []
-            self.gather().submissions.append(Submission(owner, token, places, fixed))
+            self.open_frame().submissions.append(Submission(owner, token, places, fixed))
 
     def wall_of(self, hub_ms: int) -> int:
         """What the wall clock said then, for what is shown."""
@@ -69,7 +69,7 @@ class Halves:
 
     def check(self, halves: list[Half]) -> None:
         """Whether these may be held. Raises InvalidDelay, InvalidSchedule and what `Kernel.append` raises."""
-        self._parts.room.require()
+        self._parts.disk_guard.require()
         if self._parts.kept_full:
             raise KeptFull(KEPT_FULL)
         messages = [half.message for half in halves]
@@ -93,9 +93,9 @@ class Halves:
         compared = [(placement, value, b"", attributes, 0) for (placement, value, _, attributes, _), _, _ in halves]
         self._appending.append_once(compared, owner, token, key, add)
 
-    def note_bytes(self, gathering: Gathering, size_bytes: int) -> None:
+    def note_bytes(self, pending_frame: PendingFrame, size_bytes: int) -> None:
         """So much has been added to the frame being gathered."""
-        gathering.burst.size_bytes += size_bytes
+        pending_frame.builder.size_bytes += size_bytes
         self._committer.note_size()
 
     # ---- reading back
@@ -137,7 +137,7 @@ class Halves:
         """Raises ExpiredReceipt or UnknownReceipt for the first lease that has ended, GroupIsLeased, InvalidGroup,
         OffsetOutOfRange: whatever `settle` cannot carry out, since the messages are in the frame already then."""
         for group, handles in acks:
-            refused, _ = good_handles(handles, group.supplies, group.name)
+            refused, _ = good_handles(handles, group.prefetchers, group.name)
             error = next((error for error in refused if error is not None), None)
             if error is not None:
                 raise error
@@ -154,29 +154,29 @@ class Halves:
         for name, of_group in offsets.items():
             self._appending.commit_offsets(name, of_group, None, None)
 
-    def release(self, gathering: Gathering, halves: list[Held]) -> None:
+    def release(self, pending_frame: PendingFrame, halves: list[Held]) -> None:
         """Into their partitions under their ids, or to their time."""
         messages: list[Message] = []
         ids: list[int] = []
         for message_id, delay_ms, what in halves:
             due = self._due(delay_ms, what)
             if due is not AT_ONCE:
-                self._scheduling.book.plan_of(gathering).keep(
+                self._scheduling.book.plan_of(pending_frame).keep(
                     message_id, what._replace(due_ms=due.due_ms, by_wall=due.by_wall, start_ms=due.start_ms,
                                               accepted_ms=self._parts.loop.wall_ms()))
                 continue
             messages.append((self._scheduling.destinations.of(what), what.value, what.headers, what.attributes,
                              what.timestamp_ms))
             ids.append(message_id)
-        gathering.burst.add_copies(messages, ids, None)
+        pending_frame.builder.add_copies(messages, ids, None)
         self._committer.note_size()
 
-    def release_unchanged(self, gathering: Gathering, messages: list[Message], first_id: int) -> bool:
+    def release_unchanged(self, pending_frame: PendingFrame, messages: list[Message], first_id: int) -> bool:
         """The same with messages as they came, which were for at once. False: places have changed since."""
         for placement, _, _, _, _ in messages:
             if placement.version != placement.first_level.version:
                 return False
-        gathering.burst.add_copies(messages, list(range(first_id, first_id + len(messages))), None)
+        pending_frame.builder.add_copies(messages, list(range(first_id, first_id + len(messages))), None)
         self._committer.note_size()
         return True
 
@@ -193,17 +193,18 @@ class Halves:
         except KernelError:                  # a repetition that is over by now: once, and at once
             return AT_ONCE
 
-    def bury(self, gathering: Gathering, pages: list[bytes], group: str, tenant: str, death: dict[str, Any]) -> None:
+    def dead_letter(self, pending_frame: PendingFrame, pages: list[bytes], group: str, tenant: str,
+                    death: dict[str, Any]) -> None:
         """All of these pages into the group's dead-letter queue, with what `death` says beside where each message was
         to go. Raises Stopping, with nothing done."""
-        letters = Letters(self._leasing.burial, group, tenant, death)
+        letters = Letters(self._leasing.dead_lettering, group, tenant, death)
         messages: list[Message] = []
         ids: list[int] = []
         for page in pages:
             first_id, rows = decode_rows(page)
             messages += letters.of(rows)
             ids += range(first_id, first_id + len(rows))
-        gathering.burst.add_copies(messages, ids, None)
+        pending_frame.builder.add_copies(messages, ids, None)
         self._committer.note_size()
 
     @staticmethod

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Final
 
 from kernel.index.index import Checkpoint, Positions
+from kernel.index.memtable import Memtable
 from kernel.index.store import StoreFull
-from kernel.index.tail import Tail
 from kernel.parts import Parts
 from kernel.state.projection import Step, changed_definitions, whole_definitions
 from kernel.state.state import StateChanges
@@ -32,9 +32,9 @@ class Checkpoints:
         self._log = parts.log
         self._index = parts.index
         self._reader = parts.reader
-        self._heads = parts.heads
+        self._watermarks = parts.watermarks
         self._state = parts.state
-        self._room = parts.room
+        self._disk_guard = parts.disk_guard
         self._settings = parts.settings
         self._next_id = next_id
         self._fatal = parts.fatal
@@ -57,7 +57,7 @@ class Checkpoints:
 
     def note(self) -> None:
         """Something was applied: take a checkpoint in time."""
-        size_bytes = self._reader.tail.size_bytes() + self._state.changes.size_bytes
+        size_bytes = self._reader.memtable.size_bytes() + self._state.changes.size_bytes
         if size_bytes >= self._settings.checkpoint_bytes and not self._busy:
             self._start(sync=False, on_done=None)
         elif not self._timer_set:
@@ -83,7 +83,7 @@ class Checkpoints:
     def unwritten_bytes(self) -> int:
         """Index and state in memory that no checkpoint holds yet, about."""
         frozen, changes = self._reader.frozen, self._state.frozen
-        gathered = self._reader.tail.size_bytes() + self._state.changes.size_bytes
+        gathered = self._reader.memtable.size_bytes() + self._state.changes.size_bytes
         return gathered + (frozen.size_bytes() if frozen else 0) + (changes.size_bytes if changes else 0)
 
     def take(self, on_done: Callable[[], None]) -> None:
@@ -107,7 +107,7 @@ class Checkpoints:
             on_end()
 
     def _changed(self) -> bool:
-        return bool(len(self._reader.tail.position) or self._state.changes.newest or self._heads.dirty)
+        return bool(len(self._reader.memtable.position) or self._state.changes.newest or self._watermarks.dirty)
 
     def _start(self, *, sync: bool, on_done: Callable[[], None] | None) -> None:
         self._busy = True
@@ -129,14 +129,14 @@ class Checkpoints:
 
     def freeze(self) -> Checkpoint:
         """Take what has gathered away; reads look at it until it is written."""
-        tail, changes = self._reader.tail, self._state.changes
-        pages = {number: self._heads.packed(number) for number in self._heads.dirty}
-        self._heads.dirty.clear()
-        consumed, self._heads.consumed = self._heads.consumed, {}
-        self._reader.frozen, self._reader.tail = tail, Tail(tail.end)
+        memtable, changes = self._reader.memtable, self._state.changes
+        pages = {number: self._watermarks.packed(number) for number in self._watermarks.dirty}
+        self._watermarks.dirty.clear()
+        consumed, self._watermarks.consumed = self._watermarks.consumed, {}
+        self._reader.frozen, self._reader.memtable = memtable, Memtable(memtable.end)
         self._state.frozen, self._state.changes = changes, StateChanges()
-        positions = Positions(tail.end, self.kept_end, self._next_id(), self._clock.append_ms)
-        return Checkpoint(tail, changes, pages, positions, consumed)
+        positions = Positions(memtable.end, self.kept_end, self._next_id(), self._clock.append_ms)
+        return Checkpoint(memtable, changes, pages, positions, consumed)
 
     def thaw(self) -> None:
         """What was frozen is in the store."""
@@ -156,7 +156,7 @@ class Checkpoints:
                  superseded: list[bytes] | None, error: BaseException | None) -> None:
         if isinstance(error, StoreFull):
             self.postponed += 1
-            self._room.note_lack()
+            self._disk_guard.note_lack()
             self.full = True
             self._loop.call_at(self._loop.now_ms() + FULL_RETRY_MS,
                                lambda: self._worker.submit(write, partial(self._written, write, on_done)))

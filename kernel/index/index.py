@@ -1,8 +1,8 @@
-"""The index in the store: written at checkpoints, read where the tail in memory does not reach.
+"""The index in the store: written at checkpoints, read where the memtable in memory does not reach.
 
     b"b" partition_id first_offset    up to 256 entries of a partition as rows, see ROW; keys are big-endian, so they
                                       sort
-    b"h" page                     a page of partition heads
+    b"h" page                     a page of watermarks
     b"s" kind key                 the newest state record of a key, see `kernel.state.state`
     b"l" segment base             how many state records in the segment are the newest of their key
     b"m" name                     positions up to which all of this is complete, the next message id, the append time; a
@@ -23,11 +23,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kernel.index.memtable import Memtable
 from kernel.index.store import IndexStore
-from kernel.index.tail import Tail
 from kernel.log.frame import WHOLE, StateRecord
 from kernel.log.log import Segment
-from kernel.retention.owed import kept_key_of
+from kernel.retention.holders import kept_key_of
 from kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
 
 BLOCK_ENTRIES: Final = 256
@@ -79,7 +79,7 @@ class Positions(NamedTuple):
 class Checkpoint(NamedTuple):
     """Everything one checkpoint writes; taken on the kernel's thread, written on another."""
 
-    tail: Tail
+    memtable: Memtable
     changes: StateChanges
     pages: dict[int, bytes]
     positions: Positions
@@ -90,27 +90,27 @@ def block_key(partition_id: int, offset: int) -> bytes:
     return _KEY.pack(b"b", partition_id, offset)
 
 
-def tail_entry(tail: Tail, number: int) -> Entry:
-    """One entry of the tail in memory, in the same shape as a row."""
-    columns, frame = tail.entries, tail.frame[number]
-    return Entry(columns.first_offset[number], tail.position[frame], columns.message_id[number],
-                 tail.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
+def memtable_entry(memtable: Memtable, number: int) -> Entry:
+    """One entry of the memtable in memory, in the same shape as a row."""
+    columns, frame = memtable.entries, memtable.frame[number]
+    return Entry(columns.first_offset[number], memtable.position[frame], columns.message_id[number],
+                 memtable.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
                  columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
 
 
-def pack_blocks(tail: Tail, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:
-    """The tail's entries as blocks, partition by partition, without those that were consumed since."""
-    columns = tail.entries
+def pack_blocks(memtable: Memtable, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:
+    """The memtable's entries as blocks, partition by partition, without those that were consumed since."""
+    columns = memtable.entries
     partition_ids: npt.NDArray[np.int64] = np.array(columns.partition_id, dtype=np.int64)
     if not len(partition_ids):
         return []
     order = np.argsort(partition_ids, kind="stable")
-    frame = np.array(tail.frame, dtype=np.int64)[order]
+    frame = np.array(memtable.frame, dtype=np.int64)[order]
     rows = np.empty(len(order), ROW)
     for name in ("first_offset", "max_ms", "byte_offset", "byte_length", "count", "crc", "flags"):
         rows[name] = np.array(getattr(columns, name))[order]
-    rows["position"] = np.array(tail.position)[frame]
-    rows["append_ms"] = np.array(tail.append_ms)[frame]
+    rows["position"] = np.array(memtable.position)[frame]
+    rows["append_ms"] = np.array(memtable.append_ms)[frame]
     rows["first_id"] = np.array(columns.message_id)[order]
     packed = rows.tobytes()
     sorted_ids = partition_ids[order]
@@ -150,8 +150,8 @@ class Index:
 
         Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
         """
-        puts = pack_blocks(checkpoint.tail, checkpoint.consumed)
-        left = self._left_over(checkpoint.tail, {key for key, _ in puts}) if self._leftovers else []
+        puts = pack_blocks(checkpoint.memtable, checkpoint.consumed)
+        left = self._left_over(checkpoint.memtable, {key for key, _ in puts}) if self._leftovers else []
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
         superseded = self._superseded(checkpoint.changes)
         states, gone = self._state_puts(checkpoint.changes, segments)
@@ -166,11 +166,11 @@ class Index:
         self._leftovers = False
         return superseded
 
-    def _left_over(self, tail: Tail, replaced: set[bytes]) -> list[bytes]:
-        """Blocks of a checkpoint that a crash cut off: what they hold has been replayed and is in the tail. They may
-        begin elsewhere than the tail's own, as less was consumed then, and would hide what those have."""
+    def _left_over(self, memtable: Memtable, replaced: set[bytes]) -> list[bytes]:
+        """Blocks of a checkpoint that a crash cut off: what they hold has been replayed and is in the memtable. They
+        may begin elsewhere than the memtable's own, as less was consumed then, and would hide what those have."""
         first: dict[int, int] = {}
-        for partition_id, offset in zip(tail.entries.partition_id, tail.entries.first_offset, strict=True):
+        for partition_id, offset in zip(memtable.entries.partition_id, memtable.entries.first_offset, strict=True):
             first[partition_id] = min(offset, first.get(partition_id, offset))
         return [key for partition_id, offset in first.items()
                 for key, _ in self._store.scan(block_key(partition_id, offset), block_key(partition_id + 1, 0))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kernel.leasing.settings import decode_queue
+from kernel.groups.settings import decode_queue
 from kernel.log.frame import StateRecord
 from kernel.log.resuming import ROOM_COUNTERS, counters_behind, counters_record
 from kernel.parts import Parts
@@ -43,19 +43,19 @@ def left_out(parts: Parts, loss: Loss) -> Iterator[StateRecord]:
     yield counters_record(counters_behind((topics.next_id, topics.next_partition_id, topics.next_producer_id),
                                           ROOM_COUNTERS))
     by = max(loss.lost_bytes * RECORDS_PER_BYTE, MIN_OFFSETS if end_is_lost else 0)
-    for number, page in parts.heads.pages_leaping(_partitions(parts) - loss.known, by).items():
+    for number, page in parts.watermarks.pages_leaping(_partitions(parts) - loss.known, by).items():
         yield heads_record(number, page)
     if end_is_lost:
         segments = [*parts.log.segments(), *parts.log.kept_segments()]
         for record in parts.index.homeless(segments):
-            if record.kind not in (Kind.COUNTERS, Kind.HEADS, Kind.EPOCH):
+            if record.kind not in (Kind.COUNTERS, Kind.WATERMARKS, Kind.EPOCH):
                 yield record
 
 
 def _partitions(parts: Parts) -> set[int]:
     """All partitions there are."""
     found = {partition_id for topic in parts.topics.all() for partition_id in topic.partition_ids()}
-    found.update(parts.heads.used())
+    found.update(parts.watermarks.used())
     for key, value in parts.state.scan(Kind.QUEUE):
         found.update(decode_queue(key, value).partition_ids())
     return found

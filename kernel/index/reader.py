@@ -1,4 +1,4 @@
-"""Reading partitions: from memory at the tail, else from the index and the log, on another thread.
+"""Reading partitions: from memory at the memtable, else from the index and the log, on another thread.
 
 A fetch looks for entries in the newest part of the index first. What the cache of recent bodies holds is answered at
 once; for anything else one job reads index and log, so a reader far behind never holds up the kernel's thread. An entry
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
-from kernel.index.heads import Heads
-from kernel.index.index import Entry, Index, tail_entry
+from kernel.index.index import Entry, Index, memtable_entry
+from kernel.index.memtable import Memtable
 from kernel.index.opening import Opening
-from kernel.index.tail import Tail
+from kernel.index.watermarks import Watermarks
 from kernel.log.log import Damage, Log
 from kernel.message import COLD_BYTES, Fetched, Piece
 from kernel.ports import Worker
@@ -89,10 +89,11 @@ def entries_within(entries: list[Entry], max_bytes: int, one: bool) -> list[Entr
 class Reader:
     """Answers fetches; owns the cache of recent bodies and the tails of the index."""
 
-    def __init__(self, heads: Heads, index: Index, state: StateTable, topics: Topics, log: Log, worker: Worker,
+    def __init__(self, watermarks: Watermarks, index: Index, state: StateTable, topics: Topics, log: Log,
+                 worker: Worker,
                  recent_bytes: int, on_damage: Callable[[Damage], None], limit_of: Callable[[int], int]) -> None:
         """`limit_of` says how large a record of a partition may be."""
-        self._heads = heads
+        self._watermarks = watermarks
         self._state = state
         self._topics = topics
         self._index = index
@@ -102,15 +103,15 @@ class Reader:
         self._opening = Opening(worker, limit_of)
         self.unreadable = Unreadable()
         self.recent = Recent(recent_bytes)
-        self.tail = Tail(0)
-        self.frozen: Tail | None = None         # being written by a checkpoint
+        self.memtable = Memtable(0)
+        self.frozen: Memtable | None = None         # being written by a checkpoint
         self.cold_reads = 0
 
     # ---- fetch
 
     def start_of(self, partition_id: int) -> int:
         """Where readers may begin: a compacted partition has its newest records from the first offset on."""
-        start = self._heads.log_start(partition_id)
+        start = self._watermarks.log_start(partition_id)
         return 0 if start and self._topics.is_compacted(partition_id) else start
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
@@ -122,7 +123,7 @@ class Reader:
         cold: list[tuple[Fetched, Want]] = []
         left, cold_left = max_bytes, COLD_BYTES
         for partition_id, offset, partition_max_bytes in wants:
-            start, high = self._heads.log_start(partition_id), self._heads.next_offset(partition_id)
+            start, high = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
             first = self.start_of(partition_id)
             answer = Fetched(partition_id, None, first, high, [])
             answers.append(answer)
@@ -156,13 +157,13 @@ class Reader:
 
     def _submit_cold(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
                      on_done: Callable[[list[Fetched]], None]) -> None:
-        plans = [Plan(want, self._tail_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
+        plans = [Plan(want, self._memtable_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
                  for _, want in cold]
         self._worker.submit(partial(self._read_cold, plans), partial(self._cold_done, answers, cold, on_done))
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
-        entries = self._tail_entries(want)
+        entries = self._memtable_entries(want)
         if not entries or entries[0].first_offset > want.offset and self._is_cold(want):
             return None
         pieces = []
@@ -175,22 +176,22 @@ class Reader:
 
     def _is_cold(self, want: Want) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
-        for tail in (self.frozen, self.tail):
-            first = tail.first_offset_of(want.partition_id) if tail is not None else -1
+        for memtable in (self.frozen, self.memtable):
+            first = memtable.first_offset_of(want.partition_id) if memtable is not None else -1
             if first >= 0:
                 return want.offset < first
         return True
 
-    def _tail_entries(self, want: Want) -> list[Entry]:
+    def _memtable_entries(self, want: Want) -> list[Entry]:
         """The entries in memory from the offset on, within the byte limit; the first one whatever its size."""
         found: list[Entry] = []
         total = 0
-        for tail in (self.frozen, self.tail):
-            if tail is None:
+        for memtable in (self.frozen, self.memtable):
+            if memtable is None:
                 continue
-            numbers, at = tail.find(want.partition_id, want.offset)
+            numbers, at = memtable.find(want.partition_id, want.offset)
             for number in numbers[at:at + MAX_ENTRIES]:
-                entry = tail_entry(tail, number)
+                entry = memtable_entry(memtable, number)
                 if entry.end_offset <= want.offset:
                     continue
                 if found and total + entry.byte_length > want.max_bytes:
@@ -284,7 +285,7 @@ class Reader:
     def append_ms_of(self, partition_id: int, offset: int) -> int:
         """When the record at this offset, or the first behind it, was appended; 0 where there is none. May look into
         the index, at one block."""
-        entries = self._tail_entries(Want(partition_id, offset, 1, False))
+        entries = self._memtable_entries(Want(partition_id, offset, 1, False))
         if not entries or entries[0].first_offset > offset:
             entries = self._index.entries_from(partition_id, offset, 1, 1 << 62) or entries
         return entries[0].append_ms if entries else 0
@@ -297,10 +298,10 @@ class Reader:
                             partial(self._time_found, on_done))
 
     def _first_in_memory(self, partition_id: int, timestamp_ms: int) -> Entry | None:
-        for tail in (self.frozen, self.tail):
-            for number in tail.numbers_of(partition_id) if tail is not None else ():
-                if tail is not None and tail.entries.max_ms[number] >= timestamp_ms:
-                    return tail_entry(tail, number)
+        for memtable in (self.frozen, self.memtable):
+            for number in memtable.numbers_of(partition_id) if memtable is not None else ():
+                if memtable is not None and memtable.entries.max_ms[number] >= timestamp_ms:
+                    return memtable_entry(memtable, number)
         return None
 
     def _find_time(self, partition_id: int, timestamp_ms: int, start: int,
@@ -326,11 +327,11 @@ class Reader:
     def _latest_in_memory(self, partition_id: int) -> Entry | None:
         """The first entry of the partition in memory whose largest timestamp no other one exceeds."""
         latest: Entry | None = None
-        for tail in (self.frozen, self.tail):
-            if tail is not None and (numbers := tail.numbers_of(partition_id)):
-                number = max(numbers, key=tail.entries.max_ms.__getitem__)
-                if latest is None or tail.entries.max_ms[number] > latest.max_ms:
-                    latest = tail_entry(tail, number)
+        for memtable in (self.frozen, self.memtable):
+            if memtable is not None and (numbers := memtable.numbers_of(partition_id)):
+                number = max(numbers, key=memtable.entries.max_ms.__getitem__)
+                if latest is None or memtable.entries.max_ms[number] > latest.max_ms:
+                    latest = memtable_entry(memtable, number)
         return latest
 
     def _find_latest(self, partition_id: int, start: int, in_memory: Entry | None) -> tuple[int, int] | None:

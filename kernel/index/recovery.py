@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from kernel.index.index import Checkpoint, Positions
 from kernel.index.leaving_out import Loss
-from kernel.index.tail import Tail
+from kernel.index.memtable import Memtable
 from kernel.log.frame import StateRecord, decode_head
 from kernel.log.log import KEPT_BASE, Damage, Frame
 from kernel.parts import Parts
 from kernel.state.state import Kind, StateChanges
-from kernel.state.views import partitions_of_heads
+from kernel.state.views import partitions_of_watermarks
 
-LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.HEADS, Kind.OFFSET)
+LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.WATERMARKS, Kind.OFFSET)
 """Kinds of state that are in memory whole; the others are read when they are needed."""
 
 
@@ -40,7 +40,7 @@ class Recovery:
         self._log = parts.log
         self._index = parts.index
         self._reader = parts.reader
-        self._heads = parts.heads
+        self._watermarks = parts.watermarks
         self._state = parts.state
         self._settings = parts.settings
         self._apply = parts.views.apply
@@ -86,8 +86,8 @@ class Recovery:
 
     def _load(self) -> None:
         for number, page in self._index.head_pages():
-            self._heads.merge(number, page)
-        self._heads.dirty.clear()
+            self._watermarks.merge(number, page)
+        self._watermarks.dirty.clear()
         for kind in LOADED:
             for key, value in self._state.scan(kind):
                 self._apply(StateRecord(kind, key, value))
@@ -97,7 +97,7 @@ class Recovery:
         self._complete = positions.main
         self._deleted = []
         self._superseded: list[bytes] = []
-        self._reader.tail = Tail(positions.main)
+        self._reader.memtable = Memtable(positions.main)
         self._state.changes = StateChanges()
         for frame in self._log.recover(positions.main, positions.kept, self._on_damage):
             self._frames += 1
@@ -105,18 +105,20 @@ class Recovery:
                 self._replay_kept(frame)
             else:
                 self._replay_main(frame)
-                if self._reader.tail.size_bytes() + self._state.changes.size_bytes > self._settings.checkpoint_bytes:
+                unwritten_bytes = self._reader.memtable.size_bytes() + self._state.changes.size_bytes
+                if unwritten_bytes > self._settings.checkpoint_bytes:
                     self._checkpoint()
 
     def _replay_main(self, frame: Frame) -> None:
         head = decode_head(frame.head)
-        self._reader.tail.absorb(frame.position, frame.end, head.append_ms, frame.end - frame.position, head.entries)
-        self._heads.apply(head.entries)
+        self._reader.memtable.absorb(frame.position, frame.end, head.append_ms, frame.end - frame.position,
+                                     head.entries)
+        self._watermarks.apply(head.entries)
         if self._loss is not None:
             self._loss.known.update(head.entries.partition_id)
             for record in head.state:
-                if record.kind == Kind.HEADS:
-                    self._loss.known.update(partitions_of_heads(record.key))
+                if record.kind == Kind.WATERMARKS:
+                    self._loss.known.update(partitions_of_watermarks(record.key))
         self._state.changes.absorb(frame.position, head.state)
         for record in head.state:
             self._apply(record)
@@ -144,15 +146,16 @@ class Recovery:
         self._state.changes.absorb(frame.position, records)
 
     def _checkpoint(self) -> None:
-        pages = {number: self._heads.packed(number) for number in self._heads.dirty}
-        self._heads.dirty.clear()
-        tail = self._reader.tail
+        pages = {number: self._watermarks.packed(number) for number in self._watermarks.dirty}
+        self._watermarks.dirty.clear()
+        memtable = self._reader.memtable
         if self._loss is not None:
             self._index.mark_lost()          # the next start would begin behind what cannot be read
         self._superseded += self._index.write(
-            Checkpoint(tail, self._state.changes, pages,
-                       Positions(tail.end, self._log.kept_end(), self._next_id, self._append_ms), self._heads.consumed),
+            Checkpoint(memtable, self._state.changes, pages,
+                       Positions(memtable.end, self._log.kept_end(), self._next_id, self._append_ms),
+                       self._watermarks.consumed),
             [*self._log.segments(), *self._log.kept_segments()])
-        self._heads.consumed = {}
-        self._reader.tail = Tail(tail.end)
+        self._watermarks.consumed = {}
+        self._reader.memtable = Memtable(memtable.end)
         self._state.changes = StateChanges()

@@ -66,7 +66,7 @@ class Cutting:
     def _taken(self, on_done: OnCut) -> None:
         parts, log = self._parts, self._parts.log
         chains = (cut_chain(log.kept_segments(), self._checkpoints.kept_end)
-                  + cut_chain(log.segments(), parts.reader.tail.end))
+                  + cut_chain(log.segments(), parts.reader.memtable.end))
         cut = Cut(parts.loop.wall_ms(), parts.epoch, self._next_id(), tuple(chains))
         if parts.settings.fsync == "commit":
             on_done(cut, None)

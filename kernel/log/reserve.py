@@ -1,6 +1,6 @@
 """A file that holds room on the disk, for the day on which there is none left.
 
-To free space the hub must write a little first: partition heads, deletions, the index. So on a full disk it gives this
+To free space the hub must write a little first: watermarks, deletions, the index. So on a full disk it gives this
 file up, takes no messages while it lives from it (else they would have the room at once), lets retention do its work
 and acknowledgements settle what is owed, and takes the file again as soon as it fits.
 """

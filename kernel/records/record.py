@@ -258,7 +258,7 @@ def record_starts(data: bytes, firsts: list[int], limits: list[int], counts: lis
     return starts, found
 
 
-def split_records(line: object, data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,
+def split_records(cursor: object, data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,
                   append_ms: int = -1, checks: bool = False) -> list[Leased]:
     """As `decode_records`, for handing out: headers stay encoded, and each record is marked as given out for the first
     time. Records that make no sense are passed over; `checks` asks to look at headers and times for that, too."""
@@ -284,7 +284,7 @@ def split_records(line: object, data: bytes, at: int, count: int, first_offset: 
                 time_ms = base_ms + delta_ms if append_ms < 0 else append_ms
                 if checks:
                     _check_end(data, at, end, time_ms)
-                records.append((line, first_offset + i, 1, first_id + i, time_ms, key, value, data[at:end],
+                records.append((cursor, first_offset + i, 1, first_id + i, time_ms, key, value, data[at:end],
                                 attributes))
                 at = end
                 i += 1

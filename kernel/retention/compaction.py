@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.appending.burst import Run
 from kernel.clock import Ages
 from kernel.log.frame import StateRecord
 from kernel.message import Message
 from kernel.parts import Parts
-from kernel.retention.owed import DELETES, Latest, decode_latest, encode_latest, latest_key, partition_of
+from kernel.retention.holders import DELETES, Latest, decode_latest, encode_latest, latest_key, partition_of
 from kernel.state.state import Kind
 from kernel.state.topics import Topics
+from kernel.write.batch_builder import Run
 
 DELETE_RETENTION_MS: Final = 24 * 3_600_000    # Kafka's delete.retention.ms
 
@@ -75,7 +75,7 @@ class Compaction:
         found: list[tuple[bytes, Latest]] = []
         for key, value in parts.index.scan_state(Kind.LATEST):
             latest = decode_latest(value)
-            if outlived(parts.topics, key, latest, parts.heads.next_offset(partition_of(key)), ages):
+            if outlived(parts.topics, key, latest, parts.watermarks.next_offset(partition_of(key)), ages):
                 found.append((key, latest))
                 if len(found) == KEYS_PER_LOOK:
                     break

@@ -1,4 +1,5 @@
-"""Reading what retention took out of the log because somebody still needs it: KEPT records (`kernel.retention.owed`).
+"""Reading what retention took out of the log because somebody still needs it: KEPT records
+(`kernel.retention.holders`).
 
 Below the start of its partition in the log, a reader who asks for what is kept finds these, each a piece of its own.
 """
@@ -9,7 +10,7 @@ from typing import Final
 from kernel.index.index import Index
 from kernel.message import Piece
 from kernel.records import inline
-from kernel.retention.owed import kept_key, split_kept_key
+from kernel.retention.holders import kept_key, split_kept_key
 from kernel.state.state import Changed, Kind
 
 MAX_PIECES: Final = 4_096                      # of one partition in one fetch

@@ -1,9 +1,9 @@
 """Retention: the oldest segment of the log goes when the log is too large or the segment too old, and not before what
 is still owed in it lies elsewhere.
 
-    survey     on the checkpoint's thread: what is in the segment, which of its state records are the newest of
+    scan     on the checkpoint's thread: what is in the segment, which of its state records are the newest of
                their key; then on the kernel's: who needs which of its records
-    keep       the newest state records, and the wanted records of partitions as KEPT, are written to the kept chain,
+    keep       the newest state records, and the needed records of partitions as KEPT, are written to the kept chain,
                synced, and known from there; in steps, with a checkpoint after each, so that memory stays bounded
     heads      the pages of its partitions, with their new starts, are appended as state: no partition forgets its next
                offset. With them the deletions of what was kept for nobody
@@ -28,9 +28,9 @@ from kernel.clock import Ages
 from kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from kernel.log.log import KEPT_BASE, LogFull, Segment
 from kernel.parts import Parts
-from kernel.retention.keeping import Keeping
-from kernel.retention.owed import joined
-from kernel.retention.survey import Name, Survey, Surveyor, Wanted
+from kernel.retention.holders import joined
+from kernel.retention.segment_scan import Name, Needed, SegmentScan, SegmentScanner
+from kernel.retention.spill import Spill
 from kernel.state.state import Kind
 from kernel.state.topics import Topic
 
@@ -59,17 +59,17 @@ class Kept(NamedTuple):
 class Departure(NamedTuple):
     """A segment on its way out."""
 
-    survey: Survey
+    scan: SegmentScan
     gone: list[Name]                         # newest state records that nobody needs
     records: Iterator[StateRecord]           # what is to be kept, cut as it is asked for
     moved: list[Name]                        # KEPT records that were made
 
 
-class Ledger(Protocol):
+class Writes(Protocol):
     """What retention needs of the kernel around it."""
 
-    def append_heads(self, pages: dict[int, bytes], gone: list[Name], on_done: Callable[[bool], None]) -> None:
-        """Append pages of partition heads, and deletions, as state; True once they are durable and applied."""
+    def append_watermarks(self, pages: dict[int, bytes], gone: list[Name], on_done: Callable[[bool], None]) -> None:
+        """Append pages of watermarks, and deletions, as state; True once they are durable and applied."""
 
     def absorb_kept(self, kept: Kept) -> None:
         """These records are known from the kept chain now."""
@@ -91,25 +91,25 @@ def frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
     return chosen, size_bytes
 
 
-def merged(one: Wanted, other: Wanted) -> Wanted:
+def merged(one: Needed, other: Needed) -> Needed:
     return {partition_id: joined([*one.get(partition_id, ()), *other.get(partition_id, ())])
             for partition_id in {*one, *other}}
 
 
 class Retention:
-    def __init__(self, parts: Parts, ledger: Ledger, surveyor: Surveyor, keeping: Keeping) -> None:
+    def __init__(self, parts: Parts, writes: Writes, scanner: SegmentScanner, spill: Spill) -> None:
         self._parts = parts
         self._loop = parts.loop
         self._worker = parts.checkpoint_worker
-        self._room = parts.room
+        self._disk_guard = parts.disk_guard
         self._log = parts.log
         self._index = parts.index
-        self._heads = parts.heads
+        self._watermarks = parts.watermarks
         self._reader = parts.reader
         self.settings = parts.settings
-        self._ledger = ledger
-        self._surveyor = surveyor
-        self._keeping = keeping
+        self._writes = writes
+        self._scanner = scanner
+        self._spill = spill
         self._epoch = parts.epoch
         self._fatal = parts.fatal
         self.busy = False
@@ -149,15 +149,15 @@ class Retention:
             self.busy = True
             self._worker.submit(partial(self._look, self._parts.clock.ages()), self._looked)
 
-    def _look(self, ages: Ages) -> tuple[Survey | None, Starts]:
+    def _look(self, ages: Ages) -> tuple[SegmentScan | None, Starts]:
         """On the checkpoint's thread: the segment to drop next, if any, and starts moved by topics' own retention.
 
         Only of what the index is complete to: it is asked what is still needed of a segment.
         """
         complete = self._index.positions()
         segment = self._due_main(ages, complete.main)
-        survey = self._due_kept(complete.kept, ages) if segment is None else self._surveyor.survey(segment, ages)
-        return survey, self._topic_starts(ages)
+        scan = self._due_kept(complete.kept, ages) if segment is None else self._scanner.scan(segment, ages)
+        return scan, self._topic_starts(ages)
 
     def _due_main(self, ages: Ages, complete: int) -> Segment | None:
         segments = self._log.segments()
@@ -171,27 +171,27 @@ class Retention:
         newer = next(self._log.heads(segments[1]), None)
         return newer is not None and decode_head(newer.head).append_ms < ages.appended_by(self.settings.retention_ms)
 
-    def _due_kept(self, complete: int, ages: Ages) -> Survey | None:
+    def _due_kept(self, complete: int, ages: Ages) -> SegmentScan | None:
         segments = self._log.kept_segments()
         finished = [segment for segment in segments[:-1] if segment.end <= complete]
         for segment in finished:
             if self._index.live(segment.base) == 0:
-                return self._surveyor.survey(segment, ages)
+                return self._scanner.scan(segment, ages)
         self.kept_over_limit = sum(segment.size_bytes for segment in segments) > self.settings.kept_bytes
         if self.kept_over_limit:
             for segment in finished:
-                survey = self._surveyor.survey(segment, ages)
-                if len(survey.newest) - len(survey.outlived) < len(survey.names):    # else nothing is gained, ever
-                    return survey
+                scan = self._scanner.scan(segment, ages)
+                if len(scan.newest) - len(scan.outlived) < len(scan.names):    # else nothing is gained, ever
+                    return scan
         self._parts.kept_full = self.kept_over_limit
         return None
 
     def _topic_starts(self, ages: Ages) -> Starts:
         starts: Starts = {}
-        for topic in self._ledger.topics():
+        for topic in self._writes.topics():
             if topic.settings.retention_ms is not None and not topic.settings.compact:
                 for partition_id in topic.partition_ids():
-                    start, end = self._heads.log_start(partition_id), self._heads.next_offset(partition_id)
+                    start, end = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
                     if start < end:
                         since_ms = ages.appended_by(topic.settings.retention_ms)
                         first = self._index.first_appended_since(partition_id, since_ms)
@@ -199,29 +199,30 @@ class Retention:
                             starts[partition_id] = first
         return starts
 
-    def _looked(self, found: tuple[Survey | None, Starts] | None, error: BaseException | None) -> None:
+    def _looked(self, found: tuple[SegmentScan | None, Starts] | None, error: BaseException | None) -> None:
         if found is None:
             self._fatal(f"the log cannot be surveyed for retention: {error}")
             return
-        survey, by_topic = found
-        if survey is None and self._waits_for_index:
+        scan, by_topic = found
+        if scan is None and self._waits_for_index:
             # A checkpoint is what needs room first. It may take from memory what only memory could say.
             known: Starts = {partition_id: start for partition_id, start in by_topic.items() if start is not None}
-            self._room.make(partial(self._move_starts, known))
-        elif survey is None:
+            self._disk_guard.make(partial(self._move_starts, known))
+        elif scan is None:
             self._move_starts(by_topic)
         elif self._holders:
             self._pass_over()
             self.on_held_up()
         else:
-            self._room.make(partial(self._keep_what_is_owed, survey))
+            self._disk_guard.make(partial(self._keep_what_is_owed, scan))
 
     def _move_starts(self, by_topic: Starts) -> None:
         """Of topics whose own retention is shorter."""
         starts = {partition_id: self._first_in_memory(partition_id, 0) if start is None else start
                   for partition_id, start in by_topic.items()}
-        if any(start > self._heads.log_start(partition_id) for partition_id, start in starts.items()):
-            self._ledger.append_heads(self._heads.pages_starting_at(starts), [], lambda stored: self._pass_over())
+        if any(start > self._watermarks.log_start(partition_id) for partition_id, start in starts.items()):
+            self._writes.append_watermarks(self._watermarks.pages_starting_at(starts), [],
+                                           lambda stored: self._pass_over())
         else:
             self._pass_over()
 
@@ -230,12 +231,12 @@ class Retention:
 
     # ---- a segment on its way out
 
-    def _keep_what_is_owed(self, survey: Survey) -> None:
-        gone = [*survey.outlived, *self._keeping.unwanted(survey.kept)]
-        wanted = survey.latest
-        if survey.segment.base < KEPT_BASE:
-            wanted = merged(wanted, self._keeping.wanted(survey.spans))
-        departure = Departure(survey, gone, self._surveyor.cut(survey, wanted, set(gone)), [])
+    def _keep_what_is_owed(self, scan: SegmentScan) -> None:
+        gone = [*scan.outlived, *self._spill.unneeded(scan.kept)]
+        needed = scan.latest
+        if scan.segment.base < KEPT_BASE:
+            needed = merged(needed, self._spill.needed(scan.spans))
+        departure = Departure(scan, gone, self._scanner.cut(scan, needed, set(gone)), [])
         self._keep_next(departure)
 
     def _keep_next(self, departure: Departure) -> None:
@@ -243,7 +244,7 @@ class Retention:
 
     def _keep(self, departure: Departure) -> Kept:
         """On the checkpoint's thread: one step."""
-        newest = departure.survey.newest
+        newest = departure.scan.newest
         frames: list[tuple[int, list[StateRecord]]] = []
         full: LogFull | None = None
         size_bytes, more = 0, True
@@ -251,7 +252,7 @@ class Retention:
             chosen, frame_bytes = frame_of(departure.records)
             more = bool(chosen)
             try:
-                if self._room.lent and frame_bytes > departure.survey.segment.size_bytes // LENT_SHARE:
+                if self._disk_guard.lent and frame_bytes > departure.scan.segment.size_bytes // LENT_SHARE:
                     full = LogFull("what room there is, is for what frees more than it takes")
                 elif chosen:
                     frames.append((self._log.keep(encode_head(self._epoch, 0, 0, 0, Entries(), chosen), b""), chosen))
@@ -260,71 +261,71 @@ class Retention:
             size_bytes += frame_bytes
         self._log.sync_kept()
         gone = [] if more else [name for name in departure.gone if self._index.order(*name) == newest[name]]
-        starts = {} if more else self._starts_behind(departure.survey)
+        starts = {} if more else self._starts_behind(departure.scan)
         return Kept(frames, self._log.kept_end(), more, starts, gone, full)
 
-    def _starts_behind(self, survey: Survey) -> Starts:
+    def _starts_behind(self, scan: SegmentScan) -> Starts:
         """Where the partitions of a segment go on, looked up in the last step before that is written down: what the
-        index does not know by then is in memory still when `_append_heads` looks there."""
-        return {partition_id: self._index.first_from_position(partition_id, survey.segment.end)
-                for partition_id in survey.spans}
+        index does not know by then is in memory still when `_append_watermarks` looks there."""
+        return {partition_id: self._index.first_from_position(partition_id, scan.segment.end)
+                for partition_id in scan.spans}
 
     def _kept(self, departure: Departure, kept: Kept | None, error: BaseException | None) -> None:
         if kept is None:
             self._fatal(f"what is owed cannot be moved: {error}")
             return
-        self._ledger.absorb_kept(kept)
+        self._writes.absorb_kept(kept)
         moved = [(record.kind, record.key) for _, records in kept.frames for record in records
                  if record.kind == Kind.KEPT]
-        self._keeping.note(moved)
+        self._spill.note(moved)
         departure.moved.extend(moved)
         if kept.full is not None:
-            self._room.note_lack()
+            self._disk_guard.note_lack()
             self._pass_over()            # tried again at the next check; the segment stays until then
         elif kept.more:
-            self._ledger.checkpoint(partial(self._keep_next, departure))
+            self._writes.checkpoint(partial(self._keep_next, departure))
         else:
-            self._append_heads(departure, kept)
+            self._append_watermarks(departure, kept)
 
-    def _append_heads(self, departure: Departure, kept: Kept) -> None:
-        end = departure.survey.segment.end
+    def _append_watermarks(self, departure: Departure, kept: Kept) -> None:
+        end = departure.scan.segment.end
         starts = {partition_id: self._first_in_memory(partition_id, end) if start is None else start
                   for partition_id, start in kept.starts.items()}
-        self._ledger.append_heads(self._heads.pages_starting_at(starts), kept.gone,
-                                  partial(self._heads_stored, departure, starts))
+        self._writes.append_watermarks(self._watermarks.pages_starting_at(starts), kept.gone,
+                                  partial(self._watermarks_stored, departure, starts))
 
-    def _heads_stored(self, departure: Departure, starts: dict[int, int], stored: bool) -> None:
+    def _watermarks_stored(self, departure: Departure, starts: dict[int, int], stored: bool) -> None:
         if not stored:
             self._pass_over()
             return
-        self._keeping.forget_unwanted(departure.moved)       # what was settled while it was being moved
-        self._ledger.checkpoint(partial(self._let_go, departure.survey, starts))
+        self._spill.forget_unneeded(departure.moved)       # what was settled while it was being moved
+        self._writes.checkpoint(partial(self._let_go, departure.scan, starts))
 
-    def _let_go(self, survey: Survey, starts: dict[int, int]) -> None:
+    def _let_go(self, scan: SegmentScan, starts: dict[int, int]) -> None:
         if self._holders:
             self._pass_over()            # kept, and counted once: a later pass finds nothing left to move
         else:
-            self._worker.submit(partial(self._drop, survey, starts), self._dropped)
+            self._worker.submit(partial(self._drop, scan, starts), self._dropped)
 
     def _first_in_memory(self, partition_id: int, position: int) -> int:
         """Where a partition goes on that has no entry in the store at or behind a position."""
-        for tail in (self._reader.frozen, self._reader.tail):
+        for tail in (self._reader.frozen, self._reader.memtable):
             for number in tail.numbers_of(partition_id) if tail is not None else ():
                 if tail is not None and tail.position[tail.frame[number]] >= position:
                     return tail.entries.first_offset[number]
-        return self._heads.next_offset(partition_id)
+        return self._watermarks.next_offset(partition_id)
 
-    def _drop(self, survey: Survey, starts: dict[int, int]) -> None:
+    def _drop(self, scan: SegmentScan, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""
-        if survey.segment.base >= KEPT_BASE:
+        if scan.segment.base >= KEPT_BASE:
             # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The
             # other way round the copies would be taken off twice, and the deletion forgotten while an older record is
             # still there.
-            self._log.drop(survey.segment)
-            self._index.forget_copies(survey.names, survey.segment.base)
+            self._log.drop(scan.segment)
+            self._index.forget_copies(scan.names, scan.segment.base)
         else:
-            self._index.forget_segment(survey.segment.base, starts)
-            self._log.drop(survey.segment)
+            self._index.forget_segment(scan.segment.base, starts)
+            self._log.drop(scan.segment)
 
     def _dropped(self, _: None, error: BaseException | None) -> None:
         self.busy = False

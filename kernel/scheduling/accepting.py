@@ -5,17 +5,17 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kernel.addresses.stated import STATED, stated
-from kernel.appending.appending import KEPT_FULL, Appending
-from kernel.appending.burst import check
-from kernel.appending.committer import Committer
-from kernel.appending.gathering import Gathering, Places, Submission
 from kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
-from kernel.leasing.settings import Queue
+from kernel.groups.settings import Queue
 from kernel.message import Message, Owner, When
 from kernel.parts import Parts
 from kernel.scheduling.book import Book
 from kernel.scheduling.records import Pending
 from kernel.scheduling.schedule import parse_schedule
+from kernel.write.appending import KEPT_FULL, Appending
+from kernel.write.batch_builder import check
+from kernel.write.committer import Committer
+from kernel.write.pending_frame import PendingFrame, Places, Submission
 
 MAX_DELAY_MS: Final = 3_653 * 24 * 3_600_000        # ten years
 STATE_BYTES: Final = 200                             # of its state beside value and headers, for the kernel's bound
@@ -54,25 +54,25 @@ class Accepting:
         if idempotency_key is not None:
             self._appending.append_once(messages, owner, token, idempotency_key, add)
             return
-        self._parts.room.require()
-        gathering = self._committer.gather()
+        self._parts.disk_guard.require()
+        pending_frame = self._committer.open_frame()
         check(messages, self._appending.refresh)
         places: Places = []
-        add(gathering, messages, places)
+        add(pending_frame, messages, places)
         if owner is not None:
-            gathering.submissions.append(Submission(owner, token, places, None))
+            pending_frame.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()
 
-    def _add(self, whens: list[When], firsts: list[Due], gathering: Gathering, messages: list[Message],
+    def _add(self, whens: list[When], firsts: list[Due], pending_frame: PendingFrame, messages: list[Message],
              places: Places) -> None:
-        burst = gathering.burst
+        builder = pending_frame.builder
         for message, when, due in zip(messages, whens, firsts, strict=True):
             if due is AT_ONCE:
-                burst.add([message], places)
+                builder.add([message], places)
                 continue
-            one = pending_of(message, due, burst.now_ms, when.repeat)
-            places.append((self._book.plan_of(gathering).accept(one), 0))
-            burst.size_bytes += len(one.headers) + len(one.value or b"") + STATE_BYTES
+            one = pending_of(message, due, builder.now_ms, when.repeat)
+            places.append((self._book.plan_of(pending_frame).accept(one), 0))
+            builder.size_bytes += len(one.headers) + len(one.value or b"") + STATE_BYTES
 
 
 def first_due(when: When, now_ms: int, wall_ms: int) -> Due:

@@ -4,8 +4,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.appending.committer import Committer
-from kernel.appending.gathering import Gathering, Submission
 from kernel.message import Owner
 from kernel.parts import Parts
 from kernel.scheduling.plan import Plan
@@ -24,6 +22,8 @@ from kernel.scheduling.records import (
 )
 from kernel.scheduling.timers import Timers
 from kernel.state.state import Kind, StateChanges
+from kernel.write.committer import Committer
+from kernel.write.pending_frame import PendingFrame, Submission
 
 RETRY_MS: Final = 1_000           # after the disk refused what is due
 
@@ -42,7 +42,7 @@ class Book:
         self.swept_to = FIRST_FORGET
         self.listeners: list[Callable[[Plan, bool], None]] = []
         self._wall_of = parts.clock.wall_of
-        self._plan: tuple[Gathering, Plan] | None = None
+        self._plan: tuple[PendingFrame, Plan] | None = None
 
     def load(self) -> None:
         """What replay has brought; the rest of the timers is read from the store in time."""
@@ -64,13 +64,14 @@ class Book:
 
     def plan(self) -> Plan:
         """What the frame being gathered does to schedules. Raises Stopping."""
-        return self.plan_of(self._committer.gather())
+        return self.plan_of(self._committer.open_frame())
 
-    def plan_of(self, gathering: Gathering) -> Plan:
-        if self._plan is None or self._plan[0] is not gathering:
-            self._plan = gathering, Plan(gathering.burst.now_ms, gathering.now_ms, self._wall_of, lambda: self.counts,
+    def plan_of(self, pending_frame: PendingFrame) -> Plan:
+        if self._plan is None or self._plan[0] is not pending_frame:
+            self._plan = pending_frame, Plan(pending_frame.builder.now_ms, pending_frame.now_ms, self._wall_of,
+                                             lambda: self.counts,
                                          self._ended)
-            gathering.reserved.append(self._plan[1])
+            pending_frame.reserved.append(self._plan[1])
         return self._plan[1]
 
     def taken(self) -> int:
@@ -79,8 +80,8 @@ class Book:
 
     def answer(self, owner: Owner, token: object) -> None:
         """Once the frame being gathered is durable. Raises Stopping."""
-        gathering = self._committer.gather()
-        gathering.submissions.append(Submission(owner, token, None, (gathering.burst.now_ms, [])))
+        pending_frame = self._committer.open_frame()
+        pending_frame.submissions.append(Submission(owner, token, None, (pending_frame.builder.now_ms, [])))
 
     def _ended(self, plan: Plan, stored: bool) -> None:
         changes, frozen = self._state.changes, self._state.frozen

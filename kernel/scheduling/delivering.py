@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.appending.committer import Committer
 from kernel.errors import Stopping
 from kernel.message import Message
 from kernel.parts import Parts
@@ -20,6 +19,7 @@ from kernel.scheduling.lane import Lane
 from kernel.scheduling.plan import Plan
 from kernel.scheduling.records import Fate, Pending, due_of, id_of, is_by_wall, number_of
 from kernel.scheduling.schedule import parse_schedule
+from kernel.write.committer import Committer
 
 BATCH: Final = 1_000                      # messages appended at once,
 BATCH_BYTES: Final = 1 << 20              # and not much more than this
@@ -116,27 +116,27 @@ class Delivering:
 
     def _append(self, batch: list[tuple[bytes, Pending]]) -> None:
         try:
-            gathering = self._committer.gather()
+            pending_frame = self._committer.open_frame()
         except Stopping:                         # all of it is still due at the next start
             self.stop()
             return
-        plan, burst, wall_ms = self._book.plan_of(gathering), gathering.burst, self._parts.loop.wall_ms()
+        plan, builder, wall_ms = self._book.plan_of(pending_frame), pending_frame.builder, self._parts.loop.wall_ms()
         messages: list[Message] = []
         ids: list[int] = []
         for key, one in batch:
-            # A frame bears the time at which it began to gather: that may be before this was due.
-            timestamp_ms = one.timestamp_ms or (wall_ms if self._shown_ms(key) > burst.now_ms else 0)
+            # A frame bears the time at which it began to open_frame: that may be before this was due.
+            timestamp_ms = one.timestamp_ms or (wall_ms if self._shown_ms(key) > builder.now_ms else 0)
             message = (self._destinations.of(one), one.value, one.headers, one.attributes, timestamp_ms)
             if one.repeat:                       # each is a message of its own, in its place among the others
-                burst.add_copies(messages, ids, None)
+                builder.add_copies(messages, ids, None)
                 messages, ids = [], []
-                burst.add([message], None)
+                builder.add([message], None)
                 plan.deliver(key, one, self._next_ms(one))
             else:
                 messages.append(message)
                 ids.append(number_of(id_of(key)))
                 plan.deliver(key, one, None)
-        burst.add_copies(messages, ids, None)
+        builder.add_copies(messages, ids, None)
         self._book.settling.update([(id_of(key), Fate.DELIVERED) for key, _ in batch])
         self._committer.note_size()
 

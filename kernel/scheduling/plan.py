@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.appending.burst import Run
 from kernel.log.frame import StateRecord
 from kernel.scheduling.records import (
     Counts,
@@ -20,12 +19,13 @@ from kernel.scheduling.records import (
     timer_of,
 )
 from kernel.state.state import Kind
+from kernel.write.batch_builder import Run
 
 REMEMBERED_MS: Final = 24 * 3_600_000      # what became of a schedule
 
 
 class Plan:
-    """`kernel.appending.gathering.Reserved`. `counts` asks for what is durable; it does when this frame is sealed."""
+    """`kernel.write.pending_frame.Reserved`. `counts` asks for what is durable; it does when this frame is sealed."""
 
     def __init__(self, append_ms: int, now_ms: int, wall_of: Callable[[int], int], counts: Callable[[], Counts],
                  on_end: Callable[[Plan, bool], None]) -> None:
@@ -101,7 +101,7 @@ class Plan:
         self._state.append(StateRecord(Kind.TIMER, timer, b""))
         self.begun.append(timer)
 
-    # ---- from gathering to frame
+    # ---- from pending_frame to frame
 
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""

@@ -165,8 +165,8 @@ def encode_pending(one: Pending) -> bytes:
     (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic,
      may_create, to_queue, partition, routed, key, repeat, headers, value) = one
     flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (partition >= 0) * FIXED_PARTITION \
-        | to_queue * TO_QUEUE | (routed is not None) * ROUTED | (key is None) * NULL_KEY | (value is None) * NULL_VALUE \
-        | by_wall * BY_WALL
+        | to_queue * TO_QUEUE | (routed is not None) * ROUTED | (key is None) * NULL_KEY \
+        | (value is None) * NULL_VALUE | by_wall * BY_WALL
     lengths, names = _encode_names(tenant, address, topic)
     parts = (key or b"", repeat.encode(), b"".join(map(id_key, routed)) if routed else b"", headers)
     head = _PENDING.pack(Fate.PENDING, attributes, flags, max(partition, 0), times, *lengths, *map(len, parts), due_ms,

@@ -3,8 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernel.appending.appending import Appending
-from kernel.appending.committer import Committer
 from kernel.errors import StorageFailed
 from kernel.message import Message, Owner, When
 from kernel.parts import Parts
@@ -15,6 +13,8 @@ from kernel.scheduling.destinations import Destinations
 from kernel.scheduling.queries import Page, Queries, Scheduled
 from kernel.scheduling.records import due_of
 from kernel.scheduling.sweeping import Sweeping
+from kernel.write.appending import Appending
+from kernel.write.committer import Committer
 
 
 class Scheduling:

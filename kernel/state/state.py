@@ -31,7 +31,7 @@ class Kind(IntEnum):
     COUNTERS = 1          # next ids to give out; one record
     EPOCH = 2             # starts of the hub; one record
     TOPIC = 3             # a topic's definition, by its id
-    HEADS = 4             # a page of partition heads, by page number
+    WATERMARKS = 4             # a page of watermarks, by page number
     PRODUCER = 5          # an idempotent producer's last batches, by partition id and producer id
     OFFSET = 6            # a group's committed offset, by group and partition id
     IDEMPOTENCY = 7       # the answer given for an idempotency key
@@ -39,7 +39,7 @@ class Kind(IntEnum):
     DEFINITION = 9        # a definition of a door's own, by space, tenant and name
     QUEUE = 10            # a queue's definition, by tenant and name
     GROUP = 11            # what is set for a leased or assigned group
-    LEASES = 12           # what is settled and leased of 256 offsets of a line, by partition id, page and group
+    LEASES = 12           # what is settled and leased of 256 offsets of a cursor, by partition id, page and group
     BINDING = 13          # an address filter that leads to a queue
     SCHEDULED = 14        # a message to be delivered later, by message id; its record inline
     TIMER = 15            # when something scheduled falls due, by time and message id; no value

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 
-from kernel.index.heads import PAGE_PARTITIONS, Heads
+from kernel.index.watermarks import PAGE_PARTITIONS, Watermarks
 from kernel.log.frame import StateRecord
 from kernel.state.state import Kind
 from kernel.state.topics import Topics
@@ -33,21 +33,21 @@ def decode_offset(value: bytes) -> tuple[int, bytes]:
 
 
 def heads_record(page: int, packed: bytes) -> StateRecord:
-    return StateRecord(Kind.HEADS, _PAGE.pack(page), packed)
+    return StateRecord(Kind.WATERMARKS, _PAGE.pack(page), packed)
 
 
-def partitions_of_heads(key: bytes) -> range:
-    """The partitions whose heads a HEADS record holds."""
+def partitions_of_watermarks(key: bytes) -> range:
+    """The partitions whose watermarks a WATERMARKS record holds."""
     first = int(_PAGE.unpack(key)[0]) * PAGE_PARTITIONS
     return range(first, first + PAGE_PARTITIONS)
 
 
 class Views:
-    """Topics, partition heads, committed offsets and the epoch, kept up to date by state records."""
+    """Topics, watermarks, committed offsets and the epoch, kept up to date by state records."""
 
-    def __init__(self, topics: Topics, heads: Heads) -> None:
+    def __init__(self, topics: Topics, watermarks: Watermarks) -> None:
         self._topics = topics
-        self._heads = heads
+        self._watermarks = watermarks
         self.epoch = 0
         self.offsets: dict[str, dict[int, tuple[int, bytes]]] = {}
 
@@ -64,16 +64,16 @@ class Views:
 
     def apply_stored(self, record: StateRecord) -> None:
         """A record that has just become durable: only what was not changed beforehand."""
-        if record.kind == Kind.HEADS and record.value is not None:
-            self._heads.merge(_PAGE.unpack(record.key)[0], record.value)
+        if record.kind == Kind.WATERMARKS and record.value is not None:
+            self._watermarks.merge(_PAGE.unpack(record.key)[0], record.value)
         elif record.kind == Kind.OFFSET:
             self._apply_offset(record.key, record.value)
 
     def _apply_offset(self, key: bytes, value: bytes | None) -> None:
         partition_id, group = decode_offset_key(key)
         if not group:                             # a queue's own: nobody needs what lies before it
-            gone = self._heads.next_offset(partition_id)          # of a deleted partition nobody needs anything
-            self._heads.advance(partition_id, gone if value is None else decode_offset(value)[0])
+            gone = self._watermarks.next_offset(partition_id)          # of a deleted partition nobody needs anything
+            self._watermarks.advance(partition_id, gone if value is None else decode_offset(value)[0])
         elif value is not None:
             self.offsets.setdefault(group, {})[partition_id] = decode_offset(value)
         elif group in self.offsets:

@@ -51,7 +51,7 @@ POINTS: Final = (                  # where a hub is killed from inside: function
     ("kernel.log.segments:SegmentLog.append", 200, "after"), ("kernel.log.segments:SegmentLog.sync", 200, "before"),
     ("kernel.log.segments:SegmentLog.sync", 200, "after"), ("kernel.log.segments:SegmentChain._create", 2, "before"),
     ("kernel.log.segments:SegmentChain._create", 2, "after"),
-    ("kernel.leasing.leasing:Leasing.seal", 100, "before"), ("kernel.leasing.leasing:Leasing.seal", 100, "after"))
+    ("kernel.groups.leasing:Leasing.seal", 100, "before"), ("kernel.groups.leasing:Leasing.seal", 100, "after"))
 RETENTION_POINTS: Final = (
     ("kernel.log.segments:SegmentLog.keep", 2, "before"), ("kernel.log.segments:SegmentLog.keep", 2, "after"),
     ("kernel.log.segments:SegmentLog.sync_kept", 2, "after"), ("kernel.index.index:Index.forget_segment", 2, "before"),

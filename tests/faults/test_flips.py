@@ -127,7 +127,7 @@ HARMLESS = [
     ("index table's end", largest("index/*.sst"), part(0.99)),
     ("index's newest writes", largest("index/*.log"), part(0.3)),
     ("index OPTIONS", newest("index/OPTIONS*"), part(0.5)), ("index IDENTITY", newest("index/IDENTITY"), at(3)),
-    ("reserve", newest("reserve"), part(0.5)), ("last of the reserve", newest("reserve-last"), at(0)),
+    ("reserve", newest("reserve"), part(0.5)), ("last of the reserve", newest("reserve-emergency"), at(0)),
     ("lock", newest("lock"), at(0)), ("kept frame", oldest("kept/*"), frame(0, 40)),
 ]
 

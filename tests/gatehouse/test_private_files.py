@@ -31,7 +31,7 @@ def test_nobody_else_reads_what_a_hub_stores(tmp_path: Path) -> None:
         assert post(hub.port("http"), b"value")[0] == 201
         names = require_private(data)
         hub.kill()
-    assert {"log", "kept", "index", "reserve", "reserve-last", "lock", "format", "catalogue.sqlite"} <= names
+    assert {"log", "kept", "index", "reserve", "reserve-emergency", "lock", "format", "catalogue.sqlite"} <= names
     assert {"catalogue.sqlite-wal", "catalogue.sqlite-shm"} <= names and any(name.startswith("log/") for name in names)
 
     for path in data.rglob("*"):                       # as an earlier version left it, or a copy

@@ -8,7 +8,7 @@ from gateways.admission.attempt import Gone, OnAuthenticated, never
 from gateways.admission.credentials import Credentials
 from gateways.admission.errors import LoginsFull, NotAuthenticated
 from gateways.admission.principal import Principal
-from gateways.admission.seats import Occupant, Seat
+from gateways.admission.session_registry import Occupant, Seat
 from gateways.kit import RecordingAdmission
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gatehouse import SyncClient
-from kernel.leasing.handles import Handles
+from kernel.groups.handles import Handles
 from tests.running_hub import RunningHub, running_hub
 
 WAIT_S = 60

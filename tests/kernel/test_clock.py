@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kernel.appending.producer_expiry import LOOK_MS
 from kernel.clock import Ages
 from kernel.log.frame import decode_head
 from kernel.message import Leased, When
 from kernel.settings import KernelSettings
 from kernel.state.state import Kind
 from kernel.state.topics import TopicSettings
+from kernel.write.producer_expiry import LOOK_MS
 from tests.kernel.batches import batch_of
-from tests.kernel.leasing.test_groups import handles, pop
+from tests.kernel.groups.test_groups import handles, pop
 from tests.kernel.scheduling.rig import NOW_MS, ScheduleRig
 
 HOUR_MS = 3_600_000

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from kernel.appending.validating import OPEN_HERE_BYTES
 from kernel.errors import (
     DuplicateSequence,
     IdempotencyConflict,
@@ -21,6 +20,7 @@ from kernel.records.record import encode_headers, encode_key, varint
 from kernel.settings import KernelSettings
 from kernel.state.state import Kind
 from kernel.state.topics import TopicSettings
+from kernel.write.validating import OPEN_HERE_BYTES
 from tests.kernel.rig import Rig, Witness
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kernel.leasing.group import LeasedGroup
-from kernel.leasing.restoring import PAUSE_MS
-from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
+from kernel.groups.group import LeasedGroup
+from kernel.groups.restoring import PAUSE_MS
+from kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from kernel.message import RETAIN, Retained, When
 from kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
-from tests.kernel.leasing.test_full_disk import FullRig
-from tests.kernel.leasing.test_groups import Taker, handles, pop, values
+from tests.kernel.groups.test_full_disk import FullRig
+from tests.kernel.groups.test_groups import Taker, handles, pop, values
 from tests.kernel.rig import Rig, Witness
 
 HERE, THERE = "red", "blue"

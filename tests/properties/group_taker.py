@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel.leasing.members import Membership, Pop
+from kernel.groups.members import Membership, Pop
 from kernel.message import Leased
 
 if TYPE_CHECKING:

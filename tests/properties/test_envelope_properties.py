@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.properties.dressing import Dressed, Envelope, dress
 from gateways.properties.envelope import DOORS, FIELDS, Where
-from gateways.properties.undressing import undress
+from gateways.properties.from_door import from_door
+from gateways.properties.to_door import Dressed, Envelope, to_door
 from tests.properties.strategies import raw_texts
 
 NOW = 1_700_000_000_000
@@ -32,16 +32,16 @@ cell_values = st.recursive(
 
 @given(doors, envelopes)
 def test_any_message_can_be_dressed_for_any_door(door: str, envelope: Envelope) -> None:
-    dressed = dress(door, envelope, NOW)
-    undress(door, dressed, NOW)
+    dressed = to_door(door, envelope, NOW)
+    from_door(door, dressed, NOW)
     if door in ("amqp", "kafka") and all(_is_text(name) for name, _ in envelope.headers):
         assert not [name for name in dressed.lost if name.startswith("header ")]
 
 
 @given(doors.filter(lambda door: door != "mqtt3"), st.lists(st.tuples(user_names, values), max_size=5))
 def test_the_users_headers_come_back_or_are_named(door: str, headers: list[tuple[bytes, bytes | None]]) -> None:
-    dressed = dress(door, Envelope(list(headers)), NOW)
-    back = undress(door, dressed, NOW)[0].headers
+    dressed = to_door(door, Envelope(list(headers)), NOW)
+    back = from_door(door, dressed, NOW)[0].headers
     lost = [name.removeprefix("header ").encode() for name in dressed.lost]
     assert Counter([name for name, _ in back] + lost) == Counter(name for name, _ in headers)
     if door == "amqp":                   # a table groups the values of a name
@@ -64,9 +64,9 @@ def test_no_peers_properties_break_the_way_in(door: str, data: st.DataObject) ->
             else:
                 headers.append((cell.name, value))
     headers += data.draw(st.lists(st.tuples(st.sampled_from(["a", "x-dup-a", "x-dup-", ""]), cell_values), max_size=3))
-    envelope, problems = undress(door, Dressed(properties, headers), NOW)
+    envelope, problems = from_door(door, Dressed(properties, headers), NOW)
     assert all(isinstance(problem, str) for problem in problems)
-    dress(door, envelope, NOW)
+    to_door(door, envelope, NOW)
 
 
 def _is_text(name: bytes) -> bool:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kernel.errors import ExpiredReceipt, StorageFull, UnknownReceipt
-from kernel.leasing.group import LeasedGroup
-from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
+from kernel.groups.group import LeasedGroup
+from kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from kernel.message import Leased, Message, Placement
 from kernel.records.record import encode_headers
 from kernel.settings import KernelSettings
@@ -109,8 +109,8 @@ class GroupMachine(RuleBasedStateMachine):
         return any(subject.members for subject in self.subjects.values())
 
     def is_settled(self, name: str, place: Place) -> bool:
-        supply = self.group(name).supplies.get(place[0])
-        return supply is not None and supply.line.is_settled(place[1])
+        prefetcher = self.group(name).prefetchers.get(place[0])
+        return prefetcher is not None and prefetcher.cursor.is_settled(place[1])
 
     # ---- one step
 
@@ -150,12 +150,12 @@ class GroupMachine(RuleBasedStateMachine):
         """That a member had this may have been forgotten, if it was never written down."""
         if (name, place) in self.unwritten:
             self.unwritten.remove((name, place))
-            model, supply = self.subjects[name].model, self.group(name).supplies.get(place[0])
+            model, prefetcher = self.subjects[name].model, self.group(name).prefetchers.get(place[0])
             known = model.messages[place]
             attempt = 0
-            if supply is not None:                       # what is written down may be a lease that ended long ago
-                lease = supply.line.out.get(place[1])
-                attempt = supply.line.tries.get(place[1], 0) if lease is None else lease.attempt
+            if prefetcher is not None:                       # what is written down may be a lease that ended long ago
+                lease = prefetcher.cursor.out.get(place[1])
+                attempt = prefetcher.cursor.tries.get(place[1], 0) if lease is None else lease.attempt
             assert known.attempt - 1 <= attempt <= known.attempt
             model.messages[place] = replace(known, attempt=attempt)
 
@@ -469,11 +469,11 @@ class GroupMachine(RuleBasedStateMachine):
         """Everything has ended one way; dead letters are where they belong; nothing is remembered of the rest."""
         for name, subject in self.subjects.items():
             assert not subject.model.of(*OPEN), (name, subject.model.of(*OPEN))
-            for supply in self.group(name).supplies.values():
-                line = supply.line
+            for prefetcher in self.group(name).prefetchers.values():
+                line = prefetcher.cursor
                 assert (line.settled, line.out, line.tries, line.waiting, line.again, line.stored) == \
                     ({}, {}, {}, {}, [], set()), name
-                assert not supply.parked and not supply.busy and not supply.key_of
+                assert not prefetcher.parked and not prefetcher.busy and not prefetcher.key_of
         assert not list(self.rig.kernel.parts.state.scan(Kind.LEASES))
         billing = self.subjects["billing"].model
         queue = self.rig.kernel.queue("$dead-letters/billing")

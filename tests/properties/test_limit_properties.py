@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kernel.errors import QueueFull
-from kernel.leasing.settings import QueueSettings
+from kernel.groups.settings import QueueSettings
 from kernel.message import Leased
-from tests.kernel.leasing.test_groups import pop
+from tests.kernel.groups.test_groups import pop
 from tests.kernel.rig import Rig
 
 LONG_MS = 7 * 24 * 3_600_000

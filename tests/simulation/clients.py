@@ -140,7 +140,7 @@ class Listener:
         self.owed.clear()
 
 
-class Line:
+class Cursor:
     """What one producer sends to one partition: sequences in order, at most five without an answer."""
 
     def __init__(self) -> None:
@@ -155,4 +155,4 @@ class Line:
 class Producer:
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, Cursor] = {}

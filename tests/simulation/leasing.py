@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kernel.errors import ExpiredReceipt, KeptFull, StorageFull, UnknownTopic
-from kernel.leasing.group import LeasedGroup
-from kernel.leasing.members import HoldLimit, Membership, Pop
-from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
+from kernel.groups.group import LeasedGroup
+from kernel.groups.members import HoldLimit, Membership, Pop
+from kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from kernel.message import Fetched, Leased, Stored
 from kernel.records.batch import records_of
 from kernel.records.record import NO_HEADERS

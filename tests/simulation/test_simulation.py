@@ -12,20 +12,17 @@ from typing import Any
 import pytest
 
 from gateways.mqtt.inbox import Inbox
-from kernel.appending.committer import Committer
-from kernel.appending.idempotency import Window
-from kernel.appending.producers import Producers
 from kernel.delivery.retained import RetainedValues
+from kernel.groups import leasing as leasing_module
+from kernel.groups.cursor import Cursor
+from kernel.groups.dead_lettering import DeadLettering
+from kernel.groups.leasing import Leasing
+from kernel.groups.pages import load_page
+from kernel.groups.prefetcher import Prefetcher
 from kernel.halves.halves import Halves
-from kernel.index.heads import Heads
 from kernel.index.index import Index
+from kernel.index.watermarks import Watermarks
 from kernel.kernel import Kernel
-from kernel.leasing import leasing as leasing_module
-from kernel.leasing.burial import Burial
-from kernel.leasing.leasing import Leasing
-from kernel.leasing.line import Line
-from kernel.leasing.pages import load_page
-from kernel.leasing.supply import Supply
 from kernel.log.log import Frame
 from kernel.log.segments import SegmentChain
 from kernel.message import Stored
@@ -37,6 +34,9 @@ from kernel.scheduling.plan import Plan
 from kernel.scheduling.records import decode
 from kernel.scheduling.timers import Timers
 from kernel.state.state import Kind, StateChanges, StateTable
+from kernel.write.committer import Committer
+from kernel.write.idempotency import Window
+from kernel.write.producers import Producers
 from tests.simulation.disk import SimDisk
 from tests.simulation.plan import make_plan
 from tests.simulation.rounds import Failure, crash_at_every_write, run_rounds, simulate
@@ -121,11 +121,11 @@ def without_cutting_off_what_is_torn(patch: pytest.MonkeyPatch) -> None:
 def without_moving_state(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Retention, "_keep",
                   lambda retention, departure: Kept([], retention._log.kept_end(), False,
-                                                    retention._starts_behind(departure.survey), [], None))
+                                                    retention._starts_behind(departure.scan), [], None))
 
 
 def without_new_starts_of_partitions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Heads, "pages_starting_at", lambda heads, starts: {})
+    patch.setattr(Watermarks, "pages_starting_at", lambda watermarks, starts: {})
 
 
 def without_deletions_of_copied_keys(patch: pytest.MonkeyPatch) -> None:
@@ -206,18 +206,18 @@ def recalling_without_taking_off_the_timer(patch: pytest.MonkeyPatch) -> None:
 
 def without_pages_of_leases(patch: pytest.MonkeyPatch) -> None:
     real = Leasing._records
-    patch.setattr(Leasing, "_records", lambda leasing, line: [record for record in real(leasing, line)
+    patch.setattr(Leasing, "_records", lambda leasing, cursor: [record for record in real(leasing, cursor)
                                                               if record.kind != Kind.LEASES])
 
 
 def without_floors_of_leases(patch: pytest.MonkeyPatch) -> None:
     real = Leasing._records
-    patch.setattr(Leasing, "_records", lambda leasing, line: [record for record in real(leasing, line)
+    patch.setattr(Leasing, "_records", lambda leasing, cursor: [record for record in real(leasing, cursor)
                                                               if record.kind != Kind.OFFSET])
 
 
 def without_copies_of_dead_letters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Burial, "_copies", lambda burial, group, message, reason: [])
+    patch.setattr(DeadLettering, "_copies", lambda dead_lettering, group, message, reason: [])
 
 
 def answering_acks_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
@@ -229,11 +229,11 @@ def answering_acks_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_keys_that_are_taken_at_a_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Supply, "want_keys", lambda supply, offsets: None)
+    patch.setattr(Prefetcher, "want_keys", lambda prefetcher, offsets: None)
 
 
 def forgetting_which_leases_run_at_a_start(patch: pytest.MonkeyPatch) -> None:
-    def load(line: Line, page: int, value: bytes, end: int) -> list[Any]:
+    def load(line: Cursor, page: int, value: bytes, end: int) -> list[Any]:
         for lease, offsets in load_page(line, page, value, end):
             lease.left = 0
             for offset in offsets:
@@ -305,7 +305,7 @@ def committing_without_offsets(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_dead_letters_of_silence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Halves, "bury", lambda *arguments: None)
+    patch.setattr(Halves, "dead_letter", lambda *arguments: None)
 
 
 def committing_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:

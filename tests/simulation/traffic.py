@@ -12,7 +12,7 @@ from kernel.state.topics import Topic
 from tests.kernel.batches import batch_of
 from tests.kernel.packers import stored
 from tests.simulation.checker import Attempt, Broken, Sent, value_of
-from tests.simulation.clients import Line, Producer
+from tests.simulation.clients import Cursor, Producer
 
 if TYPE_CHECKING:
     from tests.simulation.simulator import Simulation
@@ -160,16 +160,16 @@ class Traffic:
             if line.batches and not line.unanswered:
                 self._send(partition_id, line.batches[-1 - which % min(UNACKNOWLEDGED, len(line.batches))])
 
-    def _line(self, producer: int, topic: int, partition: int) -> tuple[Producer, Line, int, Topic] | None:
+    def _line(self, producer: int, topic: int, partition: int) -> tuple[Producer, Cursor, int, Topic] | None:
         producers = self._simulation.producers
         found = self._simulation.hub.kernel.topic(TOPICS[topic % len(TOPICS)])
         if not producers or found is None:
             return None
         sender = producers[producer % len(producers)]
         partition_id = found.partition_id(partition % found.partitions)
-        return sender, sender.lines.setdefault(partition_id, Line()), partition_id, found
+        return sender, sender.lines.setdefault(partition_id, Cursor()), partition_id, found
 
-    def _next_batch(self, sender: Producer, line: Line, partition_id: int, topic: Topic, count: int) -> Attempt:
+    def _next_batch(self, sender: Producer, line: Cursor, partition_id: int, topic: Topic, count: int) -> Attempt:
         attempt = self._ledger.attempt("batch", f"producer-{sender.producer_id}", self._now_ms)
         attempt.sequence = line.next_sequence
         records, elsewhere = [], attempt.number % 2 == 1       # a batch that is opened on another thread

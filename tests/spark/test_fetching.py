@@ -15,7 +15,7 @@ from spark.fetching import ReadSpec, Task, read_task
 from spark.hub import HubAddress
 from spark.plan import Range
 from tests.kernel import poison
-from tests.kernel.leasing.test_claims import little_memory
+from tests.kernel.groups.test_claims import little_memory
 from tests.spark.pieces import answer_of, run_of
 
 RANGE = Range("plant", "u", 3, 10, 20)

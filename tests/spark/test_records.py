@@ -12,7 +12,7 @@ from kernel.records.record import encode_headers
 from spark import records
 from spark.records import Located, locate
 from tests.kernel import poison
-from tests.kernel.leasing.test_claims import little_memory
+from tests.kernel.groups.test_claims import little_memory
 from tests.spark.pieces import NOW_MS, Row, batch_of, heads_of, run_of
 
 KEYS = st.one_of(st.none(), st.binary(max_size=200))

@@ -44,9 +44,9 @@ class Asked:
 class TransactionRig(Rig):
     def __init__(self, transactions: TransactionSettings | None = None, *, folder: Path | None = None,
                  settings: KernelSettings | None = None, log: Log | None = None, disk: Disk | None = None,
-                 reserve: Reserve | None = None, last_reserve: Reserve | None = None) -> None:
+                 reserve: Reserve | None = None, emergency_reserve: Reserve | None = None) -> None:
         self.transaction_settings = transactions or TransactionSettings()
-        super().__init__(folder, settings, log=log, disk=disk, reserve=reserve, last_reserve=last_reserve)
+        super().__init__(folder, settings, log=log, disk=disk, reserve=reserve, emergency_reserve=emergency_reserve)
         self._open_transactions()
 
     def _open_transactions(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 
 from kernel.errors import AlreadyDecided, InvalidCheckBack, InvalidGroup, UnknownTransaction
-from kernel.leasing.burial import read_deaths
-from tests.kernel.leasing.test_groups import handles, pop, values
+from kernel.groups.dead_lettering import read_deaths
+from tests.kernel.groups.test_groups import handles, pop, values
 from tests.transactions.rig import COMMIT, TransactionRig
 from transactions.coordinator import CheckSettings, State, TransactionSettings
 

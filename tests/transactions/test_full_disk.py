@@ -27,7 +27,7 @@ class FullRig(TransactionRig):
         self.last = SimReserve(self.space, 32 << 10, "last")
         settings = KernelSettings(segment_bytes=SEGMENT_BYTES, default_partitions=1, retention_bytes=retention_bytes,
                                   checkpoint_ms=100)
-        super().__init__(disk=self.space, settings=settings, reserve=self.held, last_reserve=self.last)
+        super().__init__(disk=self.space, settings=settings, reserve=self.held, emergency_reserve=self.last)
 
     def fill(self, count: int = 20, group: str = "shop") -> list[int]:
         """So many transactions, and then not a byte more than is there."""
@@ -44,7 +44,7 @@ class FullRig(TransactionRig):
 
     @property
     def is_short(self) -> bool:
-        return self.kernel.parts.room.short
+        return self.kernel.parts.disk_guard.short
 
 
 def test_what_half_messages_have_filled_is_rolled_back() -> None:
@@ -156,7 +156,7 @@ class Lent:
 def test_a_rollback_is_tried_again_once(what: str) -> None:
     log = FullLog()
     lent: Any = Lent(log)
-    rig = TransactionRig(log=log, last_reserve=lent)
+    rig = TransactionRig(log=log, emergency_reserve=lent)
     begun = [rig.begin(("t/k", b"x"), checks=SILENT) for _ in range(2)]
     if what != "fresh":
         rig.advance(11_000)

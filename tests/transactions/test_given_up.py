@@ -8,8 +8,8 @@ import pytest
 
 from kernel.addresses.address import ADDRESS_HEADER
 from kernel.addresses.placing import Places
-from kernel.leasing.burial import HEADER
-from kernel.leasing.settings import QueueSettings
+from kernel.groups.dead_lettering import HEADER
+from kernel.groups.settings import QueueSettings
 from kernel.message import RETAIN, Record
 from tests.transactions.rig import Half, TransactionRig
 from transactions.coordinator import CheckSettings, State

@@ -19,7 +19,7 @@ from kernel.errors import (
 from kernel.records.record import encode_headers
 from kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
-from tests.kernel.leasing.test_groups import handles, pop
+from tests.kernel.groups.test_groups import handles, pop
 from tests.simulation.disk import SimDisk
 from tests.transactions.rig import COMMIT, ROLLBACK, TransactionRig
 from transactions.coordinator import CheckSettings, Decision, Half, State, Transaction, TransactionSettings

@@ -12,9 +12,9 @@ from kernel.errors import (
     MessageTooLarge,
     OffsetOutOfRange,
 )
-from kernel.leasing.settings import GroupSettings
+from kernel.groups.settings import GroupSettings
 from kernel.message import RETAIN, Retained, When
-from tests.kernel.leasing.test_groups import handles, pop, values
+from tests.kernel.groups.test_groups import handles, pop, values
 from tests.kernel.rig import Witness
 from tests.transactions.rig import Half, TransactionRig
 from transactions.coordinator import State

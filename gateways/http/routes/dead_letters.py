@@ -41,8 +41,8 @@ from gateways.http.schemas import (
 )
 from gateways.json_messages import door_of, record_to_json
 from kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
-from kernel.leasing.burial import HEADER, PREFIX, SEAL, read_deaths
-from kernel.leasing.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from kernel.groups.dead_lettering import HEADER, PREFIX, SEAL, read_deaths
+from kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
 from kernel.records.batch import sound_records
 from transactions.checking import UNANSWERED
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gateways.admission.principal import Principal
-    from kernel.leasing.settings import Queue
+    from kernel.groups.settings import Queue
     from kernel.message import Record
 
 REDRIVEN_AT_ONCE: Final = 500
@@ -178,8 +178,8 @@ async def _browse(door: Door, queue: Queue, start: int, stop: int = MAX_OFFSET,
                   gaps: list[tuple[int, int]] | None = None) -> AsyncIterator[list[Record]]:
     """What lies in the queue from an offset on, a piece of the log at a time. `gaps` is told where nothing is."""
     partition_id = queue.first_partition_id
-    line = door.kernel.queue_group(queue).supplies[partition_id].line
-    at = max(start, line.floor)
+    cursor = door.kernel.queue_group(queue).prefetchers[partition_id].cursor
+    at = max(start, cursor.committed)
     while at < min(stop, door.kernel.bounds(partition_id)[1]):
         (fetched,) = await fetch(door, [(partition_id, at, door.config.max_page_bytes)], door.config.max_page_bytes)
         if fetched.error is not None:
@@ -190,7 +190,7 @@ async def _browse(door: Door, queue: Queue, start: int, stop: int = MAX_OFFSET,
             if gaps is not None and at < piece.first_offset:
                 gaps.append((at, piece.first_offset))
             yield [record for record in sound_records(piece)
-                   if at <= record[0] < stop and not line.is_settled(record[0])]
+                   if at <= record[0] < stop and not cursor.is_settled(record[0])]
             at = max(at, piece.first_offset + piece.count)
 
 

@@ -33,12 +33,12 @@ from gateways.http.progress import matching
 from gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
 from gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
 from kernel.errors import AssignedGroup, GroupIsLeased, UnknownGroup, UnknownPartition
-from kernel.leasing.settings import ASSIGNED, LEASED
+from kernel.groups.settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from kernel.leasing.group import LeasedGroup
-    from kernel.leasing.settings import GroupSettings
+    from kernel.groups.group import LeasedGroup
+    from kernel.groups.settings import GroupSettings
     from kernel.state.topics import Topic
 
 PARTITIONS_LOOKED_AT: Final = 256
@@ -238,10 +238,11 @@ def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic
 
 def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
     """To fetch the first message that is not settled, of the first `PARTITIONS_LOOKED_AT` partitions that have one."""
-    floors = [(partition_id, supply.line.floor) for partition_id, supply in group.supplies.items()
-              if supply.line.floor < supply.end()]
+    committed_offsets = [(partition_id, prefetcher.cursor.committed) for partition_id,
+                         prefetcher in group.prefetchers.items()
+              if prefetcher.cursor.committed < prefetcher.end()]
     return [(partition_id, max(floor, door.kernel.bounds(partition_id)[0]), 1)
-            for partition_id, floor in floors[:PARTITIONS_LOOKED_AT]]
+            for partition_id, floor in committed_offsets[:PARTITIONS_LOOKED_AT]]
 
 
 async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:

@@ -48,12 +48,12 @@ from gateways.http.waiting import seated
 from gateways.json_messages import door_of, record_to_json
 from kernel.addresses.placing import QUEUE_PREFIX
 from kernel.errors import ExpiredReceipt, KernelError, Stopping
-from kernel.leasing.settings import MAX_INVISIBLE_MS, check_name
+from kernel.groups.settings import MAX_INVISIBLE_MS, check_name
 from kernel.records.record import read_headers
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from kernel.leasing.group import LeasedGroup
+    from kernel.groups.group import LeasedGroup
     from kernel.message import Handle, Leased
     from kernel.state.topics import Topic
 

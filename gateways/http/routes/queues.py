@@ -23,11 +23,11 @@ from gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, w
 from gateways.http.progress import matching
 from gateways.http.schemas import CURSOR, TEXT, TIME_MS, Named, list_of, object_of, one_of, properties_of
 from kernel.errors import UnknownQueue
-from kernel.leasing.settings import OVERFLOWS, QueueSettings
+from kernel.groups.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from kernel.leasing.settings import Queue
+    from kernel.groups.settings import Queue
 
 
 _QUEUE: Final = {"name": TEXT, **properties_of(QueueSettings, overflow=one_of(*OVERFLOWS)), "created": TIME_MS}

@@ -57,7 +57,7 @@ from gateways.http.schemas import (
     one_of,
 )
 from kernel.errors import ExpiredReceipt, UnknownPartition, UnknownTransaction
-from kernel.leasing.settings import check_name
+from kernel.groups.settings import check_name
 from kernel.message import NOW, When
 from kernel.records.record import encode_headers
 from kernel.scheduling.accepting import first_due
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from gateways.admission.principal import Principal
     from gateways.http.direct import Exchange
     from gateways.http.mapping import Publication
+    from kernel.groups.group import LeasedGroup
     from kernel.halves.halves import Acks, Offsets
-    from kernel.leasing.group import LeasedGroup
     from kernel.message import Handle, Message, Placement
     from transactions.deciding import Guarded
 

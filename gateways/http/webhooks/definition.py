@@ -9,7 +9,7 @@ import orjson
 from gateways.http.problems import Refusal
 from gateways.http.webhooks.signing import key_of, new_secret
 from kernel.addresses.address import is_topic_name
-from kernel.leasing.settings import MAX_NAME_BYTES
+from kernel.groups.settings import MAX_NAME_BYTES
 
 BINARY: Final = "binary"
 STRUCTURED: Final = "structured"

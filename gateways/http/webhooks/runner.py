@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gateways.http.door import Door
     from gateways.http.webhooks.definition import Webhook
     from gateways.http.webhooks.guard import Guard
-    from kernel.leasing.group import LeasedGroup
-    from kernel.leasing.members import Membership
+    from kernel.groups.group import LeasedGroup
+    from kernel.groups.members import Membership
     from kernel.message import Leased, Record
 
 LOOK_S: Final = 1.0

@@ -18,7 +18,7 @@ from gateways.admission.rules import InvalidRule, Rule, read_rule
 from kernel.addresses.filters import FilterTrie, matches
 from kernel.addresses.placing import QUEUE_PREFIX
 from kernel.addresses.routes import RouteEntry, Routes
-from kernel.leasing.burial import PREFIX
+from kernel.groups.dead_lettering import PREFIX
 
 ROUTES = Routes((RouteEntry("fleet/{vehicle}/gps/#", "positions"), RouteEntry("by/{name}/#", "of-{name}")), OWN_ROUTES)
 PUBLISH, CONSUME, CREATE, ALTER = Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER

@@ -39,7 +39,7 @@ class FakeQueues:
     def __init__(self, kernel: QueueKernel) -> None:
         self.kernel = kernel
         self.acked: list[Handle] = []
-        self.bury: Any = None
+        self.dead_letter: Any = None
         self.records: dict[str, bytes] = {}
         self.heard: list[Binding] = []
         self._placements: dict[tuple[str, bool, int, tuple[FakeKernelQueue, ...]], Placement] = {}
@@ -118,10 +118,10 @@ class FakeQueues:
         for handle in handles:
             one = queue.kernel_queue.out.pop(handle)
             if target:
-                self.kernel.append(self.bury(queue.vhost.name, queue.name, target, one, "rejected"), None)
+                self.kernel.append(self.dead_letter(queue.vhost.name, queue.name, target, one, "rejected"), None)
 
-    def bury_by(self, bury: Any) -> None:
-        self.bury = bury
+    def dead_letter_by(self, dead_letter: Any) -> None:
+        self.dead_letter = dead_letter
 
     # ---- publishing and definitions
 

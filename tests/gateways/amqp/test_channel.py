@@ -124,7 +124,7 @@ def test_rejected_messages_do_not_loop_by_themselves(hub: Hub, client: Client) -
         kernel_queue = hub.broker.vhost("/").queues["q"].kernel_queue
         assert len(kernel_queue.ready) == 1, count                                 # a reject is no automatic cycle
     one = kernel_queue.ready.popleft()
-    assert hub.queues.bury("/", "q", '{"exchange": "", "key": null}', one, "expired") == []
+    assert hub.queues.dead_letter("/", "q", '{"exchange": "", "key": null}', one, "expired") == []
 
 
 # ---- what is durable ------------------------------------------------------------------------------------------------

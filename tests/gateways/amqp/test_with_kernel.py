@@ -14,8 +14,8 @@ from gateways.amqp.config import AmqpConfig
 from gateways.amqp.tables import encode_table, typed
 from gateways.contract import Services
 from gateways.kit import FakeLink
-from kernel.leasing.deadlines import HOLD_STEP_MS
-from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
+from kernel.groups.deadlines import HOLD_STEP_MS
+from kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from tests.gateways.amqp.fakes import Client, Got
 from tests.kernel.rig import Rig
 

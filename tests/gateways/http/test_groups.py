@@ -5,8 +5,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from kernel.leasing.members import Counts
-from kernel.leasing.settings import GroupSettings
+from kernel.groups.members import Counts
+from kernel.groups.settings import GroupSettings
 from kernel.message import Fetched
 from kernel.state.topics import Topic
 from tests.gateways.http.fake_kernel import FakeKernel
@@ -29,9 +29,10 @@ class GroupKernel(FakeKernel):
         self.made_again = self.made_again or self.deleted
         found = self.topic(topic, tenant)
         assert found is not None
-        supply = SimpleNamespace(line=SimpleNamespace(floor=0), end=lambda: 1)
-        supplies = {partition_id: supply for partition_id in found.partition_ids() if self.bounds(partition_id)[1]}
-        return SimpleNamespace(counts=lambda: Counts(1, *[0] * (len(Counts._fields) - 1)), supplies=supplies)
+        prefetcher = SimpleNamespace(line=SimpleNamespace(floor=0), end=lambda: 1)
+        prefetchers = {partition_id: prefetcher for partition_id in found.partition_ids()
+                       if self.bounds(partition_id)[1]}
+        return SimpleNamespace(counts=lambda: Counts(1, *[0] * (len(Counts._fields) - 1)), prefetchers=prefetchers)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
               **how: Any) -> Any:

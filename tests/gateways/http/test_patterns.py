@@ -13,7 +13,7 @@ from gateways.http.schemas import ADDRESS, CURSOR_PATTERN, GROUP_NAME, PRINTABLE
 from kernel.addresses.address import check_address, is_topic_name
 from kernel.addresses.routes import Routes
 from kernel.errors import InvalidAddress, InvalidSchedule, InvalidSelector, Unroutable
-from kernel.leasing.settings import check_name
+from kernel.groups.settings import check_name
 from kernel.scheduling.schedule import parse_schedule
 from kernel.selectors.selector import parse_selector
 

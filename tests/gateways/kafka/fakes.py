@@ -14,7 +14,7 @@ from gateways.kafka.config import KafkaConfig
 from gateways.kafka.session import KafkaSession
 from gateways.kit import FakeLink, RecordingAdmission
 from kernel.errors import CreateDenied, GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists
-from kernel.leasing.settings import check_name
+from kernel.groups.settings import check_name
 from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from kernel.records.batch import check_batch, placed, records_of
 from kernel.records.validation import Divert

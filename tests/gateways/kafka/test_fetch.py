@@ -22,7 +22,7 @@ from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed
 from tests.kernel import poison
-from tests.kernel.leasing.test_claims import little_memory
+from tests.kernel.groups.test_claims import little_memory
 
 VERSIONS = range(APIS[1].first_version, APIS[1].last_version + 1)
 

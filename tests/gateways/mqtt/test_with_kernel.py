@@ -13,7 +13,7 @@ from gateways.kit import FakeLink
 from gateways.mqtt import GATEWAY
 from gateways.mqtt.config import MqttConfig
 from gateways.mqtt.session import MqttSession
-from kernel.leasing.settings import GroupSettings, Retry
+from kernel.groups.settings import GroupSettings, Retry
 from kernel.settings import KernelSettings
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from gateways.properties.dressing import Dressed, Envelope, dress
 from gateways.properties.envelope import (
     DOOR_TITLES,
     DOORS,
@@ -17,7 +16,8 @@ from gateways.properties.envelope import (
     carries,
     losses,
 )
-from gateways.properties.undressing import undress
+from gateways.properties.from_door import from_door
+from gateways.properties.to_door import Dressed, Envelope, to_door
 
 NOW = 1_700_000_000_000
 LATER = b"1700000060000"
@@ -134,12 +134,12 @@ def places(dressed: Dressed) -> dict[str, Any]:
 @pytest.mark.parametrize(("name", "door", "value", "expected"), [
     *((name, door, value, expected) for (name, door), (value, expected) in CELLS.items()), *SECOND_CELLS])
 def test_cell(name: str, door: str, value: bytes, expected: dict[str, Any]) -> None:
-    dressed = dress(door, envelope_with(name, value), NOW)
+    dressed = to_door(door, envelope_with(name, value), NOW)
     there = places(dressed)
     assert {place: there.get(place) for place in expected} == expected
     assert dressed.lost == ([] if carries(door, name) else [name])
     if carries(door, name):
-        envelope, problems = undress(door, dressed, NOW)
+        envelope, problems = from_door(door, dressed, NOW)
         assert problems == []
         assert value_in(envelope, name) == value
 
@@ -148,7 +148,7 @@ def test_cell(name: str, door: str, value: bytes, expected: dict[str, Any]) -> N
 def test_cell_that_is_only_read(name: str, door: str, place: str, shown: Any, stored: bytes) -> None:
     header = place.removeprefix("header ")
     dressed = Dressed({}, [(header, shown)]) if header != place else Dressed({place: shown})
-    envelope, problems = undress(door, dressed, NOW)
+    envelope, problems = from_door(door, dressed, NOW)
     assert problems == []
     assert value_in(envelope, name) == stored
     assert not any(row.name == name and cell.name == header and not cell.read_only
@@ -166,7 +166,7 @@ def test_every_cell_of_the_table_has_a_test() -> None:
     (row.name, door) for row in FIELDS for door in DOORS if door not in row.cells])
 def test_a_field_without_a_cell_is_named_as_lost(name: str, door: str) -> None:
     value = CELLS[name, "kafka"][0]
-    dressed = dress(door, envelope_with(name, value), NOW)
+    dressed = to_door(door, envelope_with(name, value), NOW)
     assert name in dressed.lost
     assert name in losses("kafka", door)
 
@@ -179,27 +179,27 @@ def test_a_field_without_a_cell_is_named_as_lost(name: str, door: str) -> None:
     ("mqtt5", "reply-to", b"a/#"), ("http", "key", b"\xff"), ("http", "id", b"a\r\nX: y"), ("http", "id", b" a"),
 ])
 def test_a_value_that_does_not_fit_is_named_as_lost(door: str, name: str, value: bytes) -> None:
-    dressed = dress(door, envelope_with(name, value), NOW)
+    dressed = to_door(door, envelope_with(name, value), NOW)
     assert dressed.lost == [name]
     assert not places(dressed).keys() - {"qos", "delivery_mode", "status"}
 
 
 def test_a_long_content_type_leaves_no_room_for_the_charset() -> None:
     envelope = Envelope([(b"content-type", b"t" * 250), (b"utf8", b"true")])
-    assert dress("amqp", envelope, NOW).lost == ["utf8"]
+    assert to_door("amqp", envelope, NOW).lost == ["utf8"]
 
 
 @pytest.mark.parametrize(("content_type", "lost"), [
     (b"text/plain; charset=UTF-8", []), (b"text/plain; charset=latin-1", ["utf8"]), (b'text/plain;charset="utf-8"', []),
 ])
 def test_a_charset_that_is_stated_stays(content_type: bytes, lost: list[str]) -> None:
-    dressed = dress("amqp", Envelope([(b"content-type", content_type), (b"utf8", b"true")]), NOW)
+    dressed = to_door("amqp", Envelope([(b"content-type", content_type), (b"utf8", b"true")]), NOW)
     assert dressed.properties["content_type"] == content_type.decode()
     assert dressed.lost == lost
 
 
 def test_utf8_without_a_content_type_has_nowhere_to_go() -> None:
-    assert dress("http", Envelope([(b"utf8", b"true")]), NOW).lost == ["utf8"]
+    assert to_door("http", Envelope([(b"utf8", b"true")]), NOW).lost == ["utf8"]
 
 
 @pytest.mark.parametrize(("left_ms", "seconds", "milliseconds"), [
@@ -208,8 +208,8 @@ def test_utf8_without_a_content_type_has_nowhere_to_go() -> None:
 ])
 def test_time_left_is_rounded_up_and_never_negative(left_ms: int, seconds: int, milliseconds: str) -> None:
     envelope = Envelope([(b"expires-at", b"%d" % (NOW + left_ms))])
-    assert dress("mqtt5", envelope, NOW).properties["message_expiry_interval"] == seconds
-    assert dress("amqp", envelope, NOW).properties["expiration"] == milliseconds
+    assert to_door("mqtt5", envelope, NOW).properties["message_expiry_interval"] == seconds
+    assert to_door("amqp", envelope, NOW).properties["expiration"] == milliseconds
 
 
 # --- what comes in ----------------------------------------------------------------------------------------------------
@@ -220,20 +220,21 @@ def test_time_left_is_rounded_up_and_never_negative(left_ms: int, seconds: int, 
     ("traceparent", "00-0-0-0"), ("X-Timestamp", "9" * 30),
 ])
 def test_an_http_header_that_does_not_read_so_is_named(place: str, shown: str) -> None:
-    envelope, problems = undress("http", Dressed({}, [(place, shown)]), NOW)
+    envelope, problems = from_door("http", Dressed({}, [(place, shown)]), NOW)
     assert len(problems) == 1 and problems[0].startswith(place)
     assert envelope == Envelope()
 
 
 def test_a_property_that_does_not_read_so_is_named() -> None:
-    _, problems = undress("amqp", Dressed({"expiration": "later", "priority": 300}), NOW)
+    _, problems = from_door("amqp", Dressed({"expiration": "later", "priority": 300}), NOW)
     assert [problem.split()[0] for problem in problems] == ["expiration", "priority"]
 
 
 @pytest.mark.parametrize("door", ["mqtt5", "amqp", "kafka"])
 def test_a_header_that_only_looks_like_a_field_is_the_users(door: str) -> None:
     shown: Any = "high" if door == "mqtt5" else b"high"
-    envelope, problems = undress(door, Dressed({}, [("retain", shown), ("x-retain", shown), ("priority", shown)]), NOW)
+    envelope, problems = from_door(door, Dressed({}, [("retain", shown), ("x-retain", shown), ("priority", shown)]),
+                                   NOW)
     assert problems == []
     assert envelope.headers == [(b"retain", b"high"), (b"x-retain", b"high"), (b"priority", b"high")]
 
@@ -241,13 +242,13 @@ def test_a_header_that_only_looks_like_a_field_is_the_users(door: str) -> None:
 def test_http_names_have_no_case_and_times_may_be_rfc_3339() -> None:
     headers = [("x-message-ID", "m"), ("X-DELIVER-AT", "2023-11-14T22:14:20.0009Z"), ("X-Header-Unit", "C"),
                ("User-Agent", "curl"), ("X-Header-", "no")]
-    envelope, _ = undress("http", Dressed({}, headers), NOW)
+    envelope, _ = from_door("http", Dressed({}, headers), NOW)
     assert envelope.headers == [(b"id", b"m"), (b"deliver-at", LATER), (b"unit", b"C")]
 
 
 def test_only_the_first_header_of_a_name_is_the_field() -> None:
     headers: list[tuple[bytes, bytes | None]] = [(b"id", b"first"), (b"x", b"1"), (b"id", b"second")]
-    dressed = dress("amqp", Envelope(headers), NOW)
+    dressed = to_door("amqp", Envelope(headers), NOW)
     assert dressed.properties["message_id"] == "first"
     assert dressed.headers == [("x", b"1"), ("id", b"second")]
 
@@ -257,7 +258,7 @@ def test_only_the_first_header_of_a_name_is_the_field() -> None:
     ([1, {"a": b"b"}], b'[1,{"a":"b"}]'), ({"t": None}, b'{"t":null}'),
 ])
 def test_typed_amqp_headers_become_plain(value: Any, stored: bytes | None) -> None:
-    envelope, _ = undress("amqp", Dressed({}, [("h", value)]), NOW)
+    envelope, _ = from_door("amqp", Dressed({}, [("h", value)]), NOW)
     assert envelope.headers == [(b"h", stored)]
 
 
@@ -268,15 +269,15 @@ HEADERS: list[tuple[bytes, bytes | None]] = [(b"b", b"1"), (b"a", b"2"), (b"b", 
 
 @pytest.mark.parametrize("door", ["mqtt5", "kafka", "http"])
 def test_order_and_duplicates_are_kept(door: str) -> None:
-    dressed = dress(door, Envelope(list(HEADERS)), NOW)
+    dressed = to_door(door, Envelope(list(HEADERS)), NOW)
     assert [str(name).removeprefix("X-Header-") for name, _ in dressed.headers] == ["b", "a", "b"]
-    assert undress(door, dressed, NOW)[0].headers == HEADERS
+    assert from_door(door, dressed, NOW)[0].headers == HEADERS
 
 
 def test_a_table_keeps_the_first_and_an_array_of_all() -> None:
-    dressed = dress("amqp", Envelope(list(HEADERS)), NOW)
+    dressed = to_door("amqp", Envelope(list(HEADERS)), NOW)
     assert dressed.headers == [("b", b"1"), ("x-dup-b", [b"1", b"3"]), ("a", b"2")]
-    assert undress("amqp", dressed, NOW)[0].headers == [(b"b", b"1"), (b"b", b"3"), (b"a", b"2")]
+    assert from_door("amqp", dressed, NOW)[0].headers == [(b"b", b"1"), (b"b", b"3"), (b"a", b"2")]
 
 
 @pytest.mark.parametrize(("door", "name", "value"), [
@@ -285,7 +286,7 @@ def test_a_table_keeps_the_first_and_an_array_of_all() -> None:
     ("http", b"a", b"1\n"), ("http", b"a", None),
 ])
 def test_a_users_header_that_cannot_be_carried_is_named(door: str, name: bytes, value: bytes | None) -> None:
-    dressed = dress(door, Envelope([(name, value)]), NOW)
+    dressed = to_door(door, Envelope([(name, value)]), NOW)
     assert dressed.lost == ["header " + name.decode(errors="replace")]
     assert dressed.headers == []
 
@@ -293,7 +294,7 @@ def test_a_users_header_that_cannot_be_carried_is_named(door: str, name: bytes, 
 @pytest.mark.parametrize("value", [None, b"", b"\xff\0"])
 @pytest.mark.parametrize("door", ["amqp", "kafka"])
 def test_any_value_is_carried_by_a_table_and_by_a_record(door: str, value: bytes | None) -> None:
-    dressed = dress(door, Envelope([(b"a", value)]), NOW)
+    dressed = to_door(door, Envelope([(b"a", value)]), NOW)
     assert (dressed.headers, dressed.lost) == ([("a", value)], [])
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from gateways.addresses import queue_address
 from kernel.errors import UnknownQueue
-from kernel.leasing.settings import QueueSettings
+from kernel.groups.settings import QueueSettings
 from kernel.records.record import encode_headers
 from tests.kernel.rig import Rig
 

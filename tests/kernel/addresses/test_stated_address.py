@@ -4,10 +4,10 @@ from __future__ import annotations
 import pytest
 
 from kernel.addresses.routes import RouteEntry, Routes
-from kernel.leasing.settings import GroupSettings, QueueSettings, Retry
+from kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from kernel.message import RETAIN, Message, When
 from kernel.records.record import encode_headers, read_headers
-from tests.kernel.leasing.test_groups import handles, pop
+from tests.kernel.groups.test_groups import handles, pop
 from tests.kernel.rig import Rig
 
 FORGED = [(b"a", b"1"), (b"address", b"plant/sealed/x"), (b"z", b"2")]

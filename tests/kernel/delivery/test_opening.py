@@ -9,7 +9,7 @@ from kernel.message import Message, Placement
 from kernel.records.opened import PART_RECORDS
 from tests.kernel import poison
 from tests.kernel.batches import encode_record
-from tests.kernel.leasing.test_claims import NUMBERS, POISON, little_memory
+from tests.kernel.groups.test_claims import NUMBERS, POISON, little_memory
 from tests.kernel.rig import Rig
 
 
@@ -63,10 +63,10 @@ def test_many_batches_of_one_flush_are_opened_some_a_turn_and_stay_in_order() ->
     each = 4_000
     batch = poison.packed(encode_record(0, None, b"x" * 3) * each, each)
     committer = rig.kernel._committer
-    gathering = committer.gather()
+    pending_frame = committer.open_frame()
     for _ in range(20):
-        run = gathering.burst.add_batch(topic.partition_id(0), batch, each, 1000)
-        gathering.burst.heard.append((None, [], run, 0))
+        run = pending_frame.builder.add_batch(topic.partition_id(0), batch, each, 1000)
+        pending_frame.builder.heard.append((None, [], run, 0))
     placement = rig.kernel.place("plant/k")
     rig.kernel.append([(placement, b"behind", b"\0", 2, 0)], None)
     rig.run()
@@ -80,10 +80,10 @@ def test_a_batch_that_opens_to_much_does_not_let_others_overtake_it() -> None:
     topic = poison.topic_of(rig)
     heard = listener(rig)
     count = 3 * PART_RECORDS
-    gathering = rig.kernel._committer.gather()
+    pending_frame = rig.kernel._committer.open_frame()
     batch = poison.packed(encode_record(0, None, b"1") * count, count)
-    run = gathering.burst.add_batch(topic.partition_id(0), batch, count, 1000)
-    gathering.burst.heard.append((None, [], run, 0))
+    run = pending_frame.builder.add_batch(topic.partition_id(0), batch, count, 1000)
+    pending_frame.builder.heard.append((None, [], run, 0))
     placement = rig.kernel.place("plant/k")
     for value in NUMBERS:
         rig.kernel.append([(placement, value, b"\0", 2, 0)], None)

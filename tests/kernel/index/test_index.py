@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from kernel.index.index import BLOCK_ENTRIES, Checkpoint, Entry, Index, Positions, block_key
+from kernel.index.memtable import Memtable
 from kernel.index.store import IndexStore, MemoryStore, RocksStore
-from kernel.index.tail import Tail
 from kernel.log.frame import Entries
 from kernel.log.log import Segment
 from kernel.state.state import StateChanges
@@ -34,7 +34,7 @@ class Filler:
         self.entries: dict[int, list[Entry]] = {1: [], 2: [], 300: []}
 
     def checkpoint(self, frames: int, consumed: dict[int, int] | None = None) -> None:
-        tail = Tail(self._position)
+        tail = Memtable(self._position)
         for _ in range(frames):
             entries = Entries()
             append_ms = 1_000 + self._position
@@ -136,7 +136,7 @@ def test_deleted_queues_are_forgotten(filled: tuple[Index, Filler]) -> None:
 def test_positions_and_pages_are_found_again(store: IndexStore) -> None:
     index = Index(store)
     assert index.positions() == Positions(0, 0, 1)
-    index.write(Checkpoint(Tail(0), StateChanges(), {3: b"page"}, Positions(5, 6, 7), {}), SEGMENTS, sync=True)
+    index.write(Checkpoint(Memtable(0), StateChanges(), {3: b"page"}, Positions(5, 6, 7), {}), SEGMENTS, sync=True)
     assert index.positions() == Positions(5, 6, 7) and index.head_pages() == [(3, b"page")]
 
 

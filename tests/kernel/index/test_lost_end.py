@@ -12,7 +12,7 @@ from kernel.log.segment_file import SEGMENT_HEADER_BYTES
 from kernel.settings import KernelSettings
 from kernel.state.state import Kind
 from kernel.state.topics import TopicSettings
-from tests.kernel.leasing.test_groups import pop, send, values
+from tests.kernel.groups.test_groups import pop, send, values
 from tests.kernel.rig import Rig
 from tests.simulation.disk import Crash, SimDisk
 
@@ -264,4 +264,4 @@ def test_heads_that_were_written_down_are_what_a_frame_says(tmp_path: Path) -> N
     rig.restart()
     kinds = {record.kind for segment in rig.log.segments()[-1:] for frame in rig.log.heads(segment)
              for record in decode_head(frame.head).state}
-    assert {Kind.EPOCH, Kind.COUNTERS, Kind.HEADS} <= kinds
+    assert {Kind.EPOCH, Kind.COUNTERS, Kind.WATERMARKS} <= kinds

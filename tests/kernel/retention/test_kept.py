@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from kernel.errors import KeptFull, OffsetOutOfRange, StorageFailed
-from kernel.leasing.settings import QueueSettings
+from kernel.groups.settings import QueueSettings
 from kernel.message import RETAIN, Leased, Record, When
 from kernel.records.batch import records_of
-from kernel.retention.owed import NONE_NEEDED, Stretch
+from kernel.retention.holders import NONE_NEEDED, Stretch
 from kernel.scheduling.queries import Page
 from kernel.scheduling.records import Pending
 from kernel.settings import KernelSettings
@@ -25,14 +25,14 @@ from tests.simulation.store import SimStore
 class Needing:
     """Somebody who needs single offsets."""
 
-    def __init__(self, needed: dict[int, set[int]]) -> None:
-        self.needed = needed
+    def __init__(self, offsets: dict[int, set[int]]) -> None:
+        self.offsets = offsets
 
-    def wanted(self, partition_id: int, start: int, stop: int) -> list[Stretch]:
-        return [(offset, offset + 1) for offset in self.needed.get(partition_id, ()) if start <= offset < stop]
+    def needed(self, partition_id: int, start: int, stop: int) -> list[Stretch]:
+        return [(offset, offset + 1) for offset in self.offsets.get(partition_id, ()) if start <= offset < stop]
 
     def first_needed(self, partition_id: int) -> int:
-        return min(self.needed.get(partition_id, ()), default=NONE_NEEDED)
+        return min(self.offsets.get(partition_id, ()), default=NONE_NEEDED)
 
 
 def new_rig(disk: SimDisk | None = None, store: SimStore | None = None, **settings: int) -> Rig:
@@ -108,11 +108,11 @@ def test_what_is_settled_goes_and_does_not_come_back() -> None:
     rig.kernel.keep_for(needing)
     rig.kernel.keep_for(other)
     turn_over(rig)
-    needing.needed[partition_id] = set()
+    needing.offsets[partition_id] = set()
     rig.kernel.forget_kept(partition_id)
     rig.run()
     assert kept_count(rig) == 3                     # somebody needs 2, and what is before it goes a thousand at a time
-    other.needed[partition_id] = set()
+    other.offsets[partition_id] = set()
     rig.kernel.forget_kept(partition_id)
     rig.run()
     assert kept_count(rig) == 0
@@ -128,10 +128,10 @@ def test_what_is_settled_while_it_is_moved_is_not_kept_for_ever() -> None:
     rig.publish("t/k", b"value")
 
     class Once(Needing):
-        def wanted(self, partition_id: int, start: int, stop: int) -> list[Stretch]:
-            found = super().wanted(partition_id, start, stop)
+        def needed(self, partition_id: int, start: int, stop: int) -> list[Stretch]:
+            found = super().needed(partition_id, start, stop)
             if found:
-                self.needed.clear()
+                self.offsets.clear()
             return found
 
     rig.kernel.keep_for(Once({partition_id: {0}}))

@@ -6,8 +6,8 @@ from collections import deque
 import pytest
 
 from kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
+from kernel.groups.settings import QueueSettings
 from kernel.index.checkpoints import Checkpoints
-from kernel.leasing.settings import QueueSettings
 from kernel.message import When
 from kernel.scheduling.accepting import MAX_DELAY_MS
 from kernel.scheduling.plan import REMEMBERED_MS

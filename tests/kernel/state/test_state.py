@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from kernel.index.index import Checkpoint, Index, Positions
+from kernel.index.memtable import Memtable
 from kernel.index.store import MemoryStore
-from kernel.index.tail import Tail
 from kernel.log.frame import StateRecord
 from kernel.log.log import KEPT_BASE, Segment
 from kernel.state.state import Held, Kind, StateChanges, StateTable, decode_held, encode_held
@@ -31,7 +31,7 @@ class Table:
 
     def thaw(self) -> None:
         assert self.table.frozen is not None
-        self.index.write(Checkpoint(Tail(0), self.table.frozen, {}, Positions(0, 0, 0), {}), SEGMENTS)
+        self.index.write(Checkpoint(Memtable(0), self.table.frozen, {}, Positions(0, 0, 0), {}), SEGMENTS)
         self.table.frozen = None
 
     def checkpoint(self) -> None:

@@ -1,0 +1,193 @@
+"""A stored message's properties in one door's words, as `envelope` says. Pure; what does not fit is named.
+
+A header of a field's name whose value reads as that field is the field; of several, the first. Every other header is
+the user's and passes as it is, in order, with duplicates.
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateways.addresses import MAX_SHORTSTR_BYTES
+from gateways.properties.envelope import (
+    FIELD_BY_NAME,
+    FIELDS,
+    HTTP_USER_PREFIX,
+    MAX_MQTT_BYTES,
+    OWN_HEADERS,
+    RECORD_FIELDS,
+    Cell,
+    Shape,
+    Where,
+)
+from gateways.properties.values import CHARSET, flag, normalize, show
+from kernel.addresses.address import is_address
+
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)                # RFC 9110, 5.6.2
+CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+DUPLICATES: Final = "x-dup-"
+"""Of an AMQP header that a message has several times: all its values, as an array."""
+
+
+@dataclass(slots=True)
+class Envelope:
+    """A message's properties as it is stored."""
+
+    headers: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    """Fields under their record header's name, and the user's own, in order."""
+
+    key: bytes | None = None
+    """For `to_door`: None where the address says the key already."""
+
+    timestamp_ms: int = 0
+    """0: not known, or the time of the append."""
+
+    durable: bool = True
+    retain: bool = False
+
+
+@dataclass(slots=True)
+class Dressed:
+    """A message's properties as one door has them."""
+
+    properties: dict[str, Any] = field(default_factory=dict)
+    """By the protocol's own names (`gateways.properties.envelope`)."""
+
+    headers: list[tuple[str, Any]] = field(default_factory=list)
+    """User properties, header table, request headers or record headers, in order, with duplicates."""
+
+    lost: list[str] = field(default_factory=list)
+    """What could not be carried: names of fields, and `header NAME` for the user's."""
+
+
+def to_door(door: str, envelope: Envelope, now_ms: int) -> Dressed:
+    """The envelope in a door's words; `lost` names what did not fit. Expired times show as 0 left."""
+    dressed = Dressed()
+    fields, own = _split(envelope)
+    for row in FIELDS:
+        value = fields.get(row.name)
+        if value is None or _put(dressed, door, row.cells.get(door, ()), value, now_ms):
+            continue
+        if row.name != "durability" or not envelope.durable:  # that it was stored is no news to who reads it
+            dressed.lost.append(row.name)
+    for name, value in own:
+        shown = _shown_header(door, name, value)
+        if shown is None:
+            dressed.lost.append("header " + name.decode(errors="replace"))
+        else:
+            dressed.headers.append(shown)
+    if door == "amqp":
+        dressed.headers = _fold(dressed.headers)
+    return dressed
+
+
+def _split(envelope: Envelope) -> tuple[dict[str, bytes], list[tuple[bytes, bytes | None]]]:
+    """(value by field, the user's headers)."""
+    fields: dict[str, bytes] = {"durability": flag(envelope.durable)}
+    own: list[tuple[bytes, bytes | None]] = []
+    for name, value in envelope.headers:
+        known = name.decode(errors="replace")
+        row = None if known in RECORD_FIELDS or known in fields else FIELD_BY_NAME.get(known)
+        normal = None if row is None or value is None else normalize(row.kind, value)
+        if normal is None:
+            if name not in OWN_HEADERS:
+                own.append((name, value))
+        else:
+            fields[known] = normal
+    if envelope.key is not None:
+        fields["key"] = envelope.key
+    if envelope.timestamp_ms > 0:
+        fields["timestamp"] = b"%d" % envelope.timestamp_ms
+    if envelope.retain:
+        fields["retain"] = b"true"
+    return fields, own
+
+
+def _put(dressed: Dressed, door: str, cells: tuple[Cell, ...], value: bytes, now_ms: int) -> bool:
+    """Writes the value into the first cell that holds it exactly, and into lossy ones before. False if none did."""
+    for cell in cells:
+        if cell.read_only:
+            continue
+        if cell.shape is Shape.CHARSET:
+            return _put_charset(dressed, cell, value)
+        shown, exact = show(cell.shape, value, now_ms)
+        if shown is None or not _fits(door, cell, shown):
+            continue
+        if cell.where is Where.PROPERTY:
+            dressed.properties[cell.name] = shown
+        else:
+            dressed.headers.append((cell.name, shown.encode() if door == "kafka" and isinstance(shown, str) else shown))
+        if exact:
+            return True
+    return False
+
+
+def _fits(door: str, cell: Cell, shown: Any) -> bool:
+    size_bytes = len(shown.encode() if isinstance(shown, str) else shown) if isinstance(shown, (str, bytes)) else 0
+    if cell.max_bytes and size_bytes > cell.max_bytes:
+        return False
+    if cell.name == "response_topic":
+        return is_address(shown)              # MQTT 5, 3.3.2.3.5: a topic name
+    return not isinstance(shown, str) or _is_text_of(door, shown)
+
+
+def _is_text_of(door: str, text: str) -> bool:
+    """Whether the door's protocol can carry this text as a value."""
+    if door == "http":
+        return CONTROL.search(text) is None and text == text.strip(" \t")
+    return door != "mqtt5" or ("\0" not in text and len(text.encode()) <= MAX_MQTT_BYTES)
+
+
+def _put_charset(dressed: Dressed, cell: Cell, value: bytes) -> bool:
+    """Adds the charset to the content type that is there already; without one there is nowhere to say it."""
+    if value != b"true":
+        return True
+    there = dressed.properties.get(cell.name) if cell.where is Where.PROPERTY else dict(dressed.headers).get(cell.name)
+    if not there:
+        return False
+    stated = CHARSET.search(there)
+    if stated is not None:
+        return stated.group(2).lower() == "utf-8"
+    full = there + "; charset=utf-8"
+    if cell.max_bytes and len(full.encode()) > cell.max_bytes:
+        return False
+    if cell.where is Where.PROPERTY:
+        dressed.properties[cell.name] = full
+    else:
+        dressed.headers = [(name, full if name == cell.name else old) for name, old in dressed.headers]
+    return True
+
+
+def _shown_header(door: str, name: bytes, value: bytes | None) -> tuple[str, Any] | None:
+    """A user's header at this door; None where it cannot be carried (`envelope.HEADER_LIMITS`)."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return None
+    if door == "kafka":
+        return text, value
+    if door == "amqp":
+        return (text, value) if len(name) <= MAX_SHORTSTR_BYTES else None
+    try:
+        shown = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+    if door == "mqtt3" or shown is None or not _is_text_of(door, shown):
+        return None
+    if door == "http":
+        return (HTTP_USER_PREFIX + text, shown) if TOKEN.fullmatch(text) else None
+    return (text, shown) if _is_text_of(door, text) else None
+
+
+def _fold(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """A table has each name once: the first value keeps it, and all of them stand in `x-dup-NAME`."""
+    values: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    folded: list[tuple[str, Any]] = []
+    for name, several in values.items():
+        folded.append((name, several[0]))
+        if len(several) > 1:
+            folded.append((DUPLICATES + name, several))
+    return folded

@@ -1,0 +1,116 @@
+"""The bytes of what one cursor of a queue holds: the sizes of its values, in runs of consecutive offsets.
+
+A gap between two runs costs nothing, however wide it is.
+"""
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+from typing import Final
+
+from kernel.groups.cursor import PAGE_SHIFT
+from kernel.groups.prefetcher import FETCH_BYTES, Prefetcher
+from kernel.message import Fetched
+
+FORGOTTEN_AT_ONCE: Final = 1_000
+
+
+class ByteCount:
+    """Learns sizes by looking at every message once, on entering or after a start."""
+
+    def __init__(self, prefetcher: Prefetcher) -> None:
+        self._prefetcher = prefetcher
+        self._line = prefetcher.cursor
+        self._reading = False
+        self._at_once = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._moved = self._line.moved
+        self._end = self._line.committed                  # everything below it is settled, or has been looked at
+        self._runs: list[tuple[int, list[int]]] = []  # first offset, and the sizes from there on
+        self._done = 0                                # sizes below the committed, at the beginning of the first run
+        self._total = 0                               # of the others
+
+    def free_bytes(self, on_more: Callable[[], None]) -> int:
+        """Of what nobody has leased, as far as it is known; `on_more` is called later where more gets known."""
+        if self._moved != self._line.moved:           # the cursor was read back
+            self._begin()
+        self._learn(on_more)
+        self._forget_settled()
+        out = sum([self._size_of(offset) for offset in self._line.out])
+        return self._total - out - self._settled_beyond()
+
+    def _learn(self, on_more: Callable[[], None]) -> None:
+        end, before = self._prefetcher.end(), -1
+        while not self._reading and before < self._end < end:
+            before = self._end
+            self._reading = self._at_once = True
+            wants = [(self._line.partition_id, self._end, FETCH_BYTES)]
+            self._prefetcher.fetch(wants, FETCH_BYTES, partial(self._read, self._moved, on_more))
+            self._at_once = False
+
+    def _read(self, moved: int, on_more: Callable[[], None], found: list[Fetched]) -> None:
+        self._reading = False
+        if moved != self._moved or not found[0].pieces:
+            return
+        for piece in found[0].pieces:
+            for message in self._prefetcher.open(piece):
+                if message[1] >= self._end:
+                    self._add(message[1], len(message[6] or b""))
+            self._end = max(self._end, piece.first_offset + piece.count)
+        if not self._at_once:
+            on_more()
+
+    def _add(self, offset: int, size: int) -> None:
+        runs = self._runs
+        if not runs or runs[-1][0] + len(runs[-1][1]) != offset:
+            runs.append((offset, []))
+        runs[-1][1].append(size)
+        self._total += size
+
+    def _forget_settled(self) -> None:
+        committed, runs = self._line.committed, self._runs
+        while runs:
+            first, sizes = runs[0]
+            below = max(self._done, min(committed - first, len(sizes)))
+            self._total -= sum(sizes[self._done:below])
+            self._done = below
+            if below == len(sizes):
+                del runs[0]
+                self._done = 0
+                continue
+            if below > FORGOTTEN_AT_ONCE and 2 * below > len(sizes):
+                runs[0] = (first + below, sizes[below:])
+                self._done = 0
+            break
+
+    def _size_of(self, offset: int) -> int:
+        return self._size_within(offset, offset + 1)
+
+    def _size_within(self, start: int, stop: int) -> int:
+        """Of all that is known from one offset until before another."""
+        at = max(0, bisect_right(self._runs, start, key=itemgetter(0)) - 1)
+        total = 0
+        while at < len(self._runs) and self._runs[at][0] < stop:
+            first, sizes = self._runs[at]
+            total += sum(sizes[max(0, start - first):stop - first])
+            at += 1
+        return total
+
+    def _settled_beyond(self) -> int:
+        """Bytes of what is settled above the committed."""
+        cursor = self._line
+        if not cursor.beyond:
+            return 0
+        total = sum([self._size_within(first << PAGE_SHIFT, stop << PAGE_SHIFT) for first, stop in cursor.spans])
+        for page, mask in cursor.settled.items():
+            if (page + 1) << PAGE_SHIFT > cursor.committed:
+                mask &= -1 << max(0, cursor.committed - (page << PAGE_SHIFT))
+                while mask:
+                    lowest = mask & -mask
+                    mask ^= lowest
+                    total += self._size_of((page << PAGE_SHIFT) + lowest.bit_length() - 1)
+        return total

@@ -1,0 +1,211 @@
+"""Dead letters: a message that a group gives up goes to its dead-letter queue, in the frame that settles it.
+
+The copy keeps the message's id, key, value and headers, and has one header more, `dead-letter`: why, from where, after
+how many attempts, when, and what has happened to it before. A group over a topic, or behind a shared filter, has a
+queue for them, `$dead-letters/GROUP`; any other queue says itself where they go: `queue:NAME`,
+`address:ADDRESS`, or in words of the door that declared it.
+
+A sender can write such a header, too, and a producer's batches are stored as they come. So each death has a seal that
+only this hub can make, for this message alone; what sends letters back along their history looks at it.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from kernel.addresses.address import ADDRESS_HEADER
+from kernel.addresses.placing import QUEUE_PREFIX
+from kernel.errors import KernelError, Stopping
+from kernel.groups.group import LeasedGroup
+from kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from kernel.groups.settings import Queue, QueueSettings
+from kernel.message import RETAIN, Headers, Leased, Message, Placement
+from kernel.parts import Parts
+from kernel.records.message_expiry import EXPIRES_HEADER
+from kernel.records.record import encode_headers, encode_key, read_headers
+from kernel.write.pending_frame import PendingFrame
+
+if TYPE_CHECKING:
+    from kernel.groups.leasing import Leasing
+    from kernel.groups.prefetcher import Prefetcher
+
+PREFIX: Final = "$dead-letters/"
+HEADER: Final = b"dead-letter"
+SEAL: Final = "seal"
+SEAL_BYTES: Final = 12
+MAX_HISTORY: Final = 20                 # deaths that a message remembers: the first, and the newest
+TO_QUEUE: Final = "queue:"
+TO_ADDRESS: Final = "address:"
+REFUSED: Final = (REJECTED, ATTEMPTS)   # reasons that a consumer had a part in
+NESTED_MAX: Final = 4                   # a death, its transaction, that one's checks, a check
+
+_DEATH: Final = {"reason": str, "topic": str, "partition": int, "offset": int, "attempts": int, "at_ms": int,
+                 "address": str}
+
+Route = Callable[["Queue", Leased, str], "list[Message]"]
+"""A door's own: the messages that a dead letter of a queue becomes, for this reason; none to drop it."""
+
+
+class DeadLettering:
+    """`route` is a door's own: what it says of queues whose dead letters go where only it can tell."""
+
+    def __init__(self, parts: Parts, leasing: Leasing, open_frame: Callable[[], PendingFrame]) -> None:
+        self._parts = parts
+        self._leasing = leasing
+        self._open_frame = open_frame
+        self.route: Route | None = None
+
+    def dead_letter(self, group: LeasedGroup, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
+        """Settle these, with their copies in the same frame. Raises Stopping, with nothing done."""
+        pending_frame = self._open_frame()
+        for message in messages:
+            copies = self._copies(group, message, reason)
+            if copies:
+                pending_frame.builder.add_copies(copies, [message[3]] * len(copies), None)
+        group.count_ended(reason, len(messages))
+        offsets = [message[1] for message in messages]
+        group.settle_unleased(prefetcher, offsets)
+
+    def _copies(self, group: LeasedGroup, message: Leased, reason: str) -> list[Message]:
+        if group.queue is not None and group.queue.settings.dead_letter and self.route is not None \
+                and not group.queue.settings.dead_letter.startswith((TO_QUEUE, TO_ADDRESS)):
+            return self.route(group.queue, message, reason)
+        placement = self._of_queue(group.queue, message, reason) if group.queue is not None and not group.shared \
+            else self._of_group(group, message)
+        if placement is None:
+            return []
+        encoded = with_death(message, self.describe(group, message, reason), keeps_address=placement.queue is not None)
+        return [(placement, message[6], encoded, message[8] & ~RETAIN, message[4])]
+
+    def _of_group(self, group: LeasedGroup, message: Leased) -> Placement | None:
+        if not group.settings.dead_letters:
+            return None
+        return self.place(self.own_queue(group.shared or group.name, group.tenant), message[5])
+
+    def own_queue(self, name: str, tenant: str) -> Queue:
+        """For the dead letters of what has this name, whatever settings somebody has given it. Raises Stopping."""
+        queues = self._leasing.queues
+        return queues.definitions.get(tenant, PREFIX + name) or queues.declare(PREFIX + name, QueueSettings(), tenant)
+
+    def place(self, queue: Queue, key: bytes | None) -> Placement:
+        """There, for a dead letter with this key."""
+        return self._parts.places.place_queue(queue, 0, key)
+
+    def _of_queue(self, queue: Queue, message: Leased, reason: str) -> Placement | None:
+        """Where a queue's settings say; None to drop it: nowhere, a place that is not there, or in a circle."""
+        to, places = queue.settings.dead_letter, self._parts.places
+        try:
+            if to.startswith(TO_QUEUE):
+                placement = places.place_again(queue.tenant, to.removeprefix(TO_QUEUE), 0, None)
+            elif to.startswith(TO_ADDRESS):
+                placement = places.place(to.removeprefix(TO_ADDRESS), queue.tenant, True)
+                self._parts.subscriptions.refresh(placement)
+            elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
+                placement = self.place(self.own_queue(queue.name, queue.tenant), message[5])
+            else:
+                return None
+        except Stopping:
+            raise
+        except KernelError:
+            return None
+        circles = placement.address in _passed(message, QUEUE_PREFIX + queue.name, reason)
+        return None if circles else with_key(placement, message[5])
+
+    def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
+        """What a dead letter says about its death."""
+        found = self._parts.topics.of_partition(message[0].partition_id)
+        topic = found[0].name if found is not None else ""
+        headers, _ = read_headers(message[7], 0)
+        address = QUEUE_PREFIX + group.queue.name if group.queue is not None \
+            else self._parts.places.routes.address_of(topic, message[5], headers)
+        death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
+                 "partition": found[1] if found else 0, "offset": message[1], "attempts": message[2],
+                 "at_ms": self._leasing.wall_ms(), "address": address}
+        return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
+
+
+def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:
+    """Says that a death of this message is the hub's own word. Copies keep their id; a restored hub has another
+    secret."""
+    told = json.dumps([message_id, *[death[name] for name in _DEATH]]).encode()
+    return blake2b(told, key=secret, digest_size=SEAL_BYTES, person=b"death").hexdigest()
+
+
+def with_key(placement: Placement, key: bytes | None) -> Placement:
+    """A queue keeps the key that the message has."""
+    if placement.queue is not None:
+        placement.key, placement.key_part = key, encode_key(key)
+    return placement
+
+
+def _passed(message: Leased, address: str, reason: str) -> set[str]:
+    """Where a message has died since a consumer refused it last, this death included: it does not go there again by
+    itself, or it would go in circles for ever."""
+    passed = {address} if reason not in REFUSED else set()
+    for death in reversed(deaths_of(message[7])) if passed else ():
+        if death["reason"] in REFUSED:
+            break
+        passed.add(death["address"])
+    return passed
+
+
+def deaths_of(headers_encoded: bytes) -> list[dict[str, Any]]:
+    """The deaths a message has died, oldest first."""
+    return read_deaths(read_headers(headers_encoded, 0)[0]) if HEADER in headers_encoded else []
+
+
+def read_deaths(headers: Headers) -> list[dict[str, Any]]:
+    """The same for headers that are decoded."""
+    for name, value in headers:
+        if name == HEADER and value is not None:
+            return _read(value)
+    return []
+
+
+def _read(value: bytes) -> list[dict[str, Any]]:
+    """Deaths that are whole, and can be shown: a sender may have made some up."""
+    try:
+        read = json.loads(value, parse_int=_whole, parse_float=_whole, parse_constant=_whole)
+        json.dumps(read, ensure_ascii=False).encode()        # half of a surrogate pair is in no UTF-8
+    except (ValueError, RecursionError):
+        return []
+    return [death for death in read if _is_death(death)] if isinstance(read, list) else []
+
+
+def _whole(text: str) -> int:
+    """No number of a death has a fraction, or more than 64 bits."""
+    number = int(text)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError("more than 64 bits")
+    return number
+
+
+def _is_death(read: Any) -> bool:
+    return isinstance(read, dict) and all(type(read.get(name)) is kind for name, kind in _DEATH.items()) \
+        and _is_flat(read, NESTED_MAX)
+
+
+def _is_flat(read: Any, levels: int) -> bool:
+    inside = read.values() if isinstance(read, dict) else read if isinstance(read, list) else None
+    return inside is None or levels > 0 and all(_is_flat(one, levels - 1) for one in inside)
+
+
+def with_death(message: Leased, death: dict[str, Any], *, keeps_address: bool = True) -> bytes:
+    """The message's encoded headers, with one more death. What made it expire has done so: it goes, or the copy would
+    expire where it is kept. `keeps_address`: it goes where nothing else says its address."""
+    gone = set()
+    if death["reason"] == EXPIRED:
+        gone.add(EXPIRES_HEADER)
+    if not keeps_address:
+        gone.add(ADDRESS_HEADER)
+    headers, _ = read_headers(message[7], 0)
+    return with_history([header for header in headers if header[0] not in gone], [*deaths_of(message[7]), death])
+
+
+def with_history(headers: list[tuple[bytes, bytes | None]], deaths: list[dict[str, Any]]) -> bytes:
+    """Encoded headers that tell of these deaths, oldest first."""
+    deaths = [*deaths[:1], *deaths[1:][1 - MAX_HISTORY:]]
+    others = [header for header in headers if header[0] != HEADER]
+    return encode_headers([*others, (HEADER, json.dumps(deaths).encode())])

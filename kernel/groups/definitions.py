@@ -1,0 +1,109 @@
+"""Queues and groups by name: read through to the state, so that a hundred thousand idle ones cost no memory.
+
+A definition takes effect at once, so that the next message can be placed; `settle` and `undo` follow when its frame is
+durable or refused.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar
+
+from kernel.groups.settings import (
+    GroupSettings,
+    Queue,
+    decode_group,
+    decode_queue,
+    encode_group,
+    encode_queue,
+    named_key,
+    split_key,
+)
+from kernel.log.frame import StateRecord
+from kernel.state.state import Kind, StateTable
+
+CACHED: Final = 10_000             # definitions of each kind
+
+T = TypeVar("T")
+
+
+class Definitions(Generic[T]):
+    """Definitions of one kind by tenant and name."""
+
+    def __init__(self, state: StateTable, kind: Kind, decode: Callable[[bytes, bytes], T], encode: Callable[[T], bytes]
+                 ) -> None:
+        self._state = state
+        self._kind = kind
+        self._decode = decode
+        self._encode = encode
+        self._pending: dict[bytes, tuple[StateRecord, T | None]] = {}
+        self._cached: OrderedDict[bytes, T | None] = OrderedDict()
+
+    def get(self, tenant: str, name: str) -> T | None:
+        """None where there is none."""
+        key = named_key(tenant, name)
+        pending = self._pending.get(key)
+        if pending is not None:
+            return pending[1]
+        if key in self._cached:
+            return self._cached[key]
+        value = self._state.get(self._kind, key)
+        found = None if value is None else self._decode(key, value)
+        self._cached[key] = found
+        if len(self._cached) > CACHED:
+            self._cached.popitem(last=False)
+        return found
+
+    def read(self, key: bytes, value: bytes) -> T:
+        """A record of this kind."""
+        return self._decode(key, value)
+
+    def put(self, tenant: str, name: str, definition: T | None) -> StateRecord:
+        """Define or forget; the record goes into the frame being gathered."""
+        key = named_key(tenant, name)
+        record = StateRecord(self._kind, key, None if definition is None else self._encode(definition))
+        self._pending[key] = (record, definition)
+        self._cached.pop(key, None)
+        return record
+
+    def settle(self, record: StateRecord) -> None:
+        """This record is durable."""
+        pending = self._pending.get(record.key)
+        if pending is not None and pending[0] is record:
+            del self._pending[record.key]
+
+    def undo(self) -> None:
+        """What is not durable was refused."""
+        self._pending.clear()
+
+    def all(self, tenant: str) -> Iterator[tuple[str, T]]:
+        """Every definition of a tenant, sorted by name."""
+        prefix = named_key(tenant, "")
+        found: dict[str, T] = {}
+        for key, value in self._state.scan(self._kind):
+            if key.startswith(prefix):
+                found[split_key(key)[1]] = self._decoded(key, value)
+        for key, (_, definition) in self._pending.items():
+            if key.startswith(prefix):
+                if definition is None:
+                    found.pop(split_key(key)[1], None)
+                else:
+                    found[split_key(key)[1]] = definition
+        yield from sorted(found.items())
+
+    def _decoded(self, key: bytes, value: bytes) -> T:
+        """What is stored under a key; decoded once, as long as there is room for it: lists are asked for often."""
+        known = self._cached.get(key)
+        if known is None:
+            known = self._decode(key, value)
+            if len(self._cached) < CACHED:
+                self._cached[key] = known
+        return known
+
+
+def queue_definitions(state: StateTable) -> Definitions[Queue]:
+    return Definitions(state, Kind.QUEUE, decode_queue, encode_queue)
+
+
+def group_definitions(state: StateTable) -> Definitions[GroupSettings]:
+    return Definitions(state, Kind.GROUP, lambda _, value: decode_group(value), encode_group)

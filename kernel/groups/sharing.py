@@ -1,0 +1,136 @@
+"""One group for everybody who takes from the same filter under the same name, whichever door they come by.
+
+`$share/GROUP/FILTER` is the group's name on every door that has no word of its own for it. A filter that is a whole
+topic (`orders/#`) makes the leased group over that topic; any other makes a queue of that name, to which the
+filter is bound: how often it hands out a message, and when again, the settings of the group say. A topic that does not
+exist yet is waited for: subscribing creates nothing.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kernel.addresses.address import is_topic_name
+from kernel.addresses.filters import parse_filter
+from kernel.errors import InvalidFilter, UnknownTopic
+from kernel.groups.group import LeasedGroup
+from kernel.groups.members import HoldLimit, Member, Membership
+from kernel.groups.settings import Queue, QueueSettings
+from kernel.state.topics import Topic
+
+if TYPE_CHECKING:
+    from kernel.groups.calls import GroupCalls
+
+SHARE: Final = "$share/"
+UNUSED_MS: Final = 24 * 3_600_000
+"""A filter's queue that nobody has taken from for so long is deleted, with what is in it."""
+
+
+def parse_share(text: str) -> tuple[str, str]:
+    """Group and filter of `$share/GROUP/FILTER`. Raises InvalidFilter."""
+    group, _, filter_text = text.removeprefix(SHARE).partition("/")
+    if not text.startswith(SHARE) or not group or not filter_text or "+" in group or "#" in group:
+        raise InvalidFilter(f"{text[:100]!r} is not $share/GROUP/FILTER, with a group's name without wildcards")
+    parse_filter(filter_text)
+    return group, filter_text
+
+
+def shared_name(queue: Queue) -> str:
+    """The group of a queue that a shared filter made; "" of any other."""
+    if queue.settings.door or not queue.name.startswith(SHARE):
+        return ""
+    return queue.name.removeprefix(SHARE).partition("/")[0]
+
+
+class Sharing:
+    """Joins members to the groups behind shared filters."""
+
+    def __init__(self, kernel: GroupCalls) -> None:
+        self._kernel = kernel
+        self._waiting: dict[tuple[str, str], list[Shared]] = {}        # by tenant and topic
+
+    def join(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
+             hold: HoldLimit | None = None) -> Shared:
+        """A place in the group of `$share/GROUP/FILTER`. Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
+
+        A group that nobody has used before begins with what comes from now on.
+        """
+        shared = Shared(self, tenant, parse_share(text)[0], member, credit, keeps, hold)
+        try:
+            shared.take_place(self.group(text, tenant))
+        except UnknownTopic:
+            shared.awaited = text.rpartition("/")[0].rpartition("/")[2]
+            self._waiting.setdefault((tenant, shared.awaited), []).append(shared)
+        return shared
+
+    def group(self, text: str, tenant: str) -> LeasedGroup:
+        """The group of `$share/GROUP/FILTER`. Raises UnknownTopic where its topic does not exist yet, and as `join`."""
+        name, filter_text = parse_share(text)
+        topic = self.topic_of(filter_text)
+        if topic is None:
+            return self._kernel.queue_group(self._bound_queue(text, filter_text, tenant))
+        found = self._kernel.topic(topic, tenant)
+        if found is None:
+            raise UnknownTopic(f"there is no topic {topic!r}")
+        return self._kernel.leasing.of_topic(name, found, "latest")
+
+    def topic_of(self, filter_text: str) -> str | None:
+        """The topic that is exactly what the filter matches; None where there is no such one."""
+        name, _, rest = filter_text.partition("/")
+        return name if rest == "#" and is_topic_name(name) and not self._kernel.has_routes else None
+
+    def _bound_queue(self, text: str, filter_text: str, tenant: str) -> Queue:
+        queue = self._kernel.queue(text, tenant)
+        if queue is None:
+            queue = self._kernel.declare_queue(text, QueueSettings(expires_ms=UNUSED_MS), tenant)
+            self._kernel.bind(filter_text, queue)
+        return queue
+
+    def on_topic(self, topic: Topic) -> None:
+        """A topic was made: who waited for it has a place in its group now."""
+        for shared in self._waiting.pop((topic.tenant, topic.name), ()):
+            shared.take_place(self._kernel.leasing.of_topic(shared.name, topic))
+
+    def forget(self, shared: Shared) -> None:
+        """It waits no longer."""
+        key = (shared.tenant, shared.awaited)
+        waiting = self._waiting.get(key, [])
+        if shared in waiting:
+            waiting.remove(shared)
+            if not waiting:
+                del self._waiting[key]
+
+
+class Shared:
+    """One member's place in a shared group; like a `Membership`, and there before the group may be."""
+
+    def __init__(self, sharing: Sharing, tenant: str, name: str, member: Member, credit: int, keeps: bool,
+                 hold: HoldLimit | None) -> None:
+        self._sharing = sharing
+        self._hold = hold
+        self.tenant = tenant
+        self.name = name
+        self.awaited = ""                          # the topic it waits for
+        self.group: LeasedGroup | None = None
+        self._member = member
+        self._credit = credit
+        self._keeps = keeps
+        self._membership: Membership | None = None
+
+    def take_place(self, group: LeasedGroup) -> None:
+        """The group is there."""
+        self.group = group
+        self._membership = group.join(self._member, self._credit, keeps=self._keeps, hold=self._hold)
+
+    def add_credit(self, count: int) -> None:
+        """See `Membership.add_credit`."""
+        if self._membership is None:
+            self._credit += count
+        else:
+            self._membership.add_credit(count)
+
+    def leave(self, delay_ms: int | None = 0) -> None:
+        """See `Membership.leave`."""
+        if self._membership is None:
+            self._sharing.forget(self)
+        else:
+            self._membership.leave(delay_ms)

@@ -1,0 +1,79 @@
+"""The newest part of the index: every entry since the last checkpoint, in memory. Hot.
+
+Entries lie in columns in the order of the log; per partition there is a list of their numbers, made when a reader first
+asks: a flood that nobody reads back costs nothing here. A checkpoint takes a whole memtable away and writes it to the
+store; reads then look in the memtable being filled, the one being written, and the store.
+"""
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import Final
+
+from kernel.log.frame import Entries
+
+ENTRY_BYTES: Final = 100        # of memory an entry costs here, for the checkpoint's bound
+NO_NUMBERS: Final[list[int]] = []
+
+
+class Memtable:
+    """Columns over all entries since `start`; `frame` indexes the per-frame columns."""
+
+    def __init__(self, start: int) -> None:
+        self.start: int = start            # position from which on everything is in here
+        self.end: int = start
+        self.body_bytes: int = 0
+        self.entries = Entries()
+        self.frame = array("I")
+        self.position = array("q")
+        self.append_ms = array("q")
+        self._by_partition: dict[int, list[int]] = {}
+        self._numbered: int = 0            # entries that are in `_by_partition`
+
+    def absorb(self, position: int, end: int, append_ms: int, body_bytes: int, entries: Entries) -> None:
+        """Take in a frame that is durable."""
+        for column, more in zip(self.entries.columns(), entries.columns(), strict=True):
+            column.extend(more)
+        self.frame.extend(array("I", (len(self.position),)) * len(entries.partition_id))
+        self.position.append(position)
+        self.append_ms.append(append_ms)
+        self.end = end
+        self.body_bytes += body_bytes
+
+    def numbers_of(self, partition_id: int) -> list[int]:
+        """The numbers of the partition's entries, in their order."""
+        by_partition = self._by_partition
+        number = self._numbered
+        if number < len(self.entries.partition_id):
+            fresh: list[int] = self.entries.partition_id[number:].tolist()
+            for one in fresh:
+                numbers = by_partition.get(one)
+                if numbers is None:
+                    by_partition[one] = [number]
+                else:
+                    numbers.append(number)
+                number += 1
+            self._numbered = number
+        return by_partition.get(partition_id, NO_NUMBERS)
+
+    def first_offset_of(self, partition_id: int) -> int:
+        """The first offset of the partition in this memtable, or -1."""
+        numbers = self.numbers_of(partition_id)
+        if not numbers:
+            return -1
+        offset: int = self.entries.first_offset[numbers[0]]
+        return offset
+
+    def find(self, partition_id: int, offset: int) -> tuple[list[int], int]:
+        """The partition's entry numbers and the index among them of the last that begins at or before `offset` (or
+        0)."""
+        numbers = self.numbers_of(partition_id)
+        if not numbers:
+            return numbers, 0
+        firsts = self.entries.first_offset
+        if firsts[numbers[-1]] <= offset:
+            return numbers, len(numbers) - 1
+        return numbers, max(0, bisect_right(numbers, offset, key=firsts.__getitem__) - 1)
+
+    def size_bytes(self) -> int:
+        return self.body_bytes + len(self.entries.partition_id) * ENTRY_BYTES

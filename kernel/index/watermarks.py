@@ -1,0 +1,142 @@
+"""Where each partition begins and ends: two numbers per partition, in pages of 256 partitions. Hot.
+
+Partition ids of a topic follow one another, so a million partitions are some four thousand pages; a partition that
+never held a message has no page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
+"""
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Final
+
+from kernel.log.frame import Entries
+
+PAGE_PARTITIONS: Final = 256
+_SHIFT: Final = 8
+_MASK: Final = PAGE_PARTITIONS - 1
+
+
+class Watermarks:
+    """log_start and next offset of every partition, as far as they are durable."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, array[int]] = {}
+        self.dirty: set[int] = set()
+        self.consumed: dict[int, int] = {}  # partitions whose beginning was consumed since a checkpoint: their start
+
+    def next_offset(self, partition_id: int) -> int:
+        page = self.pages.get(partition_id >> _SHIFT)
+        if page is None:
+            return 0
+        offset: int = page[(partition_id & _MASK) * 2 + 1]
+        return offset
+
+    def log_start(self, partition_id: int) -> int:
+        page = self.pages.get(partition_id >> _SHIFT)
+        if page is None:
+            return 0
+        offset: int = page[(partition_id & _MASK) * 2]
+        return offset
+
+    def bounds_of(self, first: int, count: int) -> array[int]:
+        """log_start and next offset of each of `count` partitions that follow one another."""
+        found: array[int] = array("q")
+        end = first + count
+        while first < end:
+            stop = min(end, (first | _MASK) + 1)
+            page = self.pages.get(first >> _SHIFT)
+            if page is None:
+                found.frombytes(bytes((stop - first) * 16))
+            else:
+                at = (first & _MASK) * 2
+                found.extend(page[at:at + (stop - first) * 2])
+            first = stop
+        return found
+
+    def next_offsets(self, partition_ids: list[int]) -> list[int]:
+        """Next offsets of many partitions at once."""
+        found: list[int] = []
+        pages = self.pages
+        for partition_id in partition_ids:
+            page = pages.get(partition_id >> _SHIFT)
+            if page is None:
+                found.append(0)
+            else:
+                offset: int = page[(partition_id & _MASK) * 2 + 1]
+                found.append(offset)
+        return found
+
+    def apply(self, entries: Entries) -> None:
+        """Records entered these partitions."""
+        pages = self.pages
+        partition_ids: list[int] = entries.partition_id.tolist()
+        firsts: list[int] = entries.first_offset.tolist()
+        counts: list[int] = entries.count.tolist()
+        for i in range(len(partition_ids)):
+            partition_id = partition_ids[i]
+            number = partition_id >> _SHIFT
+            page = pages.get(number)
+            if page is None:
+                page = pages[number] = array("q", bytes(PAGE_PARTITIONS * 16))
+            self.dirty.add(number)
+            end = firsts[i] + counts[i]
+            at = (partition_id & _MASK) * 2 + 1
+            if page[at] < end:
+                page[at] = end
+
+    def advance(self, partition_id: int, start: int) -> None:
+        """What lies before `start` was consumed: the partition begins there, unless it begins later already."""
+        number = partition_id >> _SHIFT
+        page = self._page(number)
+        at = (partition_id & _MASK) * 2
+        if page[at] < start:
+            page[at] = start
+            self.dirty.add(number)
+            self.consumed[partition_id] = start
+
+    def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
+        """The pages of these partitions as they are once the records before these offsets are gone; nothing changes
+        here."""
+        changed: dict[int, array[int]] = {}
+        for partition_id, offset in starts.items():
+            number = partition_id >> _SHIFT
+            page = changed.get(number)
+            if page is None:
+                page = changed[number] = array("q", self.packed(number))
+            at = (partition_id & _MASK) * 2
+            page[at] = max(page[at], min(offset, page[at + 1]))
+        return {number: page.tobytes() for number, page in changed.items()}
+
+    def used(self) -> list[int]:
+        """Partitions that have given out offsets."""
+        return [number << _SHIFT | at for number, page in self.pages.items() for at in range(PAGE_PARTITIONS)
+                if page[at * 2 + 1]]
+
+    def pages_leaping(self, partition_ids: Iterable[int], by: int) -> dict[int, bytes]:
+        """The pages of these partitions as they are once each goes on so many offsets later; nothing changes here."""
+        changed: dict[int, array[int]] = {}
+        for partition_id in partition_ids:
+            number = partition_id >> _SHIFT
+            page = changed.get(number)
+            if page is None:
+                page = changed[number] = array("q", self.packed(number))
+            page[(partition_id & _MASK) * 2 + 1] += by
+        return {number: page.tobytes() for number, page in changed.items()}
+
+    def merge(self, number: int, packed: bytes) -> None:
+        """A page as `packed` made it, from a checkpoint or a state record."""
+        page = self._page(number)
+        self.dirty.add(number)
+        newer = array("q", packed)
+        for i in range(len(page)):
+            if page[i] < newer[i]:
+                page[i] = newer[i]
+
+    def packed(self, number: int) -> bytes:
+        return self._page(number).tobytes()
+
+    def _page(self, number: int) -> array[int]:
+        page = self.pages.get(number)
+        if page is None:
+            page = self.pages[number] = array("q", bytes(PAGE_PARTITIONS * 16))
+        return page

@@ -1,0 +1,54 @@
+"""What retention writes through the kernel: watermarks and kept records, and the checkpoints between."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernel.errors import Stopping
+from kernel.index.checkpoints import Checkpoints
+from kernel.log.frame import StateRecord
+from kernel.message import Stored
+from kernel.parts import Parts
+from kernel.retention.retention import Kept
+from kernel.retention.segment_scan import Name
+from kernel.state.topics import Topic
+from kernel.state.views import heads_record
+from kernel.write.appending import Appending
+
+
+class _Told:
+    """An owner that passes on whether it was stored."""
+
+    def __init__(self, on_done: Callable[[bool], None]) -> None:
+        self._on_done = on_done
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        self._on_done(stored[0].error is None)
+
+
+class RetentionWrites:
+    """`kernel.retention.retention.Writes`."""
+
+    def __init__(self, parts: Parts, appending: Appending, checkpoints: Checkpoints) -> None:
+        self._parts = parts
+        self._appending = appending
+        self._checkpoints = checkpoints
+
+    def append_watermarks(self, pages: dict[int, bytes], gone: list[Name], on_done: Callable[[bool], None]) -> None:
+        records = [heads_record(number, page) for number, page in pages.items()]
+        self._appending.delete_state([StateRecord(kind, key, None) for kind, key in gone
+                                      if self._parts.state.recent(kind, key) is None])
+        try:
+            self._appending.put_state(records, _Told(on_done), None)
+        except Stopping:
+            on_done(False)
+
+    def absorb_kept(self, kept: Kept) -> None:
+        for position, records in kept.frames:
+            self._parts.state.absorb_kept(position, records)
+        self._checkpoints.kept_end = kept.end
+
+    def checkpoint(self, on_done: Callable[[], None]) -> None:
+        self._checkpoints.take(on_done)
+
+    def topics(self) -> list[Topic]:
+        return self._parts.topics.all()

@@ -1,0 +1,152 @@
+"""What of a segment somebody may still need, and how it is cut out. Everything here runs on the checkpoint's thread.
+
+    scan    which records of partitions are in the segment, which of its state records are the newest of their key
+    cut       those state records, and the records of partitions that are needed, one after the other, as state
+
+Of compacted topics the newest LATEST records say what is needed; of everything else, the kernel's thread is asked
+between the two.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kernel.clock import Ages
+from kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
+from kernel.log.log import KEPT_BASE, Damage, Segment
+from kernel.message import Piece, Record
+from kernel.parts import Parts
+from kernel.records import inline
+from kernel.records.batch import records_of, sound_records
+from kernel.records.opened import parts_of
+from kernel.retention.compaction import outlived
+from kernel.retention.holders import (
+    Latest,
+    Stretch,
+    decode_latest,
+    joined,
+    kept_key,
+    latest_key,
+    partition_of,
+    split_kept_key,
+    within,
+)
+from kernel.state.state import Kind
+
+Needed = dict[int, list[Stretch]]
+"""By partition id, joined."""
+
+Name = tuple[int, bytes]
+"""Kind and key of a state record."""
+
+
+class SegmentScan(NamedTuple):
+    """What a segment holds."""
+
+    segment: Segment
+    spans: dict[int, Stretch]              # by partition, what lies between its first and its last record in it
+    newest: dict[Name, int]                # state records that are the newest of their key, with their order
+    kept: list[Name]                       # those of them that are KEPT: somebody has to say that he needs them still
+    outlived: list[Name]                   # those of them that nobody needs, whatever anybody says
+    latest: Needed                         # what compacted topics want
+    names: list[Name]                      # keys of every state record in it
+
+
+class SegmentScanner:
+    def __init__(self, parts: Parts) -> None:
+        self._log = parts.log
+        self._index = parts.index
+        self._watermarks = parts.watermarks
+        self._topics = parts.topics
+        self._max_record_bytes = parts.places.max_record_bytes
+        self._on_damage = parts.on_damage
+
+    # ---- scan
+
+    def scan(self, segment: Segment, ages: Ages) -> SegmentScan:
+        found = SegmentScan(segment, {}, {}, [], [], {}, [])
+        for frame in self._log.heads(segment):
+            head = decode_head(frame.head)
+            _note_spans(found.spans, head.entries)
+            for record in head.state:
+                name = (record.kind, record.key)
+                found.names.append(name)
+                held = self._index.held(*name)
+                if held is not None and held.home == frame.position:
+                    found.newest[name] = held.order
+                    if held.value is not None:
+                        self._note_owed(found, name, held.value, ages)
+        for partition_id, stretches in found.latest.items():
+            found.latest[partition_id] = joined(stretches)
+        return found
+
+    def _note_owed(self, found: SegmentScan, name: Name, value: bytes, ages: Ages) -> None:
+        """Look at a newest record that says that a record of a partition is needed, or is one."""
+        kind, key = name
+        if kind == Kind.LATEST:
+            latest = decode_latest(value)
+            partition_id = partition_of(key)
+            if outlived(self._topics, key, latest, self._watermarks.next_offset(partition_id), ages):
+                found.outlived.append(name)
+            elif found.segment.base < KEPT_BASE:
+                found.latest.setdefault(partition_id, []).append((latest.offset, latest.offset + 1))
+        elif kind == Kind.KEPT and self.latest_of_kept(key, value) is None:
+            found.kept.append(name)
+
+    def latest_of_kept(self, key: bytes, value: bytes) -> Latest | None:
+        """The LATEST record that needs this kept record, if there is one."""
+        partition_id, offset = split_kept_key(key)
+        if not self._topics.is_compacted(partition_id):
+            return None
+        record = records_of(inline.piece_of(value, offset))[0]
+        held = self._index.held(Kind.LATEST, latest_key(partition_id, record[2]))
+        latest = None if held is None or held.value is None else decode_latest(held.value)
+        return latest if latest is not None and latest.offset == offset else None
+
+    # ---- cut
+
+    def cut(self, scan: SegmentScan, needed: Needed, unneeded: set[Name]) -> Iterator[StateRecord]:
+        """Records for the kept chain. What a checkpoint has replaced or deleted since the scan stays behind."""
+        for name, order in scan.newest.items():
+            if name not in unneeded:
+                held = self._index.held(*name)
+                if held is not None and held.order == order:
+                    yield StateRecord(name[0], name[1], held.value, order)
+        if scan.segment.base < KEPT_BASE and needed:
+            for frame in self._log.heads(scan.segment):
+                head = decode_head(frame.head)
+                yield from self._cut_entries(frame.position, head.append_ms, head.entries, needed)
+
+    def _cut_entries(self, position: int, append_ms: int, entries: Entries, needed: Needed) -> Iterator[StateRecord]:
+        for i, partition_id in enumerate(entries.partition_id):
+            stretches = needed.get(partition_id)
+            first, count = entries.first_offset[i], entries.count[i]
+            here = within(stretches, first, first + count) if stretches is not None else []
+            for record in self._open(position, append_ms, entries, i) if here else ():
+                key = kept_key(partition_id, record[0])
+                if within(here, record[0], record[0] + 1) and self._index.held(Kind.KEPT, key) is None:
+                    yield StateRecord(Kind.KEPT, key, inline.of_record(record, append_ms), position)
+
+    def _open(self, position: int, append_ms: int, entries: Entries, i: int) -> Iterator[Record]:
+        """The records of one entry. Those that cannot be read are lost, and reported; those that make no sense are
+        owed to nobody."""
+        at, size = entries.byte_offset[i], entries.byte_length[i]
+        data, = self._log.read([(position, at, size)])
+        if crc32c(data) == entries.crc[i]:
+            whole = Piece(entries.first_offset[i], entries.count[i], bool(entries.flags[i] & WHOLE), data, append_ms,
+                          entries.max_ms[i], entries.message_id[i])
+            for part in parts_of(whole, self._max_record_bytes(entries.partition_id[i])):
+                yield from sound_records(part)
+        else:
+            self._on_damage(Damage(position + at, position + at + size,
+                                   f"what is owed of partition {entries.partition_id[i]} "
+                                   "cannot be kept: does not match its checksum"))
+
+
+def _note_spans(spans: dict[int, Stretch], entries: Entries) -> None:
+    for partition_id, first, count in zip(entries.partition_id, entries.first_offset, entries.count, strict=True):
+        known = spans.get(partition_id)
+        spans[partition_id] = (first, first + count) if known is None else (
+            min(known[0], first), max(known[1], first + count))

@@ -1,0 +1,233 @@
+"""Producers' batches on their way in: checked, opened as far as anybody needs it, and stored as they were sent.
+
+What a batch means to its topic is judged by how things stood when it came: whether the topic was compacted, or bound to
+a queue. Two things are asked again when it enters: whether the topic is still there, and whether somebody
+listens; for who has subscribed meanwhile it is opened once more.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from kernel.delivery.retained import asks_to_retain
+from kernel.errors import MessageTooLarge, UnknownPartition, UnsupportedBatch
+from kernel.message import RETAIN, Message, Owner, Record
+from kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch
+from kernel.records.record import encode_headers
+from kernel.records.validation import Divert, Validated
+from kernel.retention.holders import retained_key
+from kernel.state.topics import Topic
+from kernel.write.batch_builder import Run, check
+from kernel.write.idempotency import fingerprint_batches
+from kernel.write.pending_frame import PendingFrame, Places, Submission
+from kernel.write.producers import KnownBatch, check_sequence, find_duplicate, with_batch
+from kernel.write.validating import MAX_RECORDS, Arrived, Entering, Validating
+
+if TYPE_CHECKING:
+    from kernel.parts import Parts
+    from kernel.write.appending import Appending
+    from kernel.write.committer import Committer
+
+STEP_RECORDS = 64
+"""Of a batch are placed before the clock is read: a tenth of a millisecond."""
+
+PENDING = -1
+"""Offset of a producer's batch that has its sequence but not yet its place."""
+
+
+class Inside(NamedTuple):
+    """What a producer's batch means beyond the partition that it enters whole."""
+
+    records: list[Record]                  # none where nobody needs them
+    listened: bool                         # somebody may hear of them
+    noted: list[tuple[int, Message]]       # those that change state, with their index
+    copies: list[Message]                  # for queues that are bound to addresses of its topic
+
+
+class Batches:
+    """Part of `Appending`."""
+
+    def __init__(self, appending: Appending, parts: Parts, committer: Committer) -> None:
+        self._appending = appending
+        self._parts = parts
+        self._committer = committer
+        self._topics = parts.topics
+        self._places = parts.places
+        self._subscriptions = parts.subscriptions
+        self._producers = parts.producers
+        self.validating = Validating(parts.loop, parts.validation_worker, committer, parts.on_error)
+
+    def append(self, partition_id: int, batch: bytes, owner: Owner | None, token: object,
+               divert: Divert | None) -> None:
+        """See `Kernel.append_batch`."""
+        arrived = self._arrived(partition_id, batch, divert is not None)
+        self.validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert))
+
+    def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
+        """See `Kernel.append_batches`."""
+        arrived = [self._arrived(partition_id, batch, False) for partition_id, batch in batches]
+        if any(one.header.producer_id >= 0 for one in arrived):
+            raise UnsupportedBatch("batches of an idempotent producer come one by one, each with its sequence")
+        records = sum([one.header.record_count for one in arrived])
+        if records > MAX_RECORDS:
+            raise MessageTooLarge(f"{records} records are more than are taken in one request: {MAX_RECORDS}")
+        self.validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key))
+
+    # ---- when they come
+
+    def _arrived(self, partition_id: int, batch: bytes, wanted: bool) -> Arrived:
+        """Raises what `Kernel.append_batch` says of what can be seen without opening it."""
+        of = self._of(partition_id)
+        topic = of[0]
+        limit = self._places.max_message_bytes(topic)
+        if len(batch) > limit:
+            raise MessageTooLarge(f"a batch of {len(batch)} bytes is more than {topic.name} takes: {limit}")
+        header = check_batch(batch)
+        if header.attributes & TRANSACTIONAL:
+            raise UnsupportedBatch("Kafka transactions are not built yet")
+        wanted = (wanted or topic.settings.compact or topic.settings.interpret_headers
+                  or self._parts.deliveries.listens(topic))
+        return Arrived(partition_id, batch, header, of, limit, wanted)
+
+    def _of(self, partition_id: int) -> tuple[Topic, int]:
+        of = self._topics.of_partition(partition_id)
+        if of is None:
+            raise UnknownPartition(f"there is no partition {partition_id}")
+        return of
+
+    # ---- when they are sound
+
+    def _enter(self, arrived: Arrived, owner: Owner | None, token: object, divert: Divert | None,
+               validated: list[Validated]) -> Entering:
+        partition_id, (one,) = arrived.partition_id, validated
+        header = one.header
+        self._of(partition_id)
+        if divert is not None and divert(header, one.records or []):
+            return
+        inside = self._inside(arrived, one)
+        yield from self._look_inside(arrived, inside)
+        self._of(partition_id)
+        pending_frame = self._committer.open_frame()
+        if header.producer_id >= 0 and self._repeats(pending_frame, partition_id, header, owner, token):
+            return
+        if self._committer.short:
+            self._parts.disk_guard.refuse()
+        self._check(inside)
+        run = self._add(pending_frame, partition_id, one, inside)
+        if header.producer_id >= 0:
+            self._note_sequence(pending_frame, partition_id, header, run)
+        if owner is not None:
+            pending_frame.submissions.append(Submission(owner, token, [(run, 0)], None))
+        self._committer.note_size()
+
+    def _enter_all(self, arrived: list[Arrived], owner: Owner | None, token: object, key: str | None,
+                   validated: list[Validated]) -> Entering:
+        insides = [self._inside(one, opened) for one, opened in zip(arrived, validated, strict=True)]
+        for one, inside in zip(arrived, insides, strict=True):
+            yield from self._look_inside(one, inside)
+        for one in arrived:
+            self._of(one.partition_id)
+        pending_frame = self._committer.open_frame()
+        mine = fingerprint_batches([(one.partition_id, one.batch) for one in arrived])
+        if key is not None and self._appending.answered(pending_frame, mine, owner, token, key):
+            return
+        if self._committer.short:
+            self._parts.disk_guard.refuse()
+        for inside in insides:
+            self._check(inside)
+        places: Places = [(self._add(pending_frame, one.partition_id, opened, inside), 0)
+                          for one, opened, inside in zip(arrived, validated, insides, strict=True)]
+        if key is not None:
+            self._appending.remember(pending_frame, mine, places, owner, token, key)
+            return
+        if owner is not None:
+            pending_frame.submissions.append(Submission(owner, token, places, None))
+        self._committer.note_size()
+
+    def _add(self, pending_frame: PendingFrame, partition_id: int, validated: Validated, inside: Inside) -> Run:
+        header = validated.header
+        run = pending_frame.builder.add_batch(partition_id, validated.batch, header.record_count, header.max_ms)
+        pending_frame.builder.noted += [(message, run, at) for at, message in inside.noted]
+        if inside.listened:
+            pending_frame.builder.hear_batch(run, validated.records, validated.opened_bytes)
+        if inside.copies:
+            pending_frame.builder.add(inside.copies, None)
+        return run
+
+    # ---- what is in them
+
+    def _inside(self, arrived: Arrived, validated: Validated) -> Inside:
+        """Nothing of its records yet."""
+        return Inside(validated.records or [], self._parts.deliveries.listens(arrived.of[0]), [], [])
+
+    def _look_inside(self, arrived: Arrived, inside: Inside) -> Iterator[None]:
+        """Look into a batch as far as anybody needs it. Raises InvalidAddress."""
+        settings = arrived.of[0].settings
+        if settings.compact or settings.interpret_headers:
+            yield from self._note(arrived.of, inside)
+        if inside.listened and self._subscriptions.binds:
+            yield from self._copy_for_partitions(arrived.of, inside)
+
+    def _check(self, inside: Inside) -> None:
+        """Raises KeptFull, QueueFull."""
+        if self._parts.kept_full:
+            self._appending.refuse_owed([message for _, message in inside.noted])
+        if check(inside.copies, self._appending.refresh):
+            self._appending.refuse_full(inside.copies)
+
+    def _note(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
+        """The records of a batch that change state, with their index: where its topic is compacted, or says that
+        headers count. Raises InvalidAddress."""
+        topic, partition = of
+        settings = topic.settings
+        for at, timestamp_ms, key, value, headers, attributes, _ in inside.records:
+            attributes &= ~RETAIN
+            if settings.interpret_headers and asks_to_retain(headers):
+                attributes |= RETAIN
+            if settings.compact or attributes & RETAIN:
+                placement = self._places.for_record(topic, partition, key, headers)
+                retained_key(topic.tenant, placement.address)
+                inside.noted.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
+            if at % STEP_RECORDS == 0:
+                yield
+
+    def _copy_for_partitions(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
+        """A producer's records that queues are bound to are cut anew for them: once, however many there are."""
+        topic, partition = of
+        for at, timestamp_ms, key, value, headers, attributes, _ in inside.records:
+            placement = self._places.for_record(topic, partition, key, headers)
+            self._subscriptions.refresh(placement)
+            if placement.also:
+                inside.copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
+                                      attributes & ~RETAIN, timestamp_ms))
+            if at % STEP_RECORDS == 0:
+                yield
+
+    # ---- sequences
+
+    def _repeats(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, owner: Owner | None,
+                 token: object) -> bool:
+        """Answer a batch that is known or pending already; refuse one that is not the next."""
+        state = self._producers.get(partition_id, header.producer_id)
+        known = None if state is None else find_duplicate(state, header)
+        if state is None or known is None:
+            check_sequence(state, header)
+            return False
+        for pending in (self._committer.flight, pending_frame):
+            run = pending.produced_run(partition_id, header) if pending is not None else None
+            if pending is not None and run is not None:
+                if owner is not None:
+                    pending.submissions.append(Submission(owner, token, [(run, 0)], None))
+                return True
+        if owner is not None:
+            fixed = (state.append_ms, [(partition_id, known.first_offset, known.first_id)])
+            pending_frame.submissions.append(Submission(owner, token, None, fixed))
+        return True
+
+    def _note_sequence(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, run: Run) -> None:
+        state = self._producers.get(partition_id, header.producer_id)
+        batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING)
+        now_ms = pending_frame.builder.now_ms
+        self._producers.put(partition_id, header.producer_id, with_batch(state, header, now_ms, batch))
+        pending_frame.produced.setdefault((partition_id, header.producer_id), []).append((header, run))

@@ -1,0 +1,341 @@
+"""Messages that expire where they wait, and partitions that nobody uses."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel.groups.dead_lettering import deaths_of
+from kernel.groups.group import LeasedGroup
+from kernel.groups.idle import COME_BACK_MS
+from kernel.groups.settings import GroupSettings, Queue, QueueSettings
+from kernel.records.record import encode_headers
+from kernel.state.topics import TopicSettings
+from tests.kernel.groups.test_full_disk import FullRig
+from tests.kernel.groups.test_groups import handles, join, pop, send, values
+from tests.kernel.groups.test_max_length import taken
+from tests.kernel.rig import Rig
+
+
+def group_of(rig: Rig, name: str = "work") -> LeasedGroup:
+    queue = rig.kernel.queue(name)
+    assert queue is not None
+    return rig.kernel.queue_group(queue)
+
+
+def send_expiring(rig: Rig, queue: Queue, value: bytes, in_ms: int) -> None:
+    headers = encode_headers([(b"expires-at", b"%d" % (rig.world.loop.now_ms() + in_ms))])
+    rig.kernel.append([(rig.kernel.place_queue(queue), value, headers, 3, 0)], rig.witness)
+    rig.run()
+
+
+def live_timers(rig: Rig) -> int:
+    """Timers of this kernel that will do something."""
+    return len(rig.world.loop._timers)
+
+
+# ---- messages
+
+def test_a_queues_messages_expire_when_nobody_takes_them() -> None:
+    rig = Rig()
+    rig.kernel.declare_queue("late")
+    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=1_000, dead_letter="queue:late"))
+    group = group_of(rig)
+    send(rig, queue, b"1")
+    rig.world.advance(600)
+    send(rig, queue, b"2", b"3")
+    rig.world.advance(500)
+    assert group.counts()[:3] == (2, 0, 0)
+    assert group.counts().expired == 1
+    rig.world.advance(600)
+    assert group.counts().ready == 0
+    dead = pop(rig, group_of(rig, "late"))
+    assert values(dead) == [b"1", b"2", b"3"]
+    assert [death["reason"] for death in deaths_of(dead[0][7])] == ["expired"]
+
+
+def test_a_message_expires_by_its_own_word_at_the_head() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work")
+    group = group_of(rig)
+    send_expiring(rig, queue, b"1", 1_000)
+    send_expiring(rig, queue, b"2", 60_000)
+    send_expiring(rig, queue, b"3", 1_000)
+    rig.world.advance(1_100)
+    assert group.counts().expired >= 1
+    assert taken(rig, "work") == [b"2"]
+    assert group.counts().expired == 2
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_messages_that_wait_by_their_own_word_move_on_from_a_queue_that_nobody_uses(crash: bool) -> None:
+    """Delays as AMQP clients make them: a queue without consumers, messages that expire, a place for dead letters."""
+    rig = Rig()
+    rig.kernel.declare_queue("work")
+    queue = rig.kernel.declare_queue("wait", QueueSettings(dead_letter="queue:work"))
+    send_expiring(rig, queue, b"1", 1_000)
+    wait(rig, 60_000)                                       # it rests
+    found = pop(rig, group_of(rig))
+    assert values(found) == [b"1"]
+    group_of(rig).ack(handles(found))
+    rig.run()
+    if crash:
+        rig.restart()
+        wait(rig, 60_000)
+    send_expiring(rig, queue, b"2", 5_000)
+    wait(rig, 4_500)
+    assert taken(rig, "work") == []
+    wait(rig, 1_000)
+    assert taken(rig, "work") == [b"2"]
+
+
+def test_a_queue_does_not_rest_while_a_message_is_going_to_expire() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work")
+    group_of(rig)
+    send_expiring(rig, queue, b"1", 100_000)
+    wait(rig, 90_000)
+    assert rig.kernel.bounds(queue.first_partition_id) == (0, 1)
+    wait(rig, 11_000)
+    assert rig.kernel.bounds(queue.first_partition_id) == (1, 1)
+
+
+def test_what_expired_does_not_expire_again_where_it_is_kept() -> None:
+    rig = Rig()
+    rig.publish("orders/a", b"1", headers=[(b"expires-at", b"%d" % (rig.world.loop.now_ms() + 100))])
+    group = rig.kernel.group("billing", "orders")
+    rig.world.advance(1_000)
+    assert pop(rig, group) == []
+    assert group.counts().expired == 1
+    rig.world.advance(100_000)
+    assert taken(rig, "$dead-letters/billing") == [b"1"]
+
+
+def test_time_in_a_queue_counts_from_the_entry_not_from_the_timestamp() -> None:
+    """A message that waits before it is tried again: refused, kept for a while in a queue without takers, and back."""
+    rig = Rig()
+    work = rig.kernel.declare_queue("work", QueueSettings(dead_letter="queue:wait", max_attempts=1))
+    rig.kernel.declare_queue("wait", QueueSettings(ttl_ms=5_000, dead_letter="queue:work"))
+    send(rig, work, b"1")
+    for attempt in range(3):
+        rig.world.advance(10_000)
+        found = pop(rig, group_of(rig))
+        assert values(found) == [b"1"]
+        assert len(deaths_of(found[0][7])) == 2 * attempt
+        group_of(rig).reject(handles(found))
+        rig.run()
+        rig.world.advance(4_900)
+        assert group_of(rig, "wait").counts().ready == 1
+        assert pop(rig, group_of(rig)) == []
+
+
+def test_queues_whose_messages_expire_into_each_other_end() -> None:
+    rig = Rig()
+    one = rig.kernel.declare_queue("one", QueueSettings(ttl_ms=100, dead_letter="queue:two"))
+    rig.kernel.declare_queue("two", QueueSettings(ttl_ms=100, dead_letter="queue:one"))
+    group_of(rig, "one"), group_of(rig, "two")
+    send(rig, one, b"1")
+    for _ in range(20):
+        rig.world.advance(200)
+    assert [group_of(rig, name).counts().ready for name in ("one", "two")] == [0, 0]
+    assert [group_of(rig, name).counts().expired for name in ("one", "two")] == [1, 1]
+
+
+def test_a_released_message_is_at_the_head_again() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=1_000))
+    group = group_of(rig)
+    send(rig, queue, b"1")
+    held = pop(rig, group, 1, 60_000)
+    rig.world.advance(2_000)
+    assert group.counts()[:2] == (0, 1)
+    group.release(handles(held), 0)
+    rig.run()
+    assert group.counts()[:3] == (0, 0, 0)
+    assert group.counts().expired == 1
+
+
+def test_messages_expire_under_members_that_take_no_more() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=1_000))
+    taker, membership = join(rig, group_of(rig), 1)
+    send(rig, queue, b"1", b"2", b"3")
+    assert taker.values == [b"1"]
+    rig.world.advance(1_100)
+    assert group_of(rig).counts()[:2] == (0, 1)
+    membership.add_credit(5)
+    rig.run()
+    assert taker.values == [b"1"]
+
+
+def test_one_timer_serves_however_many_messages_come_and_go() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=60_000))
+    group = group_of(rig)
+    send(rig, queue, b"first")
+    before = live_timers(rig)
+    for number in range(200):
+        send(rig, queue, b"%d" % number)
+        rig.world.advance(10)
+        group.purge() if number % 2 else group.ack(handles(pop(rig, group, 1, 60_000)))
+        rig.run()
+    assert live_timers(rig) - before < 120, "but for those of 100 pops"
+
+
+@pytest.mark.parametrize("lose_index", [False, True])
+@pytest.mark.parametrize("settings", [QueueSettings(ttl_ms=2_000), QueueSettings()])
+def test_what_expired_while_the_hub_was_down_goes_at_the_start(tmp_path: Path, settings: QueueSettings,
+                                                               lose_index: bool) -> None:
+    """Also of a queue that nobody asks for, by the word of its messages."""
+    rig = Rig(tmp_path)
+    queue = rig.kernel.declare_queue("work", settings)
+    rig.kernel.declare_queue("idle")
+    send_expiring(rig, queue, b"1", 2_000)
+    rig.world.advance(1_500)
+    rig.restart(lose_index=lose_index)
+    rig.run()
+    rig.world.advance(100)
+    start, end = rig.kernel.bounds(queue.first_partition_id)
+    assert (start, end) == (1, 1)
+
+
+def test_what_expires_later_is_waited_for_after_a_start(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    queue = rig.kernel.declare_queue("work")
+    send_expiring(rig, queue, b"1", 60_000)
+    rig.world.advance(5_000)
+    rig.restart()
+    rig.world.advance(1_000)
+    assert rig.kernel.bounds(queue.first_partition_id) == (0, 1)
+    rig.world.advance(60_000)
+    assert rig.kernel.bounds(queue.first_partition_id) == (1, 1)
+
+
+def test_a_start_looks_at_many_queues(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    queues = [rig.kernel.declare_queue(f"queue{number}") for number in range(700)]
+    for queue in queues[::2]:
+        headers = encode_headers([(b"expires-at", b"%d" % (rig.world.loop.now_ms() + 500))])
+        rig.kernel.append([(rig.kernel.place_queue(queue), b"x", headers, 3, 0)], rig.witness)
+    rig.run()
+    rig.restart()
+    rig.run()
+    left = [queue for queue in queues[::2] if rig.kernel.bounds(queue.first_partition_id) != (1, 1)]
+    assert left == []
+    assert len(rig.kernel.leasing.in_memory()) == 350, "the empty ones stay where they are"
+
+
+def test_a_full_disk_is_not_asked_over_and_over_to_let_messages_go() -> None:
+    rig = FullRig()
+    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=500))
+    group = group_of(rig)
+    send(rig, queue, b"1")
+    rig.full_log.full = True
+    refused = rig.kernel.statistics()["refused_flushes_total"]
+    for _ in range(50):
+        rig.world.advance(100)
+    assert 2 <= rig.kernel.statistics()["refused_flushes_total"] - refused <= 6
+    assert group.counts().ready == 1
+    rig.full_log.full = False
+    rig.world.advance(2_000)
+    assert group.counts().ready == 0
+
+
+def test_a_topics_messages_are_worth_nothing_after_its_time() -> None:
+    rig = Rig()
+    rig.kernel.create_topic("orders", partitions=1, settings=TopicSettings(message_ttl_ms=1_000))
+    rig.kernel.define_group("billing", GroupSettings(dead_letters=False))
+    rig.publish("orders/a", b"1")
+    group = rig.kernel.group("billing", "orders")
+    rig.world.advance(1_500)
+    rig.publish("orders/a", b"2")
+    assert values(pop(rig, group)) == [b"2"]
+    rig.kernel.change_topic("orders", settings=TopicSettings())
+    rig.publish("orders/a", b"3")
+    rig.world.advance(1_500)
+    assert values(pop(rig, group)) == [b"3"]
+
+
+# ---- partitions
+
+UNUSED = QueueSettings(expires_ms=10_000)
+
+
+def wait(rig: Rig, ms: int) -> None:
+    for _ in range(ms // 500):
+        rig.world.advance(500)
+
+
+def test_a_queue_that_nobody_uses_is_deleted() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("work", UNUSED)
+    rig.kernel.bind("orders/#", queue)
+    wait(rig, 9_500)
+    assert rig.kernel.queue("work") is not None
+    send(rig, queue, b"messages are no use")
+    wait(rig, 1_000)
+    assert rig.kernel.queue("work") is None
+    rig.publish("orders/a", b"1")
+    rig.restart()
+    wait(rig, 1_000)
+    assert rig.kernel.queue("work") is None
+
+
+@pytest.mark.parametrize("use", ["declare", "pop"])
+def test_use_puts_it_off(use: str) -> None:
+    rig = Rig()
+    rig.kernel.declare_queue("work", UNUSED)
+    for _ in range(5):
+        wait(rig, 7_000)
+        if use == "declare":
+            rig.kernel.declare_queue("work", UNUSED)
+        else:
+            pop(rig, group_of(rig))
+    wait(rig, 9_500)
+    assert rig.kernel.queue("work") is not None
+    wait(rig, 1_000)
+    assert rig.kernel.queue("work") is None
+
+
+def test_a_queue_with_a_member_is_in_use() -> None:
+    rig = Rig()
+    rig.kernel.declare_queue("work", UNUSED)
+    taker, membership = join(rig, group_of(rig))
+    wait(rig, 60_000)
+    membership.leave()
+    wait(rig, 9_500)
+    assert rig.kernel.queue("work") is not None
+    wait(rig, 1_000)
+    assert rig.kernel.queue("work") is None
+
+
+def test_a_start_does_not_count_as_use_but_gives_time_to_come_back(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.kernel.declare_queue("long", QueueSettings(expires_ms=100 * COME_BACK_MS))
+    rig.kernel.declare_queue("short", UNUSED)
+    join(rig, group_of(rig, "short"))
+    wait(rig, 20_000)
+    rig.world.advance(80 * COME_BACK_MS)
+    rig.restart()
+    wait(rig, 9_000)
+    assert rig.kernel.queue("short") is not None
+    wait(rig, 2_000)
+    assert rig.kernel.queue("short") is None
+    for _ in range(18):
+        rig.world.advance(COME_BACK_MS)
+    assert rig.kernel.queue("long") is not None
+    for _ in range(10):
+        rig.world.advance(COME_BACK_MS)
+    assert rig.kernel.queue("long") is None
+
+
+def test_a_deletion_that_the_disk_refused_is_tried_again() -> None:
+    rig = FullRig()
+    rig.kernel.declare_queue("work", UNUSED)
+    rig.run()
+    rig.full_log.full = True
+    wait(rig, 15_000)
+    assert rig.kernel.queue("work") is not None
+    rig.full_log.full = False
+    wait(rig, 3_000)
+    assert rig.kernel.queue("work") is None

@@ -1,0 +1,178 @@
+"""Members that hold messages and never say a word about them, and what comes again when they are ended."""
+from __future__ import annotations
+
+import pytest
+
+from kernel.groups.dead_lettering import deaths_of
+from kernel.groups.deadlines import HOLD_STEP_MS
+from kernel.groups.group import LeasedGroup
+from kernel.groups.members import HoldLimit, Membership
+from kernel.groups.settings import ASSIGNED, GroupSettings, QueueSettings, Retry
+from tests.kernel.groups.test_full_disk import FullRig
+from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values
+from tests.kernel.rig import Rig
+
+HOLD_MS = 60_000
+
+
+class Holder(Taker):
+    """A member that is told when it holds a message for too long, and then leaves."""
+
+    def __init__(self, group: LeasedGroup, *, leaves: bool = True) -> None:
+        super().__init__()
+        self.told = 0
+        self.leaves = leaves
+        self.membership: Membership = group.join(self, 100, hold=HoldLimit(HOLD_MS, self.on_overdue))
+
+    def on_overdue(self) -> None:
+        self.told += 1
+        if self.leaves:
+            self.membership.leave()
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def work(rig: Rig) -> LeasedGroup:
+    queue = rig.kernel.declare_queue("work")
+    send(rig, queue, b"1", b"2", b"3")
+    return rig.kernel.queue_group(queue)
+
+
+# ---- the time to acknowledge
+
+def test_a_member_that_never_acks_is_told_and_others_get_what_it_held(rig: Rig) -> None:
+    group = work(rig)
+    silent = Holder(group)
+    rig.run()
+    other, _ = join(rig, group)
+    rig.world.advance(HOLD_MS - 1)
+    assert (silent.told, other.values) == (0, [])
+    rig.world.advance(HOLD_STEP_MS)
+    assert (silent.told, other.values) == (1, [b"1", b"2", b"3"])
+    assert [one[2] for one in other.got] == [2, 2, 2]
+
+
+def test_who_acks_in_time_is_not_told(rig: Rig) -> None:
+    group = work(rig)
+    holder = Holder(group)
+    rig.run()
+    rig.world.advance(HOLD_MS - 1)
+    group.ack(handles(holder.got))
+    rig.world.advance(10 * HOLD_MS)
+    assert holder.told == 0
+
+
+def test_the_oldest_that_is_missing_counts_whatever_came_and_went_behind_it(rig: Rig) -> None:
+    group = work(rig)
+    holder = Holder(group, leaves=False)
+    rig.run()
+    group.ack(handles(holder.got[:2]))
+    queue = rig.kernel.queue("work")
+    assert queue is not None
+    for _ in range(5):
+        rig.world.advance(HOLD_MS // 5)
+        del holder.got[:]
+        send(rig, queue, b"more")
+        group.ack(handles(holder.got))
+    rig.world.advance(HOLD_STEP_MS)
+    assert holder.told == 1
+
+
+def test_one_message_at_once_is_held_as_long(rig: Rig) -> None:
+    group = work(rig)
+    taker, told = Taker(), []
+    group.take_now(taker, HoldLimit(HOLD_MS, lambda: told.append(True)))
+    rig.run()
+    assert taker.values == [b"1"]
+    rig.world.advance(HOLD_MS + HOLD_STEP_MS)
+    assert told == [True]
+
+
+def test_a_member_without_a_limit_is_left_alone(rig: Rig) -> None:
+    group = work(rig)
+    taker, _ = join(rig, group)
+    rig.world.advance(1_000 * HOLD_MS)
+    assert group.counts().leased == 3
+
+
+def test_what_is_acked_leaves_no_deadline_behind(rig: Rig) -> None:
+    group = work(rig)
+    holder = Holder(group)
+    rig.run()
+    group.ack(handles(holder.got))
+    deadlines = rig.kernel.leasing.deadlines
+    assert not any(deadlines._steps.values())
+
+
+def test_the_limit_holds_also_after_an_ack_that_the_disk_refused() -> None:
+    rig = FullRig()
+    rig.publish("orders/a", b"1", b"2")
+    group = rig.kernel.group("g", "orders")
+    holder = Holder(group, leaves=False)
+    rig.run()
+    with rig.full():
+        group.ack(handles(holder.got[:1]))
+    assert group.counts().leased == 1
+    rig.world.advance(HOLD_MS + HOLD_STEP_MS)
+    assert holder.told == 1
+
+
+# ---- when it comes again
+
+def test_what_a_member_leaves_comes_again_as_the_groups_retry_says(rig: Rig) -> None:
+    rig.kernel.define_group("g", GroupSettings(retry=Retry((5_000, 20_000))))
+    rig.publish("orders/a", b"1")
+    group = rig.kernel.group("g", "orders")
+    for wait_ms in (5_000, 20_000):
+        taker, membership = join(rig, group)
+        assert taker.values == [b"1"]
+        membership.leave(None)
+        rig.run()
+        rig.world.advance(wait_ms - 100)
+        assert pop(rig, group, 1) == []
+        rig.world.advance(200)
+    assert values(pop(rig, group, 1)) == [b"1"]
+
+
+def test_a_shared_filter_tries_again_and_gives_up_as_its_group_says(rig: Rig) -> None:
+    rig.kernel.define_group("g", GroupSettings(max_attempts=2, retry=Retry((7_000,))))
+    taker = Taker()
+    rig.kernel.share("$share/g/plant/+/temp", taker, 10)
+    rig.publish("plant/line1/temp", b"hot")
+    group = rig.kernel.shared_group("$share/g/plant/+/temp")
+    group.release(handles(taker.got))
+    rig.run()
+    rig.world.advance(6_900)
+    assert len(taker.got) == 1
+    rig.world.advance(200)
+    assert len(taker.got) == 2
+    group.release(handles(taker.got[1:]))
+    rig.run()
+    letters = rig.kernel.queue("$dead-letters/g")
+    assert letters is not None
+    (letter,) = pop(rig, rig.kernel.queue_group(letters))
+    (death,) = deaths_of(letter[7])
+    assert (letter[6], death["reason"], death["group"], death["attempts"]) == (b"hot", "attempts", "g", 2)
+
+
+def test_a_shared_filter_hears_of_other_settings(rig: Rig) -> None:
+    taker = Taker()
+    rig.kernel.share("$share/g/plant/+/temp", taker, 10)
+    group = rig.kernel.shared_group("$share/g/plant/+/temp")
+    assert group.settings.max_attempts == GroupSettings().max_attempts
+    rig.kernel.define_group("g", GroupSettings(max_attempts=3, dead_letters=False))
+    assert (group.settings.max_attempts, group.settings.dead_letters) == (3, False)
+    rig.run()
+    rig.kernel.delete_group("g")
+    assert group.settings.max_attempts == GroupSettings().max_attempts
+    rig.kernel.define_group("g", GroupSettings(kind=ASSIGNED, max_attempts=9))
+    assert group.settings.max_attempts == GroupSettings().max_attempts
+
+
+def test_a_queue_of_another_name_has_no_group_to_ask(rig: Rig) -> None:
+    rig.kernel.define_group("work", GroupSettings(max_attempts=3))
+    queue = rig.kernel.declare_queue("work", QueueSettings(max_attempts=7))
+    assert rig.kernel.queue_group(queue).settings.max_attempts == 7

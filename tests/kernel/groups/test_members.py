@@ -1,0 +1,125 @@
+"""What doors ask of members beyond plain groups: shared budgets, retiring, one message at once, purging, lazy notes."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel.groups.leasing import LAZY_MS
+from kernel.groups.members import Budget
+from tests.kernel.groups.test_groups import Taker, handles, join, pop, send
+from tests.kernel.rig import Rig
+
+
+def test_members_that_share_a_budget_are_handed_no_more_than_it() -> None:
+    rig = Rig()
+    queues = [rig.kernel.declare_queue(name) for name in ("a", "b")]
+    budget = Budget(3)
+    takers = [Taker() for _ in queues]
+    members = [rig.kernel.queue_group(queue).join(taker, 10, budget=budget)
+               for queue, taker in zip(queues, takers, strict=True)]
+    for queue in queues:
+        send(rig, queue, b"1", b"2", b"3", b"4")
+    rig.run()
+    assert sum(len(taker.got) for taker in takers) == 3
+    budget.left = 4
+    for member in members:
+        member.add_credit(0)
+    rig.run()
+    assert sum(len(taker.got) for taker in takers) == 7
+
+
+def test_two_members_of_one_group_may_share_a_budget() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("a")
+    group = rig.kernel.queue_group(queue)
+    takers = [Taker(), Taker()]
+    budget = Budget(3)
+    members = [group.join(taker, 10, budget=budget) for taker in takers]
+    send(rig, queue, *[b"%d" % n for n in range(6)])
+    assert sum(len(taker.got) for taker in takers) == 3
+    assert group.counts().ready == 3
+    budget.left = 10
+    members[0].add_credit(0)
+    rig.run()
+    assert sorted(value for taker in takers for value in taker.values) == [b"%d" % n for n in range(6)]
+
+
+def test_a_member_that_retires_keeps_what_it_holds() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("a")
+    group = rig.kernel.queue_group(queue)
+    first, membership = join(rig, group)
+    send(rig, queue, b"1", b"2")
+    membership.retire()
+    send(rig, queue, b"3")
+    second, _ = join(rig, group)
+    assert (first.values, second.values) == ([b"1", b"2"], [b"3"])
+    assert group.ack(handles(first.got[:1])) == [None]
+    membership.leave()
+    rig.run()
+    assert second.values == [b"3", b"2"]
+
+
+def test_one_message_at_once_or_none() -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("a")
+    group = rig.kernel.queue_group(queue)
+    asked: list[list[bytes | None]] = []
+
+    class Once(Taker):
+        def on_leased(self, messages):
+            super().on_leased(messages)
+            asked.append(self.values)
+
+    empty = Once()
+    group.take_now(empty)
+    assert asked == [[]]
+    send(rig, queue, b"1", b"2")
+    one = Once()
+    group.take_now(one)
+    rig.run()
+    assert asked[1:] == [[b"1"]]
+    assert group.counts()[:2] == (1, 1)
+    assert group.ack(handles(one.got)) == [None]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_purge_settles_what_nobody_holds(held: bool) -> None:
+    rig = Rig()
+    queue = rig.kernel.declare_queue("a")
+    group = rig.kernel.queue_group(queue)
+    send(rig, queue, b"1", b"2", b"3")
+    messages = pop(rig, group, 2)
+    if not held:
+        group.release(handles(messages), 0)
+    assert group.purge() == (1 if held else 3)
+    send(rig, queue, b"4")
+    taker, _ = join(rig, group)
+    assert taker.values == [b"4"]
+    assert group.counts().leased == (3 if held else 1)
+
+
+def test_lazy_notes_travel_with_the_next_frame_or_get_their_own(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    queue = rig.kernel.declare_queue("a")
+    group = rig.kernel.queue_group(queue)
+    taker = Taker()
+    send(rig, queue, b"1", b"2")
+    rig.run()
+    flushes = rig.kernel.statistics()["flushes_total"]
+    group.join(taker, 10, lazily=True)
+    rig.run()
+    assert taker.values == [b"1", b"2"]
+    assert group.ack(handles(taker.got[:1]), lazily=True) == [None]
+    rig.run()
+    assert rig.kernel.statistics()["flushes_total"] == flushes
+    rig.world.advance(LAZY_MS)
+    assert rig.kernel.statistics()["flushes_total"] == flushes + 1
+    group.ack(handles(taker.got[1:]), lazily=True)
+    send(rig, queue, b"3")
+    assert rig.kernel.statistics()["flushes_total"] == flushes + 2
+    rig.restart()
+    group = rig.kernel.queue_group(rig.kernel.queue("a"))
+    again, _ = join(rig, group)
+    assert again.values == [b"3"]

@@ -1,0 +1,66 @@
+"""What is leased again is read again: from the disk after a start, however scattered it lies, and whatever fails."""
+from __future__ import annotations
+
+from random import Random
+
+from kernel.groups.group import LeasedGroup
+from kernel.groups.prefetcher import FETCH_BYTES, STRETCHES
+from kernel.index.reader import COLD_BYTES
+from kernel.message import Leased
+from tests.kernel.rig import Rig
+from tests.simulation.disk import BROKEN, SimDisk
+
+LAST_MS = 60_000
+
+
+def new_rig() -> tuple[Rig, SimDisk]:
+    disk = SimDisk(Random(1))
+    return Rig(disk=disk), disk
+
+
+def pop(rig: Rig, group: LeasedGroup, count: int, invisible_ms: int = 1_000) -> list[Leased]:
+    found: list[Leased] = []
+    waiting = group.pop(count, invisible_ms, found.extend)
+    rig.run()
+    waiting.cancel()
+    return found
+
+
+def fill(rig: Rig, count: int) -> list[Leased]:
+    rig.kernel.create_topic("orders", partitions=1)
+    rig.publish("orders/a", *[b"%d" % i for i in range(count)])
+    return pop(rig, rig.kernel.group("billing", "orders"), count)
+
+
+def test_messages_scattered_over_a_queue_all_come_again_after_a_start() -> None:
+    """A fetch reads so much of the disk at most; what it left out was taken for gone."""
+    assert STRETCHES * FETCH_BYTES <= COLD_BYTES
+    rig, _ = new_rig()
+    taken = fill(rig, 4_000)
+    rig.kernel.group("billing", "orders").ack([one[:3] for one in taken if one[1] % 50], rig.witness)
+    rig.run()
+    rig.restart()
+    group = rig.kernel.group("billing", "orders")
+    rig.world.advance(LAST_MS)
+    assert [one[1] for one in pop(rig, group, 4_000)] == list(range(0, 4_000, 50))
+    assert group.counts().lost == 0
+
+
+def test_what_cannot_be_read_is_not_lost_and_is_tried_again_after_a_while() -> None:
+    rig, disk = new_rig()
+    fill(rig, 10)
+    rig.restart()
+    rig.world.advance(LAST_MS)
+    group = rig.kernel.group("billing", "orders")
+    disk.read_fault = BROKEN
+    found: list[Leased] = []
+    group.pop(10, 1_000, found.extend)
+    rig.run()
+    cold_reads = rig.kernel.statistics()["cold_reads_total"]
+    rig.run()
+    assert rig.kernel.statistics()["cold_reads_total"] == cold_reads, "it is tried again without a pause"
+    assert found == []
+    disk.read_fault = None
+    rig.world.advance(2_000)
+    assert [one[1] for one in found] == list(range(10))
+    assert group.counts().lost == 0

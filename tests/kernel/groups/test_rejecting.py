@@ -1,0 +1,83 @@
+"""Whoever gives messages up is answered once they are dead letters, wherever they had to be read first."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel.errors import StorageFull
+from kernel.groups.group import LeasedGroup
+from kernel.message import Stored
+from tests.kernel.groups.test_full_disk import FullRig
+from tests.kernel.groups.test_groups import handles, pop
+from tests.kernel.rig import Rig
+
+DEAD = "$dead-letters/billing"
+
+
+def dead(rig: Rig) -> int:
+    """How many dead letters there are by now."""
+    queue = rig.kernel.queue(DEAD)
+    return 0 if queue is None else rig.kernel.queue_group(queue).counts().ready
+
+
+class Onlooker:
+    """An owner that looks how many dead letters there are when it is answered."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.seen: list[tuple[object, Exception | None, int]] = []
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        self.seen += [(one.token, one.error, dead(self._rig)) for one in stored]
+
+
+def group_of(rig: Rig) -> LeasedGroup:
+    return rig.kernel.group("billing", "plant")
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_it_is_answered_when_all_lines_are_buried(tmp_path: Path, cold: bool) -> None:
+    rig = Rig(tmp_path)
+    rig.kernel.create_topic("plant", partitions=3)
+    for number in range(9):
+        rig.publish(f"plant/{number}", b"%d" % number)
+    group_of(rig)
+    rig.world.advance(5_000)
+    if cold:
+        rig.restart()                                           # nothing is in memory: reads take their time
+    held = handles(pop(rig, group_of(rig)))
+    assert len(held) == 9 and len({cursor for cursor, _, _ in held}) == 3
+    onlooker = Onlooker(rig)
+    assert group_of(rig).reject(held, onlooker, "given up") == [None] * 9
+    rig.run()
+    assert onlooker.seen == [("given up", None, 9)]
+    rig.restart()
+    assert dead(rig) == 9 and pop(rig, group_of(rig)) == []
+
+
+def test_nothing_to_bury_is_answered_too(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.publish("plant/a", b"1")
+    group = group_of(rig)
+    held = handles(pop(rig, group))
+    group.ack(held)
+    onlooker = Onlooker(rig)
+    assert len(group.reject(held, onlooker, "late")) == 1
+    rig.run()
+    assert onlooker.seen == [("late", None, 0)]
+
+
+def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
+    rig = FullRig()
+    rig.publish("plant/a", b"1")
+    group = group_of(rig)
+    held = handles(pop(rig, group, 1, 60_000))
+    onlooker = Onlooker(rig)
+    with rig.full():
+        group.reject(held, onlooker, "full")
+    (told,) = onlooker.seen
+    assert told[0] == "full" and isinstance(told[1], StorageFull) and dead(rig) == 0
+    assert group.reject(held, onlooker, "again") == [None]
+    rig.run()
+    assert onlooker.seen[1:] == [("again", None, 1)]
