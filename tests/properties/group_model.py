@@ -93,7 +93,7 @@ class GroupModel:
     def release(self, place: Place, now_ms: int, delay_ms: int | None) -> None:
         known = self.messages[place]
         if delay_ms is None:
-            delay_ms = self.delays_ms[min(known.attempt, len(self.delays_ms)) - 1] if self.delays_ms else 0
+            delay_ms = self.delays_ms[min(known.attempt, len(self.delays_ms)) - 1]
         if 0 < self.max_attempts <= known.attempt:
             self.end(place, DEAD)
         elif delay_ms:
