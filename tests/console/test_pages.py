@@ -12,7 +12,7 @@ from tests.console.asking import ask, bury, group_path, publish
 from tests.kernel.batches import encode_record, wrap
 
 EVIL = '<img src=x onerror=alert(1)>"\'><script>alert(2)</script>'
-PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "partitions", "connections", "publish", "scheduled",
+PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "connections", "publish", "scheduled",
          "dead-letters", "dead-letters/keepers", "retained", "transactions", "transactions/shop", "users"]
 
 

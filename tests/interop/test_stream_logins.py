@@ -86,7 +86,7 @@ def test_a_web_socket_refuses_what_its_user_may_not(port):
                               {"type": "subscribe", "subscription": "s", "filter": "#"},
                               {"type": "pop", "group": "others", "topic": "open"},
                               {"type": "ack", "group": "others", "receipt_handles": ["x"]},
-                              {"type": "ack", "partition": "sealed", "receipt_handles": ["x"]}):
+                              {"type": "ack", "queue": "sealed", "receipt_handles": ["x"]}):
                     answer = await say(**frame)
                     assert answer["problem"]["code"] == "not_authorized", (frame, answer)
     asyncio.run(test())

@@ -232,7 +232,7 @@ def test_a_redrive_names_ids_or_all(call):
 
 
 def test_topics(hub, call):
-    assert call("topics") == (0, "name   partitions\nplant       4\na          12\n", "")
+    assert call("topics") == (0, "name   partitions\nplant           4\na              12\n", "")
     code, out, _ = call("topics", "--json")
     assert [json.loads(line)["name"] for line in out.splitlines()] == ["plant", "a"]
     assert call("topics", "plant") == (0, "name    plant\nqueues  4\n", "")

@@ -129,7 +129,7 @@ def test_a_door_without_listen_takes_its_default(read):
      "gateways.kafka.advertise: 'hub' is not HOST:PORT with a port from 0 to 65535"),
     ("routes = 1", "routes: must be a list of tables: [[routes]]"),
     ('[[routes]]\nfilter = "a/#"', "routes[0].topic: is missing and has no default"),
-    ('[[routes]]\nfilter = "a/#"\ntopic = "t"\nshards = "x"',
+    ('[[routes]]\nfilter = "a/#"\ntopic = "t"\npartition_keys = "x"',
      "routes[0].partition_keys: unknown setting; did you mean 'partition_key'?"),
 ])
 def test_what_is_wrong_is_said_in_one_line(problem, read, text, line):
