@@ -76,13 +76,36 @@ def test_the_pages_are_written_by_the_command(tmp_path):
 
 
 def test_every_link_between_pages_leads_somewhere():
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+DECISIONS = {int(number): text for page in sorted((ROOT / "docs/decisions").glob("*.md"))
+             for number, text in re.findall(r"(?ms)^## (\d+)\. (.*?)(?=^## |\Z)", page.read_text())}
+PRODUCT = ("kernel", "gateways", "transactions", "gatehouse", "spark")
+
+
 def test_decisions_are_numbered_once_each():
-    """A number names one decision."""
-    numbers = re.findall(r"(?m)^(\d+)\. \*\*", (ROOT / "ARCHITECTURE.md").read_text())
-    assert [int(number) for number in numbers] == list(range(1, len(numbers) + 1))
+    """A number names one decision, on one page, and the list of all has it."""
+    numbers = [int(number) for page in (ROOT / "docs/decisions").glob("*.md")
+               for number in re.findall(r"(?m)^## (\d+)\. ", page.read_text())]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1))
     assert len(numbers) > 90, "the pattern finds them"
+    listed = re.findall(r"(?m)^- (\d+)\. ", (ROOT / "docs/decisions/README.md").read_text())
+    assert [int(number) for number in listed] == sorted(numbers)
+
+
+def test_decisions_say_where_they_live_and_the_code_names_no_other():
+    """Who reads a decision finds the code, and who reads the code finds the decision."""
+    for number, text in DECISIONS.items():
+        assert "*Where:*" in text, number
+        where = text[text.index("*Where:*"):]
+        files = re.findall(r"`([\w./-]+/[\w.-]+\.\w+)`", where)
+        assert files, number
+        for file in files:
+            assert (ROOT / file).exists(), f"decision {number} names {file}"
+    for folder in PRODUCT:
+        for file in (*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.js")):
+            for number in re.findall(r"(?:#|//).*\bdecision (\d+)", file.read_text()):
+                assert int(number) in DECISIONS, f"{file} names decision {number}"

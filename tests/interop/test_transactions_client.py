@@ -137,7 +137,8 @@ def test_a_delay_counts_from_the_commit(client: SyncClient) -> None:
     with client.transaction("shop") as transaction:
         one = transaction.publish(topic="delayed", value="x", delay=3600)
         committing_ms = int(time.time() * 1000)
-    assert 0 <= client.show_scheduled(one)["due"] - committing_ms - 3_600_000 <= 60_000
+    late_ms = client.show_scheduled(one)["due"] - committing_ms - 3_600_000
+    assert -2 <= late_ms <= 60_000                     # two clocks are read within a millisecond
 
 
 def test_messages_that_come_twice_are_worked_on_once(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_topics(hub, call):
     assert call("topics") == (0, "name   partitions\nplant           4\na              12\n", "")
     code, out, _ = call("topics", "--json")
     assert [json.loads(line)["name"] for line in out.splitlines()] == ["plant", "a"]
-    assert call("topics", "plant") == (0, "name    plant\nqueues  4\n", "")
+    assert call("topics", "plant") == (0, "name        plant\npartitions  4\n", "")
 
 
 def test_a_refusal_is_one_line(hub, call):
