@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+# decision 58: plain Python, compiled as it is
 HOT_MODULES: Final = (
     "gateways.amqp.codec",
     "gateways.amqp.unacked",

@@ -101,6 +101,7 @@ class Link(Protocol):
         """Call the session's `handle_timer` once at that time; replaces an earlier wish, 0 cancels it."""
 
 
+# decision 54: no socket, no clock, no coroutine
 class Session(Protocol):
     """One peer's protocol state. Every method runs on the hub's thread, does its work and returns."""
 
@@ -235,6 +236,7 @@ class GatewaySpec:
     name: str
     """Its table in `gateways.toml` is `[gateways.NAME]`."""
 
+    # decision 57: in the attribute byte of each record
     door: int
     """Number kept in the attributes of each record that came in here, 0 to 15, never reused for another protocol."""
 

@@ -53,6 +53,7 @@ def read_manifest(root: Path) -> dict[str, Any] | None:
     return manifest if isinstance(manifest, dict) and isinstance(manifest.get("sources"), dict) else None
 
 
+# decision 58: only while the hashes are true
 def staleness(manifest: dict[str, Any], root: Path) -> str:
     """Why what was compiled is not true any more; empty where it is."""
     if manifest.get("python") != EXTENSION_SUFFIXES[0]:

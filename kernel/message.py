@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 # A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
+# decision 57
 DOOR_MASK: Final = 0x0F      # low four bits: the door's number (0 is Kafka, whose clients write 0)
 TRANSIENT: Final = 0x10      # the sender asked for no durability (QoS 0, delivery mode 1, acks=0)
 RETAIN: Final = 0x20         # the sender asked that the value be kept as the address's last
@@ -135,6 +136,7 @@ class Stored:
         self.positions = positions        # per message or batch, where asked for: (partition_id, offset, message id)
 
 
+# decision 55: once per flush, not a future per message
 class Owner(Protocol):
     """Who appended and wants to know when it is durable."""
 

@@ -82,6 +82,7 @@ class Access:
 
     # ---- taking
 
+    # decision 42: nobody reads a record of which a newer one is on its way
     def take(self, transaction_id: int) -> bool:
         """Have it to oneself until `free`; False where somebody else has, or what became of it is not durable yet: a
         record that is read meanwhile might be the one before."""

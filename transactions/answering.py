@@ -17,6 +17,7 @@ def refuse(owner: Owner | None, token: object, error: Exception) -> None:
         owner.on_stored([Stored(token, error, 0, [])])
 
 
+# decision 42: a refusal waits for what it goes by, too
 def refuse_settled(book: Book, transaction_id: int, owner: Owner | None, token: object, error: Exception) -> None:
     """The same with an error that says what became of a transaction: when that is durable."""
     full = StorageFull("the disk is full: nothing has become of it")

@@ -62,6 +62,7 @@ class Book:
         self.open_count += len(batch.ones)
         self.open_bytes += sum([one.size_bytes for one in batch.ones])
 
+    # decision 50: what happens before the start has come to it
     def meet(self, one: Transaction) -> None:
         """This is about to change, as it stands here; a start may not have come to it."""
         if not self.undecided.knows(one.id):

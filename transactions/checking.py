@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 ROUND_BYTES: Final = 4 << 20          # half messages that are read for one round
 BURY: Final = 4                       # one that is over costs as much as so many that are asked
-ROUNDS: Final = 4                     # under way at a time
+ROUNDS: Final = 4                     # under way at a time; decision 45
 BUSY_MS: Final = 100                  # somebody decides about it just now: looked at again after this
 MAX_TOLD: Final = 20                  # checks that each dead letter tells of, the last ones
 
@@ -148,6 +148,7 @@ class Checking:
         if self._stopped or self._rounds >= ROUNDS:
             return
         now_ms = self._loop.now_ms()
+        # decision 45: checks are late, publishers are not
         if now_ms >= self._not_before_ms and self._kernel.keeps_pace:
             round_ = self._take_asked(now_ms) or self._take_unasked(now_ms) or self._take_due(now_ms)
             if round_ is not None:
@@ -164,6 +165,7 @@ class Checking:
                 asked[one] = self._asked.pop(one)
         return Round(now_ms, [*asked], asked) if asked else None
 
+    # decision 43: who joins is asked at once, and that does not count
     def _take_unasked(self, now_ms: int) -> Round | None:
         """What reached nobody, of a group in which there is somebody now, as far as there is room."""
         for name in [*self._joined]:
@@ -260,6 +262,7 @@ class Checking:
         if not self._undecided.knows(one.id):
             self._book.meet(decode(one.id, one.value))
         one.check(plan.now_ms, member.name if member is not None else "", round_.anew is None)
+        # decision 43: in the log first, heard or not
         pending_frame.state.append(StateRecord(Kind.TRANSACTION, open_key(one.id), one.value))
         round_.checked.append(one)
         self.made += 1

@@ -36,6 +36,7 @@ COMMITS: Final = step(State.OPEN, Event.COMMIT)
 ROLLS_BACK: Final = step(State.OPEN, Event.ROLLBACK)
 
 
+# decision 51: as it lies in memory
 class Guarded(Protocol):
     """What a guard goes by: a transaction in whatever form it is at hand, as none is made for it."""
 
@@ -146,6 +147,7 @@ class Decisions:
             return False
         return True
 
+    # decision 40: checks come first, what follows them fails only as a whole
     def _begin(self, asked: Deciding, effect: Effect) -> PendingFrame | None:
         """The frame that it will be part of, once all that can be refused has been checked; None: it was refused."""
         try:

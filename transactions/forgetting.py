@@ -56,7 +56,7 @@ class Forgetter:
         for known in self._book.remembered:
             if count >= self.settings.slice or known.decided_ms > until_ms and count >= too_many:
                 break
-            if known.ids[-1] >= self._book.fresh.oldest:         # by it a start knows that it is decided
+            if known.ids[-1] >= self._book.fresh.oldest:         # by it a start knows that it is decided; decision 48
                 break
             if plan is None:
                 try:

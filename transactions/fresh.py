@@ -38,6 +38,7 @@ class Origin:
         self.settings = settings
         self.sort = self.encode(State.OPEN, 0, "")
 
+    # decision 47: a name is a user's within a group
     def key_of(self, name: str) -> str:
         """Of a name that its sender gave one. It means something for this sender in this group alone: nobody collides
         with or learns of another's."""
@@ -108,6 +109,7 @@ class Begun:
                                         decided_by=self.decided_by)
 
 
+# decision 48: one record for all that begin with one frame
 class Batch:
     """Those that share a record."""
 

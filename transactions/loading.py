@@ -24,10 +24,12 @@ from transactions.undecided import ALL_IDS, Name
 if TYPE_CHECKING:
     from kernel.kernel import Kernel
 
+# decision 43
 GRACE_MS: Final = 6_000                # after a start, for members to come back before anything is asked of nobody
 MAX_WAITING: Final = 1_000             # lists that wait for the end of it
 
 
+# decision 50: read in slices, while the doors are open
 class Loading:
     def __init__(self, kernel: Kernel, book: Book, slice_: int) -> None:
         self._worker = kernel.parts.reader_worker

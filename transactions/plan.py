@@ -109,6 +109,7 @@ class Plan:
         there have ids that do, and are one run."""
         found: list[list[Begun]] = []
         size_bytes = 0
+        # decision 49: partition by partition
         for one in sorted(self._begins, key=_partition_id):
             if not found or size_bytes >= PAGE_BYTES or len(found[-1]) >= self._most:
                 found.append([])
@@ -152,6 +153,7 @@ class Plan:
             if not batch.left:
                 self.emptied.append(batch)
 
+    # decision 48: and one for all that it decides
     def _records_of_ends(self) -> list[StateRecord]:
         by_tenant: dict[str, list[Ending]] = {}
         for change in self.changes.values():

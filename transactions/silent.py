@@ -59,6 +59,7 @@ class Silent:
     def check(self, at_ms: int, to: str, counts: bool) -> None:
         """It is asked: the name of who is, "" where nobody is there. `value` is the record that says so."""
         name = to.encode()
+        # decision 45: its record is changed where it lies
         value = bytearray(self.value)
         self.unasked = not name
         self.attempts = min(self.attempts + counts, MAX_ATTEMPTS)

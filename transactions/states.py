@@ -74,6 +74,7 @@ class Step(NamedTuple):
 _O, _C, _R, _E = State.OPEN, State.COMMITTED, State.ROLLED_BACK, State.EXPIRED
 _NOTHING = Effect.NOTHING
 
+# decision 41: no states for what is on its way
 TABLE: Final[dict[tuple[State | None, Event], Step]] = {
     (_O, Event.ADD):        Step(_O, Effect.HOLD, Answer.STORED),
     (_O, Event.COMMIT):     Step(_C, Effect.APPEND, Answer.STORED),

@@ -16,6 +16,7 @@ LATE_PART: Final = 512             # where it is waited for longer, this part of
 
 def due_at(when_ms: int, wait_ms: int = 0) -> int:
     """When a bucket is due: at a time or shortly after."""
+    # decision 44: wider buckets for longer waits
     width_ms = max(1, wait_ms // (LATE_PART * BUCKET_MS)) * BUCKET_MS
     return -(-when_ms // width_ms) * width_ms
 

@@ -23,6 +23,7 @@ Name = tuple[str, str]
 """Tenant and group."""
 
 
+# decision 44: everything else stands in state records
 class Undecided:
     def __init__(self) -> None:
         self.of_tenant: dict[str, IdSet] = {}

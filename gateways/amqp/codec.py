@@ -72,6 +72,7 @@ def frame_size(data: bytes, pos: int, frame_max: int) -> int:
     return size
 
 
+# decision 62: as they lay on the wire, in one header
 def stored_headers(names: bytes, raw: bytes) -> bytes:
     """A record's encoded headers with the AMQP side of a message and nothing else. `names`: two short strings."""
     return HEADERS_START + varint(len(names) + len(raw)) + names + raw

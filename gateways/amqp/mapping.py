@@ -96,6 +96,7 @@ def headers_for_queues(names: bytes, raw: bytes, expires_at_ms: int) -> bytes:
     return encode_headers([(codec.AMQP_HEADER, names + raw), (EXPIRES_AT, b"%d" % expires_at_ms)])
 
 
+# decision 62: fields for other doors beside them
 def headers_for_topic(names: bytes, raw: bytes, now_ms: int) -> tuple[bytes, int]:
     """(headers that every door reads, the sender's timestamp in ms or 0)."""
     found = properties.read(raw)

@@ -28,6 +28,7 @@ def _spec(name: str, fields: str) -> Spec:
     return Spec(name, tuple((field.rpartition(":")[0], field.rpartition(":")[2]) for field in fields.split()))
 
 
+# decision 63: a table of our own
 METHODS: Final[dict[tuple[int, int], Spec]] = {
     (10, 10): _spec("connection.start", "major:o minor:o server_properties:F mechanisms:S locales:S"),
     (10, 11): _spec("connection.start-ok", "client_properties:F mechanism:s response:S locale:s"),

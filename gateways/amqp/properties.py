@@ -95,6 +95,7 @@ def write(properties: dict[str, Any]) -> bytes:
     return flags.to_bytes(2, "big") + b"".join(parts)
 
 
+# decision 62: spliced, not encoded anew
 def replaced(raw: bytes, headers: Table | None, *, without: str = "") -> bytes:
     """`raw` with other headers (None: as they are) and without one property; every other byte stays as it came."""
     where = spans(raw)

@@ -158,6 +158,7 @@ class KernelQueues:
 
     # ---- consuming
 
+    # decision 61: a consumer is a member of the queue's own group
     def attach(self, consumer: Consumer) -> None:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
@@ -266,6 +267,7 @@ class _Getter:
         self._on_done(None)
 
 
+# decision 61: bindings as address filters, for what other doors publish
 def filter_of(binding: Binding, exchange_type: str) -> str:
     """The addresses of other doors that this binding of a queue is for; empty: none can be said."""
     source, key = binding.source, binding.routing_key

@@ -101,7 +101,7 @@ class Sender:
         if not traits.priority and not self._depends_on_headers(name) and (target.routed or not arguments["mandatory"]):
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
-            self.routes[payload] = placement
+            self.routes[payload] = placement  # decision 61
         wall_ms = self._wall_ms()
         raw = mapping.without_own_headers(raw, traits.headers)
         names, timestamp_ms = payload[6:-1], 0

@@ -44,6 +44,7 @@ class Field(NamedTuple):
 Table = dict[str, Field]
 
 
+# decision 63: every value keeps its type
 def decode_table(data: bytes, at: int) -> tuple[Table, int]:
     """The table at `at` and where it ends. Of a name that comes twice the last value counts. Raises SyntaxFault."""
     return _table(data, at, 0)

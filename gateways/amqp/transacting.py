@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 TXN: Final = "$txn."
 HELD: Final = "$txn.half."
-CHECK: Final = "$txn.check."
+CHECK: Final = "$txn.check."  # decision 46
 DECIDED: Final = "$txn.decided"
 DECIDE: Final = "$txn.decide"
 CHECKS_AHEAD: Final = 100              # that a member without a prefetch may have and not have acknowledged

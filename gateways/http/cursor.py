@@ -35,6 +35,7 @@ _CRC_BYTES: Final = 4
 NUMBER_BITS: Final = 64
 
 
+# decision 53: the server keeps no state
 class Cursor(NamedTuple):
     """Where a reader is. `partition` is the only one that is read, None for all; `positions` are next offsets by
     partition."""

@@ -37,6 +37,7 @@ class Receipts:
     def __len__(self) -> int:
         return len(self._pending)
 
+    # decision 55: the one door with futures
     def open(self) -> asyncio.Future[Stored]:
         """A future for one append. It ends in `Stored`, or in the refusal `outcome_unknown` at the deadline."""
         future: asyncio.Future[Stored] = self._loop.create_future()

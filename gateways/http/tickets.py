@@ -59,6 +59,7 @@ class Tickets:
         """A new ticket for the principal."""
         now_ms = self._now_ms()
         self._forget_some(principal, now_ms)
+        # decision 70: a random word, no signed one
         ticket = _Ticket(self, token_urlsafe(TICKET_BYTES), principal, now_ms + self._lifetime_ms)
         ticket.seat = self._admission.seat(principal, self._door, ticket)
         self._tickets[ticket.word] = ticket

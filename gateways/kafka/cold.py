@@ -43,6 +43,7 @@ Plan = tuple[list[Step], dict[str, Any], int]
 _plans: dict[tuple[str, int], Plan] = {}
 
 
+# decision 60: their schemas, our bounds
 def decode(message: Any, version: int, data: bytes, at: int, end: int) -> Row:
     """The request body in data[at:end] as `message` (a class of kafka.protocol) defines it. Raises Malformed."""
     if end - at > MAX_BYTES:
@@ -58,6 +59,7 @@ def decode(message: Any, version: int, data: bytes, at: int, end: int) -> Row:
     return row
 
 
+# decision 60: what is encoded is ours, so their encoders do it
 def encode(message: Any, version: int, correlation_id: int, **fields: Any) -> bytes:
     """The whole answer, framed. `fields` and the rows in them may hold more than this version carries."""
     body = bytes(message(version=version, **fields).encode(version=version))

@@ -67,6 +67,7 @@ def partitions_of(block: Block) -> list[tuple[int, int, int, int]]:
     return list(zip(block["index"].tolist(), epochs, block["offset"].tolist(), block["most"].tolist(), strict=True))
 
 
+# decision 59: column by column, one array of rows
 def scan_block(block: Block, version: int, bounds: npt.NDArray[np.int64], leader_epoch: int,
                read_committed: bool) -> Scanned | None:
     """`bounds` holds (log start, high watermark) by partition. None where a partition is not there."""

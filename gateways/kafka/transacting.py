@@ -270,6 +270,7 @@ class CheckTopics:
         member.fetched_ms = now_ms
 
 
+# decision 46: a real topic, for clients as they are
 class TopicMember:
     """A topic that checks are written to; a `transactions.Member` for as long as somebody reads it."""
 

@@ -34,6 +34,7 @@ Waiting = tuple[Placement, "list[Message]", int, bool]
 """(placement, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
 
 
+# decision 56: a slow one has references into the log
 class Range:
     """Consecutive offsets of one partition, all of one placement, that the client is owed.
 

@@ -23,7 +23,7 @@ TXN: Final = "$txn/"           # what else is said about transactions:
 DECIDE: Final = "$txn/decide"
 DECIDED: Final = "$txn/decided"
 HELD: Final = "$txn/half/"
-CHECK: Final = "$txn/check/"
+CHECK: Final = "$txn/check/"  # decision 46
 CARRIED_OUT: Final = (DELAYED.encode(), HALF.encode(), DECIDE.encode())
 """Topics that say what is to be done with a publish."""
 

@@ -22,6 +22,7 @@ def stated_in(headers: Headers) -> bytes | None:
     return next((value for name, value in reversed(headers) if name == ADDRESS_HEADER), None)
 
 
+# decision 64: the hub's is put behind the sender's
 def stated(message: Message) -> Message:
     """A sender's message that says nothing else of its address than the hub does."""
     placement, value, headers, attributes, timestamp_ms = message

@@ -37,6 +37,7 @@ STEP_PAIRS: Final = 1024                   # of stretch and subscriber are made 
 Heard = list[tuple["Placement | None", list[Message], Run, int]]
 
 
+# decision 56: live subscribers hear from memory
 class Deliveries:
     def __init__(self, topics: Topics, places: Places, subscriptions: Subscriptions, worker: Worker,
                  loop: Loop, on_error: Callable[[Exception], None], unreadable: Unreadable) -> None:

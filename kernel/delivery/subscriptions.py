@@ -187,6 +187,7 @@ class Subscriptions:
         return bool(self._queue_targets)
 
 
+# decision 55: one list for each subscriber
 class Outbox:
     """Collects what is delivered, so that each subscriber is called once for all of it; sent portion by portion."""
 

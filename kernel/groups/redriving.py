@@ -78,6 +78,7 @@ class Redriving:
             headers = tuple(header for header in headers if header[0] != ADDRESS_HEADER)
         return placement, value, encode_headers(headers), attributes, timestamp_ms
 
+    # decision 64: only as far as queues say today
     def _origin(self, tenant: str, message_id: int, deaths: list[dict[str, Any]]) -> dict[str, Any]:
         """The death that the letter's way began with: the last, or one that led to it by what queues say of their dead
         letters. Earlier ones without a seal are its sender's making, who perhaps may not publish where they say."""

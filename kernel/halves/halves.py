@@ -90,6 +90,7 @@ class Halves:
     def append_once(self, halves: list[Half], owner: Owner | None, token: object, key: str, add: Adding) -> None:
         """Unless the key is known: then its first answer is given again, where addresses and values are the same;
         clients put times and traces of their own into what they send again. Raises what `Kernel.append` raises."""
+        # decision 47: neither headers nor times
         compared = [(placement, value, b"", attributes, 0) for (placement, value, _, attributes, _), _, _ in halves]
         self._appending.append_once(compared, owner, token, key, add)
 
@@ -147,6 +148,7 @@ class Halves:
                 raise OffsetOutOfRange(f"an offset is 0 to {MAX_OFFSET}")
             self._leasing.check_commits(name, of_group)
 
+    # decision 40: acks and offsets are in the frame of the commit
     def settle(self, acks: Acks, offsets: Offsets) -> None:
         """A consumer's acks and offsets, as checked."""
         for group, handles in acks:
@@ -154,6 +156,7 @@ class Halves:
         for name, of_group in offsets.items():
             self._appending.commit_offsets(name, of_group, None, None)
 
+    # decision 39: written a second time, under the ids they were promised
     def release(self, pending_frame: PendingFrame, halves: list[Held]) -> None:
         """Into their partitions under their ids, or to their time."""
         messages: list[Message] = []

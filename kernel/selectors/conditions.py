@@ -45,6 +45,7 @@ COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {"=": eq, "<>": ne, "<":
 COMPUTE: Final[dict[str, Callable[[Any, Any], Number]]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 
 
+# decision 52: closures, no Python made from the text
 def compile_condition(node: Node) -> Condition:
     """The closure of a condition that the parser has checked."""
     if isinstance(node, AllOf):

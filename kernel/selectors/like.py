@@ -18,6 +18,7 @@ _ANY: Final = ""
 """The `_` in a piece: no character is an empty string."""
 
 
+# decision 52: no place is tried again
 class LikePattern:
     """One pattern, ready to match."""
 

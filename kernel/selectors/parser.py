@@ -166,6 +166,7 @@ class _Parser:
             raise self._refused("BETWEEN, IN or LIKE")
         return left
 
+    # decision 52: what can never be true is refused
     def _comparison(self, operator: str, left: Node, position: int) -> Node:
         right_position = self._next.position
         first, second = value_node(left, position), value_node(self._sum(), right_position)

@@ -33,6 +33,7 @@ class Repeatable(NamedTuple):
     places: Places
 
 
+# decision 39: ids, and no offset yet
 class Reserved(Protocol):
     """State that is complete at seal only, and messages that are part of it and enter no partition yet.
 

@@ -118,13 +118,14 @@ class EventReader:
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return True
-        if transport.get_write_buffer_size() > self._unsent_max:
+        if transport.get_write_buffer_size() > self._unsent_max:  # decision 65
             self.on_dropped(block.before)
             return False
         transport.write(block.chunk if self._chunked else block.events)
         self._count(block)
         return True
 
+    # decision 67: carries the id on
     def on_heartbeat(self, positions: Positions) -> None:
         """A comment, with the place where that is a new one: an `id` without `data` is remembered and no event."""
         transport = self._request.transport

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kernel.delivery.watches import Watch
     from kernel.message import Delivery, Fetched
 
-PACE_S: Final = 0.00002
+PACE_S: Final = 0.00002  # decision 68
 """Of the hub's time, per reader and flush: about twice what a write to a socket costs."""
 
 BLOCK_BYTES: Final = 131_072
@@ -51,6 +51,7 @@ class Reader(Protocol):
         """The feed cannot go on: read the log from there."""
 
 
+# decision 65: each flush is read once, however many are live
 class Feed:
     """`positions`: everything before them has been given to the readers in `live`. `users` counts who opened it."""
 
@@ -217,6 +218,7 @@ class Feed:
             reader.on_dropped(self._under_way.before if reader in owed else self.positions)
 
 
+# decision 66: watches its partitions
 class TopicFeed(Feed):
     """The live end of one topic."""
 
@@ -245,6 +247,7 @@ class TopicFeed(Feed):
         return wanted
 
 
+# decision 66: matched by the kernel when it is stored
 class FilterFeed(Feed):
     """The live end of a filter; the kernel's `Subscriber`."""
 

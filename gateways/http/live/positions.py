@@ -23,7 +23,7 @@ from zlib import crc32
 from gateways.http.leb128 import encode_number, read_number
 
 VERSION: Final = 2
-MAX_PARTITIONS: Final = 512
+MAX_PARTITIONS: Final = 512  # decision 67
 """Of one stream that can be resumed: as many as a word within `MAX_WORD_CHARS` holds."""
 
 MAX_WORD_CHARS: Final = 7000
@@ -35,6 +35,7 @@ NUMBER_BITS: Final = 63
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 
 
+# decision 67: the place in every partition, the server keeps nothing
 class Positions:
     """Next offsets by partition id. Offset 0 is where everybody begins and is not written down."""
 

@@ -29,6 +29,7 @@ AHEAD_S: Final = 0.01
 """After how long a feed is looked at again that has not caught up itself."""
 
 
+# decision 65: who is behind reads the log at its own pace
 class Replay:
     """`positions` is where the reader is; it is nobody else's."""
 

@@ -109,6 +109,7 @@ async def get_messages(door: Door, call: Call) -> web.StreamResponse:
     return door.counted(len(page.records), json_answer(_document(door, topic, cursor, page, parsed, selection)))
 
 
+# decision 53: cut into answers
 async def _search(door: Door, principal: Principal, topic: Topic, cursor: Cursor, max_messages: int, wait_s: float,
                   selection: Selection | None) -> Page:
     """The first page from the cursor on that has something to tell, or the last when time is up."""

@@ -142,6 +142,7 @@ def begin_directly(door: Door, exchange: Exchange) -> bool:
     publication, principal, query = exchange.publication, exchange.principal, _read_query(exchange.raw_query)
     cache, raw = door.admission.cache(principal, NAME), b"?" + exchange.raw_query.encode()
     placement = cache.places.get(raw)            # no address in a path has a "?"
+    # decision 51: the right to the group is remembered with the place
     if placement is None:                        # remembered once both may be had: the group, and the place
         door.admission.require_group(principal, Operation.TRANSACT, group_name(query.get("group")))
         placement = _placement(door, principal, query, publication)

@@ -46,6 +46,7 @@ DEFAULT_CHECKS: Final = 100
 Id = str | int | None
 
 
+# decision 69: owner of what it publishes: no task for it
 class Connection:
     """`kernel.message.Owner` of what it publishes, `Occupant` of its principal's seat."""
 

@@ -93,6 +93,7 @@ class Subscription:
 
     # --- what the feed calls ----------------------------------------------------------------------------------------
 
+    # decision 69: nothing is kept for who has no credit
     def on_block(self, block: Block) -> bool:
         """Send as much as there is credit for."""
         if self._connection.unsent_bytes > self._door.config.stream_unsent_bytes or self.credit <= 0:

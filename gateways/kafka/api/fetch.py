@@ -39,6 +39,7 @@ from kernel.state.topics import Topic
 if TYPE_CHECKING:
     from kernel.delivery.watches import Watch
 
+# decision 59: no fetch sessions
 FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything
 LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look that was not enough is repeated
 
