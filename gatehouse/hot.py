@@ -63,8 +63,8 @@ HOT_MODULES: Final = (
     "transactions.id_set",
     "transactions.plan",
     "transactions.records",
-    "transactions.silent",
+    "transactions.due",
     "transactions.timers",
-    "transactions.together",
+    "transactions.shared_records",
     "transactions.undecided",
 )

@@ -122,7 +122,7 @@ class Session(Protocol):
 
     def on_principal_ended(self, reason: str) -> None:
         """Whoever is in charge wants this connection ended: say so in the protocol's words, and close. Admission calls
-        it too, for those who have a seat there (see `admission.seats.Occupant`)."""
+        it too, for those who have a registration there (see `session_registry.RegisteredSession`)."""
 
     def describe(self) -> dict[str, Any]:
         """For people: client id, user, subscriptions; shown by `gatehouse connections`."""

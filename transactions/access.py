@@ -15,7 +15,7 @@ from kernel.state.state import Kind
 from transactions.book import Book
 from transactions.loading import Loading
 from transactions.records import Transaction, decode, open_key
-from transactions.together import Ended, decode_ending
+from transactions.shared_records import Ended, decode_ending
 
 if TYPE_CHECKING:
     from kernel.halves.halves import Halves
@@ -52,7 +52,7 @@ class Access:
             return True
         if len(self._later) >= MAX_LATER:
             return False
-        ended = self._book.remembered.find(transaction_id)
+        ended = self._book.outcomes.find(transaction_id)
         names = [(Kind.TRANSACTION, ended.key if ended is not None else open_key(transaction_id))]
         self._taken[transaction_id] = deque([step])
         found = self._halves.recent(names)

@@ -2,7 +2,7 @@
 
     fresh         those that have just begun, whole
     undecided     the others: ids in sets, and when each of them is due
-    remembered    ids of decisions that are remembered, oldest decision first, and which record each stands in
+    outcomes      ids of decisions that are remembered, oldest decision first, and which record each stands in
     settling      by id, what a transaction will be once frames that are on their way are durable
 
 Everything else stands in the state records: an undecided transaction that is not fresh costs some thirty bytes here.
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from kernel.write.pending_frame import PendingFrame
 from transactions.fresh import Batch, Begun, Fresh
+from transactions.outcomes import Outcomes
 from transactions.plan import Plan
 from transactions.records import Brief, Transaction
-from transactions.remembered import Remembered
 from transactions.states import State
 from transactions.undecided import Name, Undecided
 
@@ -38,7 +38,7 @@ class Book:
         self._now_ms = kernel.parts.loop.now_ms
         self.wall_of = kernel.parts.clock.wall_of        # of a hub time, for what is shown
         self.undecided = Undecided()
-        self.remembered = Remembered()
+        self.outcomes = Outcomes()
         self.fresh = Fresh()
         self.settling: dict[int, Transaction] = {}
         self._settling_with: dict[int, Plan] = {}
@@ -172,9 +172,9 @@ class Book:
                 self.undecided.remove(before)
                 self._count_ended(after.state, 1, after.size_bytes)
         for ended in plan.ended:
-            self.remembered.add(ended)
+            self.outcomes.add(ended)
         for gone in plan.forgotten:
-            self.remembered.drop(gone)
+            self.outcomes.drop(gone)
 
     def _apply_fresh(self, plan: Plan) -> None:
         for batch in plan.batches:

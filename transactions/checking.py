@@ -26,10 +26,10 @@ from kernel.write.pending_frame import PendingFrame
 from transactions.access import Access
 from transactions.answering import refuse
 from transactions.book import RETRY_MS, Book
+from transactions.due import DueTransaction
 from transactions.members import Check, Members, Membership
 from transactions.plan import Plan
 from transactions.records import Transaction, decode, open_key
-from transactions.silent import Silent
 from transactions.states import Event, step
 from transactions.undecided import Name
 
@@ -49,7 +49,7 @@ UNANSWERED: Final = "unanswered"
 Asking = tuple["Owner | None", object]
 """Who wants a transaction to be checked now."""
 
-Read = tuple["Silent | None", list[bytes]]
+Read = tuple["DueTransaction | None", list[bytes]]
 """A transaction, None where it has been decided, and pages of its half messages: all, where it is over."""
 
 
@@ -62,7 +62,7 @@ class Round:
         self.ids = ids
         self.asked = asked or {}                 # by somebody, whatever their time; or
         self.anew = anew                         # of this group, what reached nobody: that does not count; or due
-        self.checked: list[Silent] = []
+        self.checked: list[DueTransaction] = []
         self.told: list[tuple[Membership, Check]] = []
 
     @property
@@ -70,7 +70,7 @@ class Round:
         """Their time has come, as far as timers know."""
         return not self.asked and self.anew is None
 
-    def step(self, one: Silent) -> Event | None:
+    def step(self, one: DueTransaction) -> Event | None:
         """What is to become of one; None: nothing yet."""
         if not self.is_due:
             return Event.CHECK
@@ -229,7 +229,7 @@ class Checking:
             self._postpone(round_, transaction_id)
         plan.told.append(partial(self._round_ended, round_))
 
-    def _carry_out(self, round_: Round, pending_frame: PendingFrame, plan: Plan, one: Silent,
+    def _carry_out(self, round_: Round, pending_frame: PendingFrame, plan: Plan, one: DueTransaction,
                    pages: list[bytes]) -> None:
         event = round_.step(one)
         if event is None:
@@ -257,7 +257,8 @@ class Checking:
             self._undecided.timers.put_back(round_.now_ms, transaction_id)
         self._access.free_again(transaction_id)
 
-    def _check(self, round_: Round, pending_frame: PendingFrame, plan: Plan, one: Silent, member: Membership | None,
+    def _check(self, round_: Round, pending_frame: PendingFrame, plan: Plan, one: DueTransaction,
+               member: Membership | None,
                pages: list[bytes]) -> None:
         if not self._undecided.knows(one.id):
             self._book.meet(decode(one.id, one.value))
@@ -364,7 +365,7 @@ def _read(round_: Round, records: StateWalk, halves: StateWalk, limit: int, is_h
         if value is None:
             found.append((None, []))
             continue
-        one = Silent(transaction_id, value)
+        one = DueTransaction(transaction_id, value)
         event = round_.step(one)
         wanted = int(is_heard) if event is Event.CHECK else one.pages if event is not None and one.name[1] else 0
         read = [halves.get(half_key(transaction_id, page)) for page in range(wanted)]

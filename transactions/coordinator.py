@@ -183,7 +183,7 @@ class Transactions:
             "transactions_open": book.open_count,
             "transactions_open_bytes": book.open_bytes,
             "transactions_loading": 0 if self._loading.done else 1,
-            "transactions_remembered": book.remembered.count,
+            "transactions_remembered": book.outcomes.count,
             "transaction_members": self._members.count,
             "transactions_begun_total": book.begun_total,
             "transactions_committed_total": ended[State.COMMITTED],

@@ -42,18 +42,18 @@ class Forgetter:
     def _ended(self, plan: Plan, stored: bool) -> None:
         if plan.forgotten:
             self._busy = False
-        if stored and (plan.forgotten or self._book.remembered.count > self.settings.max_remembered):
+        if stored and (plan.forgotten or self._book.outcomes.count > self.settings.max_remembered):
             self._loop.call_soon(self.look)
 
     def look(self) -> None:
         """Forget what is over, as much as one frame takes."""
-        if self._stopped or self._busy or self._book.remembered.is_loading:
+        if self._stopped or self._busy or self._book.outcomes.is_loading:
             return
-        too_many = self._book.remembered.count - self.settings.max_remembered
+        too_many = self._book.outcomes.count - self.settings.max_remembered
         until_ms = self._loop.now_ms() - self.settings.remembered_ms
         plan: Plan | None = None
         count = 0
-        for known in self._book.remembered:
+        for known in self._book.outcomes:
             if count >= self.settings.slice or known.decided_ms > until_ms and count >= too_many:
                 break
             if known.ids[-1] >= self._book.fresh.oldest:         # by it a start knows that it is decided; decision 48

@@ -14,9 +14,9 @@ from kernel.message import Message
 from kernel.write.batch_builder import Run
 from transactions.records import Transaction, decode, encode
 from transactions.settings import MAX_BY, CheckSettings
+from transactions.shared_records import decode_begun
 from transactions.states import State
 from transactions.timers import Timers
-from transactions.together import decode_begun
 
 FRESH_MS: Final = 10_000
 MAX_FRESH: Final = 50_000
@@ -28,7 +28,7 @@ NONE: Final = 1 << 63              # above every id
 class Origin:
     """Whose transactions these are, and how they are checked: many have all of it in common."""
 
-    __slots__ = ("tenant", "group", "by", "shown_by", "settings", "sort")
+    __slots__ = ("tenant", "group", "by", "shown_by", "settings", "template")
 
     def __init__(self, tenant: str, group: str, by: str, settings: CheckSettings) -> None:
         self.tenant = tenant
@@ -36,7 +36,7 @@ class Origin:
         self.by = by
         self.shown_by = by[:MAX_BY]
         self.settings = settings
-        self.sort = self.encode(State.OPEN, 0, "")
+        self.template = self.encode(State.OPEN, 0, "")
 
     # decision 47: a name is a user's within a group
     def key_of(self, name: str) -> str:
@@ -135,11 +135,11 @@ def decode_batch(value: bytes) -> list[Begun]:
     origins: dict[bytes, Origin] = {}
     ones: list[Begun] = []
     at = 0
-    for sort, count in beginnings:
-        origin = origins.get(sort)
+    for template, count in beginnings:
+        origin = origins.get(template)
         if origin is None:
-            one = decode(0, sort)
-            origin = origins[sort] = Origin(one.tenant, one.group, one.by, one.settings)
+            one = decode(0, template)
+            origin = origins[template] = Origin(one.tenant, one.group, one.by, one.settings)
         mine = rows[at:at + count]
         begun = Begun(origin, begun_ms, mine, size_of(mine), None, [])
         begun.id = first_id + at

@@ -18,7 +18,7 @@ from kernel.state.state import Kind
 from transactions.book import Book
 from transactions.fresh import Batch, Begun, decode_batch
 from transactions.records import BEGUN, ENDED, OPEN, Brief, decode_brief
-from transactions.together import Ended, decode_ended
+from transactions.shared_records import Ended, decode_ended
 from transactions.undecided import ALL_IDS, Name
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Loading:
         self.on_done: Callable[[], None] = lambda: None
 
         book.undecided.begin_loading(self._new_from)
-        book.remembered.begin_loading()
+        book.outcomes.begin_loading()
 
     def start(self) -> None:
         self._worker.submit(self._read_open, self._open_read)
@@ -123,11 +123,11 @@ class Loading:
             return
         rows, more = found
         for one in rows:
-            self._book.remembered.load(one)
+            self._book.outcomes.load(one)
         if more:
             self._worker.submit(self._read_ended, self._ended_read)
             return
-        self._book.remembered.loaded()
+        self._book.outcomes.loaded()
         self._names.clear()
         self._worker.submit(self._read_begun, self._begun_read)
 
@@ -144,7 +144,7 @@ class Loading:
             return
         rows, more = found
         book = self._book
-        ones = [one for one in rows if one.id < self._new_from and book.remembered.find(one.id) is None
+        ones = [one for one in rows if one.id < self._new_from and book.outcomes.find(one.id) is None
                 and not book.undecided.has(one.origin.tenant, one.id)]
         if ones:
             book.load_batch(Batch(rows[0].id, ones, self._earliest_ms))

@@ -10,8 +10,8 @@ from kernel.state.state import Kind
 from kernel.write.batch_builder import Run
 from transactions.fresh import Batch, Begun, Origin
 from transactions.records import Transaction, encode, open_key
+from transactions.shared_records import Ended, Ending, begun_key, encode_begun, encode_ended, ending_of
 from transactions.states import State
-from transactions.together import Ended, Ending, begun_key, encode_begun, encode_ended, ending_of
 
 NEW: Final = 0                    # id of a transaction that has none yet
 
@@ -127,7 +127,7 @@ class Plan:
                 run.first_id = number
             one.places = []
             rows += one.rows
-        value = encode_begun(self.now_ms, [(one.origin.sort, len(one.rows)) for one in ones],
+        value = encode_begun(self.now_ms, [(one.origin.template, len(one.rows)) for one in ones],
                              encode_page(first_id, rows))
         return StateRecord(Kind.TRANSACTION, begun_key(first_id), value)
 
@@ -159,14 +159,14 @@ class Plan:
         for change in self.changes.values():
             if change.after.state is not State.OPEN:
                 by_tenant.setdefault(change.after.tenant, []).append(ending_of(change.after))
-        sorts: dict[tuple[Origin, State, str], bytes] = {}
+        templates: dict[tuple[Origin, State, str], bytes] = {}
         for one in self.decided.values():
             name = one.origin, one.state, one.decided_by
-            sort = sorts.get(name)
-            if sort is None:
-                sort = sorts[name] = one.origin.encode(one.state, one.decided_ms, one.decided_by)
+            template = templates.get(name)
+            if template is None:
+                template = templates[name] = one.origin.encode(one.state, one.decided_ms, one.decided_by)
             by_tenant.setdefault(one.origin.tenant, []).append(
-                (one.id, one.begun_ms, len(one.rows), one.size_bytes, one.address, sort))
+                (one.id, one.begun_ms, len(one.rows), one.size_bytes, one.address, template))
         found: list[StateRecord] = []
         for tenant, endings in by_tenant.items():
             ended, record = encode_ended(self.now_ms, tenant, endings)

@@ -5,7 +5,7 @@
     OPEN  id u64                     one that is undecided and has records of its own; its half messages are HALF pages
     ENDED decided_ms u64, id u64     those of a tenant that one frame decided, for as long as they are remembered
 
-BEGUN and ENDED hold several: see `transactions.together`. One transaction:
+BEGUN and ENDED hold several: see `transactions.shared_records`. One transaction:
 
      0  state        u8
      1  unasked      u8     1: its last check reached nobody

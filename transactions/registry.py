@@ -12,10 +12,10 @@ from kernel.state.state import Kind
 from transactions.access import Access
 from transactions.book import Book
 from transactions.loading import Loading
+from transactions.outcomes import BEFORE_ALL
 from transactions.records import Transaction, decode, open_key
-from transactions.remembered import BEFORE_ALL
+from transactions.shared_records import Ended, decode_ending
 from transactions.states import State
-from transactions.together import Ended, decode_ending
 
 if TYPE_CHECKING:
     from kernel.halves.halves import Halves
@@ -112,7 +112,7 @@ class Registry:
         """Newest decision first."""
         before_ms, dot, before_id = query.after.partition(".")
         before = (int(before_ms), int(before_id)) if dot else BEFORE_ALL
-        return self._book.remembered.newest(query.tenant, before)
+        return self._book.outcomes.newest(query.tenant, before)
 
     def _finish(self, query: Query, ones: list[Transaction | None], cursors: list[str],
                 on_done: Callable[[Page], None]) -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
+from transactions.due import DueTransaction
 from transactions.id_set import IdSet
 from transactions.records import Brief, Transaction
-from transactions.silent import Silent
 from transactions.timers import Timers
 
 ALL_IDS: Final = 1 << 63
@@ -87,7 +87,7 @@ class Undecided:
         if one.unasked:
             _discard(self.unasked, name, one.id)
 
-    def checked(self, one: Silent, *, was_taken: bool) -> None:
+    def checked(self, one: DueTransaction, *, was_taken: bool) -> None:
         """It has been asked; whether it was taken from the timers for that."""
         if not was_taken:
             self.timers.discard(one.due_ms, one.id, one.waited_ms)
@@ -97,7 +97,7 @@ class Undecided:
         elif one.was_unasked:
             _discard(self.unasked, one.name, one.id)
 
-    def not_checked(self, one: Silent, retry_ms: int) -> None:
+    def not_checked(self, one: DueTransaction, retry_ms: int) -> None:
         """That could not be stored."""
         if one.due_ms > retry_ms:
             self.timers.add(one.due_ms, one.id, one.waited_ms)

@@ -32,7 +32,7 @@ from gateways.admission.routed import RoutedTopics
 from gateways.admission.rule_set import RuleSet
 from gateways.admission.rules import Rule
 from gateways.admission.scram import ScramServer
-from gateways.admission.session_registry import Occupant, Seat, SessionRegistry
+from gateways.admission.session_registry import RegisteredSession, Registration, SessionRegistry
 from gateways.admission.tokens import JwtSettings
 from gateways.admission.trace import Trace
 from kernel.addresses.address import UNROUTED
@@ -70,7 +70,7 @@ class Admission:
         self._decide = decision
         self._outside = outside
         self._topics = RoutedTopics(routes)
-        self._seats = SessionRegistry(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
+        self._registry = SessionRegistry(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
         self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside)
         self._login.allow_anonymous = allow_anonymous
         self._audit = Audit(kernel, wall_ms, log.error)
@@ -93,7 +93,7 @@ class Admission:
         if before != allowed:
             self._rights_changed(ANONYMOUS)
             if not allowed:
-                self._seats.end(ANONYMOUS, "", "anonymous access has ended")
+                self._registry.end(ANONYMOUS, "", "anonymous access has ended")
 
     @property
     def version(self) -> object:
@@ -127,9 +127,9 @@ class Admission:
             return principal.elsewhere(principal.tenant, client_id)
         return principal
 
-    def seat(self, principal: Principal, door: str, occupant: Occupant) -> Seat:
-        """A connection that has logged in takes its seat; it leaves it at its end."""
-        return self._seats.take(principal, door, occupant)
+    def register(self, principal: Principal, door: str, session: RegisteredSession) -> Registration:
+        """A connection that has logged in: it is told when its principal ends or its rights change, until it leaves."""
+        return self._registry.take(principal, door, session)
 
     def ends_ms(self, principal: Principal) -> int:
         """When the principal may be connected no longer, as things stand: what it logged in with runs out, or its user
@@ -138,10 +138,10 @@ class Admission:
         ends = principal.expires_ms, user.expires_ms if user is not None else 0
         return min(ends) or max(ends)
 
-    def _on_left(self, seat: Seat) -> None:
+    def _on_left(self, registration: Registration) -> None:
         """A principal with a client id is one connection's own: what was looked up for it is nobody's now."""
-        if seat.principal.client_id is not None:
-            self._caches.pop((seat.principal, seat.door), None)
+        if registration.principal.client_id is not None:
+            self._caches.pop((registration.principal, registration.door), None)
 
     def groups(self, principal: Principal) -> frozenset[str]:
         """The groups of users that the principal is in."""
@@ -337,12 +337,12 @@ class Admission:
     def on_user_changed(self, name: str, ended: str, logins: str) -> None:
         """See `administration.Affected`."""
         self._login.forget(name)
-        self._seats.ends_changed(name)
+        self._registry.ends_changed(name)
         self._quotas = self._read_quotas()
         self._meters.pop(name, None)
         self._rights_changed(name)
         if ended:
-            self._seats.end(name, logins, ended)
+            self._registry.end(name, logins, ended)
 
     def on_rule_changed(self, before: Rule | None, after: Rule | None) -> None:
         """See `administration.Affected`: every decision is made anew, and who is connected looks at what it holds."""
@@ -355,7 +355,7 @@ class Admission:
     def _rights_changed(self, name: str | None) -> None:
         self._version = object()
         self.forget_places()
-        self._seats.rights_changed(name)
+        self._registry.rights_changed(name)
 
     def compiling(self, rules: Iterable[Rule]) -> Callable[[], RuleSet]:
         """What compiles these rules of a configuration with those of the database: for any thread, as it takes 10 µs a
@@ -396,5 +396,5 @@ class Admission:
         """For the metrics page."""
         issuer = self._login.issuer
         return {"users": len(self.accounts.users), "api_keys": len(self.accounts.keys),
-                "rules": len(self._rules), "seats": len(self._seats),
+                "rules": len(self._rules), "registrations": len(self._registry),
                 "jwks_failures": issuer.failures if issuer is not None else 0, **self._login.statistics}

@@ -1,7 +1,8 @@
-"""Who is connected as whom: every open connection has a seat, and is told when its principal ends or its rights change.
+"""Who is connected as whom: every open connection has a registration, and is told when its principal ends or its rights
+change.
 
-    seat = admission.seat(principal, door, occupant)       once per connection, when it has logged in
-    seat.leave()                                           at its end; more than once is no mistake
+    registration = admission.register(principal, door, session)       once per connection, when it has logged in
+    registration.leave()                                           at its end; more than once is no mistake
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from kernel.ports import Loop, Timer
 TOLD_AT_ONCE: Final = 20                 # connections that are told in one turn: some 0.2 ms each with a few filters
 
 
-class Occupant(Protocol):
+class RegisteredSession(Protocol):
     """What a connection is told. Both are called on the hub's thread, never from within a call of the connection's."""
 
     def on_principal_ended(self, reason: str) -> None:
@@ -29,92 +30,95 @@ class Occupant(Protocol):
         """Look at subscriptions and consumers again, and drop what is no longer allowed."""
 
 
-class Seat:
+class Registration:
     """One connection's place."""
 
-    __slots__ = ("_seats", "door", "occupant", "principal", "timer")
+    __slots__ = ("_registry", "door", "session", "principal", "timer")
 
-    def __init__(self, seats: SessionRegistry, principal: Principal, door: str, occupant: Occupant) -> None:
-        self._seats = seats
+    def __init__(self, registry: SessionRegistry, principal: Principal, door: str,
+                 session: RegisteredSession) -> None:
+        self._registry = registry
         self.principal = principal
         self.door = door
-        self.occupant = occupant
+        self.session = session
         self.timer: Timer | None = None      # rings when its principal ends
 
     def leave(self) -> None:
-        self._seats.forget(self)
+        self._registry.forget(self)
 
 
 class SessionRegistry:
     """All of them, by the principal's name. `loop` None (in tests): told at once, and nothing runs out. `ends_ms` says
     when a principal ends as things stand, 0 for never."""
 
-    def __init__(self, loop: Loop | None = None, on_left: Callable[[Seat], None] | None = None,
+    def __init__(self, loop: Loop | None = None, on_left: Callable[[Registration], None] | None = None,
                  ends_ms: Callable[[Principal], int] = lambda principal: principal.expires_ms) -> None:
         self._loop = loop
         self._ends_ms = ends_ms
         self._on_left = on_left
-        self._taken: dict[str, dict[Seat, None]] = {}
+        self._taken: dict[str, dict[Registration, None]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._taken.values()))
 
-    def take(self, principal: Principal, door: str, occupant: Occupant) -> Seat:
-        seat = Seat(self, principal, door, occupant)
-        self._taken.setdefault(principal.name, {})[seat] = None
-        self._set_timer(seat)
-        return seat
+    def take(self, principal: Principal, door: str, session: RegisteredSession) -> Registration:
+        registration = Registration(self, principal, door, session)
+        self._taken.setdefault(principal.name, {})[registration] = None
+        self._set_timer(registration)
+        return registration
 
-    def forget(self, seat: Seat) -> None:
-        self._stop_timer(seat)
-        seats = self._taken.get(seat.principal.name)
-        if seats is not None:
-            seats.pop(seat, None)
-            if not seats:
-                del self._taken[seat.principal.name]
+    def forget(self, registration: Registration) -> None:
+        self._stop_timer(registration)
+        registrations = self._taken.get(registration.principal.name)
+        if registrations is not None:
+            registrations.pop(registration, None)
+            if not registrations:
+                del self._taken[registration.principal.name]
         if self._on_left is not None:
-            self._on_left(seat)
+            self._on_left(registration)
 
     def end(self, name: str, logins: str, reason: str) -> None:
         """Everybody who is connected as this user, by a login that begins so."""
-        self._tell([seat for seat in self._taken.get(name, ()) if seat.principal.login.startswith(logins)],
-                   lambda seat: seat.occupant.on_principal_ended(reason))
+        self._tell([registration for registration in self._taken.get(name, ())
+                    if registration.principal.login.startswith(logins)],
+                   lambda registration: registration.session.on_principal_ended(reason))
 
     def ends_changed(self, name: str) -> None:
         """This user's connections end at another time than before, or no more."""
-        for seat in self._taken.get(name, ()):
-            self._stop_timer(seat)
-            self._set_timer(seat)
+        for registration in self._taken.get(name, ()):
+            self._stop_timer(registration)
+            self._set_timer(registration)
 
     def rights_changed(self, name: str | None = None) -> None:
         """For one user, or for everybody."""
         names = list(self._taken) if name is None else [name]
-        self._tell([seat for one in names for seat in self._taken.get(one, ())],
-                   lambda seat: seat.occupant.on_rights_changed())
+        self._tell([registration for one in names for registration in self._taken.get(one, ())],
+                   lambda registration: registration.session.on_rights_changed())
 
-    def _set_timer(self, seat: Seat) -> None:
-        ends_ms = self._ends_ms(seat.principal)
+    def _set_timer(self, registration: Registration) -> None:
+        ends_ms = self._ends_ms(registration.principal)
         if ends_ms and self._loop is not None:
-            what = "what it logged in with" if ends_ms == seat.principal.expires_ms else "the user"
-            seat.timer = self._loop.call_at_wall(ends_ms, partial(self._on_expired, seat, f"{what} has expired"))
+            what = "what it logged in with" if ends_ms == registration.principal.expires_ms else "the user"
+            registration.timer = self._loop.call_at_wall(ends_ms,
+                                                         partial(self._on_expired, registration, f"{what} has expired"))
 
-    def _stop_timer(self, seat: Seat) -> None:
-        if seat.timer is not None:
-            seat.timer.cancel()
-            seat.timer = None
+    def _stop_timer(self, registration: Registration) -> None:
+        if registration.timer is not None:
+            registration.timer.cancel()
+            registration.timer = None
 
-    def _on_expired(self, seat: Seat, why: str) -> None:
-        seat.timer = None
-        seat.occupant.on_principal_ended(why)
+    def _on_expired(self, registration: Registration, why: str) -> None:
+        registration.timer = None
+        registration.session.on_principal_ended(why)
 
-    def _tell(self, seats: Iterable[Seat], tell: Callable[[Seat], None]) -> None:
+    def _tell(self, registrations: Iterable[Registration], tell: Callable[[Registration], None]) -> None:
         """Some in each turn, those that are still there then."""
-        waiting = list(seats)
+        waiting = list(registrations)
 
         def go_on() -> None:
-            for seat in waiting[:TOLD_AT_ONCE]:
-                if seat in self._taken.get(seat.principal.name, ()):
-                    tell(seat)
+            for registration in waiting[:TOLD_AT_ONCE]:
+                if registration in self._taken.get(registration.principal.name, ()):
+                    tell(registration)
             del waiting[:TOLD_AT_ONCE]
             if waiting:
                 schedule(go_on)

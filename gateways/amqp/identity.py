@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateways.admission.admission import Admission
     from gateways.admission.attempt import Gone, OnAuthenticated
     from gateways.admission.principal import Principal
-    from gateways.admission.session_registry import Occupant, Seat
+    from gateways.admission.session_registry import RegisteredSession, Registration
     from gateways.contract import Link
 
 NOT_ALLOWED: Final = 530
@@ -28,14 +28,14 @@ NOT_ALLOWED: Final = 530
 class Identity:
     principal: Principal
 
-    def __init__(self, admission: Admission, link: Link, occupant: Occupant) -> None:
+    def __init__(self, admission: Admission, link: Link, session: RegisteredSession) -> None:
         self.user = ""                                     # for people; "" until it is logged in
         self._admission = admission
         self._link = link
-        self._occupant = occupant
+        self._session = session
         self._mechanism = ""
         self._login_name = ""                              # as the client gave it
-        self._seat: Seat | None = None
+        self._registration: Registration | None = None
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Identity:
         """It is logged in."""
         self.leave()
         self.principal, self.user = principal, principal.name
-        self._seat = self._admission.seat(principal, DOOR_NAME, self._occupant)
+        self._registration = self._admission.register(principal, DOOR_NAME, self._session)
 
     def enter(self, virtual_host: str) -> None:
         """Be there from now on. Raises ConnectionFault 530."""
@@ -97,6 +97,6 @@ class Identity:
 
     def leave(self) -> None:
         """Idempotent."""
-        if self._seat is not None:
-            self._seat.leave()
-            self._seat = None
+        if self._registration is not None:
+            self._registration.leave()
+            self._registration = None

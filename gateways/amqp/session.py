@@ -327,7 +327,8 @@ class AmqpSession:
         if self._stopping and self._is_settled():
             self._finish_stopping()
 
-    # --- admission's `Occupant` --------------------------------------------------------------------------------------
+    # --- admission's `RegisteredSession`
+    # --------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
         """As RabbitMQ closes the connections of a user that is deleted."""

@@ -30,7 +30,7 @@ from gateways.http.problems import Refusal
 from gateways.http.receipts import Receipts
 from gateways.http.target import decode_level
 from gateways.http.tickets import Tickets
-from gateways.http.waiting import seated
+from gateways.http.waiting import registered
 from gateways.http.webhooks.webhooks import Webhooks
 from kernel.errors import UnknownTopic
 
@@ -319,7 +319,7 @@ class Door:
         may_read = partial(self.admission.require_topic, principal, Operation.CONSUME, topic.name)
         try:
             if all(kernel.bounds(partition)[1] <= at for partition, at in positions.items()):
-                with seated(self.admission, NAME, principal, wake, may_read) as guest:
+                with registered(self.admission, NAME, principal, wake, may_read) as guest:
                     await self.unless_stopping(future)
                 guest.check()
         finally:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gateways.admission.admission import Admission
     from gateways.admission.principal import Principal
-    from gateways.admission.session_registry import Seat
+    from gateways.admission.session_registry import Registration
 
 TICKET_BYTES: Final = 24
 MAX_TICKETS: Final = 10_000          # of all principals; the oldest goes
@@ -23,16 +23,16 @@ MAX_OF_PRINCIPAL: Final = 100        # so that nobody can push out everybody els
 
 
 class _Ticket:
-    """One that is good; an `Occupant`, so that it ends with its principal."""
+    """One that is good; an `RegisteredSession`, so that it ends with its principal."""
 
-    __slots__ = ("_tickets", "expires_ms", "principal", "seat", "word")
+    __slots__ = ("_tickets", "expires_ms", "principal", "registration", "word")
 
     def __init__(self, tickets: Tickets, word: str, principal: Principal, expires_ms: int) -> None:
         self._tickets = tickets
         self.word = word
         self.principal = principal
         self.expires_ms = expires_ms
-        self.seat: Seat | None = None
+        self.registration: Registration | None = None
 
     def on_principal_ended(self, reason: str) -> None:
         """It opens nothing any more."""
@@ -61,7 +61,7 @@ class Tickets:
         self._forget_some(principal, now_ms)
         # decision 70: a random word, no signed one
         ticket = _Ticket(self, token_urlsafe(TICKET_BYTES), principal, now_ms + self._lifetime_ms)
-        ticket.seat = self._admission.seat(principal, self._door, ticket)
+        ticket.registration = self._admission.register(principal, self._door, ticket)
         self._tickets[ticket.word] = ticket
         return ticket.word
 
@@ -76,8 +76,8 @@ class Tickets:
     def forget(self, ticket: _Ticket) -> None:
         """It is good no longer."""
         self._tickets.pop(ticket.word, None)
-        if ticket.seat is not None:
-            ticket.seat.leave()
+        if ticket.registration is not None:
+            ticket.registration.leave()
 
     def _forget_some(self, principal: Principal, now_ms: int) -> None:
         """Those that have expired, and the oldest where there are too many."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Guest:
-    """Admission's `Occupant` of one call. `check` is to be asked after every wait."""
+    """Admission's `RegisteredSession` of one call. `check` is to be asked after every wait."""
 
     def __init__(self, wake: Callable[[], None], require: Callable[[], object]) -> None:
         self._wake = wake
@@ -35,12 +35,12 @@ class Guest:
 
 
 @contextmanager
-def seated(admission: Admission, door: str, principal: Principal, wake: Callable[[], None],
+def registered(admission: Admission, door: str, principal: Principal, wake: Callable[[], None],
            require: Callable[[], object]) -> Iterator[Guest]:
-    """A seat for as long as the call waits. `require` raises where the right to what is waited for is gone."""
+    """A registration for as long as the call waits. `require` raises where the right to what is waited for is gone."""
     guest = Guest(wake, require)
-    seat = admission.seat(principal, door, guest)
+    registration = admission.register(principal, door, guest)
     try:
         yield guest
     finally:
-        seat.leave()
+        registration.leave()

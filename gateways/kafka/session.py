@@ -36,7 +36,7 @@ from gateways.kafka.sasl import MAX_TOKEN_BYTES
 from kernel.message import Stored
 
 if TYPE_CHECKING:
-    from gateways.admission.session_registry import Seat
+    from gateways.admission.session_registry import Registration
 
 DOOR: Final = "kafka"
 TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some tens of milliseconds of the slowest ones
@@ -67,7 +67,7 @@ class KafkaSession:
         self.client_software = ""
         self.login = Login(self, self._become)
         self._principal: Principal | None = None
-        self._seat: Seat | None = None
+        self._registration: Registration | None = None
         self._asking = False                         # admission has not said yet who this is
         self._reader = FrameReader(config.max_request_bytes)
         self._waiting: deque[Request] = deque()      # dispatched and not sent, oldest first
@@ -128,8 +128,8 @@ class KafkaSession:
 
     def handle_closed(self) -> None:
         self._closed = True
-        if self._seat is not None:
-            self._seat.leave()
+        if self._registration is not None:
+            self._registration.leave()
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             if request.on_end is not None:
@@ -224,7 +224,7 @@ class KafkaSession:
         self.admission.audit(Author(principal.name, DOOR, self.link.peer), action,
                              {**details, "tenant": principal.tenant})
 
-    # ---- admission's `Occupant`
+    # ---- admission's `RegisteredSession`
 
     def on_principal_ended(self, reason: str) -> None:
         self.close(f"principal_ended: {reason}")
@@ -370,7 +370,7 @@ class KafkaSession:
 
     def _become(self, principal: Principal) -> None:
         """The connection is this principal's from now on."""
-        before, self._seat = self._seat, self.admission.seat(principal, DOOR, self)
+        before, self._registration = self._registration, self.admission.register(principal, DOOR, self)
         if before is not None:
             before.leave()
         self._principal = principal

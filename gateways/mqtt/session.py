@@ -26,7 +26,7 @@ from kernel.message import Message
 
 if TYPE_CHECKING:
     from gateways.admission.principal import Principal
-    from gateways.admission.session_registry import Seat
+    from gateways.admission.session_registry import Registration
     from gateways.contract import Link, Services
     from gateways.mqtt.config import MqttConfig
     from gateways.mqtt.packets import Connect, Will
@@ -52,7 +52,7 @@ class MqttSession:
         self._inbox: Inbox | None = None                   # both None until CONNECT is accepted
         self._outbox: Outbox | None = None
         self._principal: Principal | None = None           # as it logged in, whatever its client id
-        self._seat: Seat | None = None
+        self._registration: Registration | None = None
         self._checking = False                             # CONNECT has come, admission has not said yet
         self._tenant = ""
         self._client_id = ""
@@ -267,7 +267,7 @@ class MqttSession:
             self._refuse(packets.CONNACK_BAD_CLIENT_ID, str(error))
             return
         self._principal = principal
-        self._seat = services.admission.seat(principal, DOOR_NAME, self)
+        self._registration = services.admission.register(principal, DOOR_NAME, self)
         self._will = connect.will
         self._packet_bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
         if before is not None:
@@ -299,7 +299,8 @@ class MqttSession:
     def _known(self, principal: Principal) -> Principal:
         return self._services.admission.known_by_client(principal, self._client_id)
 
-    # --- admission's `Occupant` --------------------------------------------------------------------------------------
+    # --- admission's `RegisteredSession`
+    # --------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
         """MQTT 3.1.1 has no words for it: the connection is closed. The will of a client whose token has run out is
@@ -455,8 +456,8 @@ class MqttSession:
         """Take nothing more and owe nothing more; idempotent."""
         self._ended = True
         self._parts = []
-        if self._seat is not None:
-            self._seat.leave()
+        if self._registration is not None:
+            self._registration.leave()
         outbox = self._outbox
         if outbox is None:
             return

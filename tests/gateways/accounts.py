@@ -8,7 +8,7 @@ from gateways.admission.attempt import Gone, OnAuthenticated, never
 from gateways.admission.credentials import Credentials
 from gateways.admission.errors import LoginsFull, NotAuthenticated
 from gateways.admission.principal import Principal
-from gateways.admission.session_registry import Occupant, Seat
+from gateways.admission.session_registry import RegisteredSession, Registration
 from gateways.kit import RecordingAdmission
 
 
@@ -28,7 +28,7 @@ class KnownUsers(RecordingAdmission):
         """No more logins may wait."""
         self.asked: list[Credentials] = []
         self.gone: list[Gone] = []
-        self.seated: list[tuple[Principal, Occupant]] = []
+        self.registered: list[tuple[Principal, RegisteredSession]] = []
         self._answers: list[Callable[[], None]] = []
 
     def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
@@ -56,6 +56,6 @@ class KnownUsers(RecordingAdmission):
         for answer in answers:
             answer()
 
-    def seat(self, principal: Principal, door: str, occupant: Occupant) -> Seat:
-        self.seated.append((principal, occupant))
-        return super().seat(principal, door, occupant)
+    def register(self, principal: Principal, door: str, session: RegisteredSession) -> Registration:
+        self.registered.append((principal, session))
+        return super().register(principal, door, session)

@@ -19,14 +19,12 @@ from kernel.halves.records import (
     size_of,
 )
 from kernel.scheduling.records import Pending
+from transactions.due import MAX_ATTEMPTS, MAX_LISTED, DueTransaction
 from transactions.id_set import IdSet
+from transactions.outcomes import Outcomes
 from transactions.records import CheckMade, Transaction, decode, decode_brief, encode
-from transactions.remembered import Remembered
 from transactions.settings import CheckSettings
-from transactions.silent import MAX_ATTEMPTS, MAX_LISTED, Silent
-from transactions.states import State
-from transactions.timers import BUCKET_MS, LATE_PART, Timers, due_at
-from transactions.together import (
+from transactions.shared_records import (
     Ended,
     decode_begun,
     decode_ended,
@@ -35,6 +33,8 @@ from transactions.together import (
     encode_ended,
     ending_of,
 )
+from transactions.states import State
+from transactions.timers import BUCKET_MS, LATE_PART, Timers, due_at
 
 IDS = st.integers(1, 60)
 U32, U63 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 63) - 1)
@@ -125,7 +125,7 @@ def test_a_decision_changes_the_decision_alone(one: Transaction, state: State, w
 @given(TRANSACTIONS.filter(lambda one: one.state is State.OPEN), U63, st.one_of(st.just(""), TEXT), st.booleans())
 def test_a_check_changes_what_it_should_alone(one: Transaction, at_ms: int, to: str, counts: bool) -> None:
     at_ms %= 1 << 62
-    silent = Silent(one.id, encode(one))
+    silent = DueTransaction(one.id, encode(one))
     assert (silent.name, silent.by) == ((one.tenant, one.group), one.by)
     assert (silent.next_ms, silent.wait_ms, silent.unasked) == (one.next_ms, one.wait_ms, one.unasked)
     silent.check(at_ms, to, counts)
@@ -142,7 +142,7 @@ def test_a_check_changes_what_it_should_alone(one: Transaction, at_ms: int, to: 
 def test_the_last_checks_are_listed(one: Transaction, times: int) -> None:
     value = encode(one._replace(checks=(), attempts=MAX_ATTEMPTS - 1))
     for at_ms in range(times):
-        silent = Silent(one.id, value)
+        silent = DueTransaction(one.id, value)
         silent.check(at_ms, f"member {at_ms}", True)
         value = silent.value
     found = decode(one.id, value)
@@ -159,7 +159,7 @@ DECIDED = st.sets(st.one_of(U63, st.integers(0, 3_000)), min_size=1, max_size=3)
 def test_what_is_remembered_is_listed_and_forgotten_in_order(
         old: list[tuple[str, int, list[int]]], new: list[tuple[str, int, list[int]]], dropped: int) -> None:
     """New ones may be older than what was read: the clock was set back."""
-    remembered, model, at_ms = Remembered(), list[tuple[int, str, list[int]]](), 3
+    remembered, model, at_ms = Outcomes(), list[tuple[int, str, list[int]]](), 3
     remembered.begin_loading()
     for tenant, after_ms, ids in new:
         at_ms += after_ms

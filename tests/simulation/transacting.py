@@ -39,7 +39,7 @@ from transactions.coordinator import (
 from transactions.fresh import decode_batch
 from transactions.loading import GRACE_MS
 from transactions.records import BEGUN, ENDED, decode, open_key
-from transactions.together import decode_ended
+from transactions.shared_records import decode_ended
 
 if TYPE_CHECKING:
     from tests.simulation.simulator import Simulation

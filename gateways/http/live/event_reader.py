@@ -34,7 +34,8 @@ RETRY: Final = b"retry: %d\n"
 
 
 class EventReader:
-    """A `feed.Reader` that owns one answer, and its principal's `Occupant`: it ends when `allowed` is no longer so."""
+    """A `feed.Reader` that owns one answer, and its principal's `RegisteredSession`: it ends when `allowed` is no
+    longer so."""
 
     def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, request: web.Request,
                  allowed: Callable[[], bool]) -> None:

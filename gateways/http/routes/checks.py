@@ -43,7 +43,7 @@ NEEDS: Final = (Need(Operation.TRANSACT, "group"),)
 
 
 class HttpMember:
-    """A `transactions.Member` and its principal's `Occupant`: it ends when it may no longer be asked."""
+    """A `transactions.Member` and its principal's `RegisteredSession`: it ends when it may no longer be asked."""
 
     def __init__(self, door: Door, principal: Principal, group: str) -> None:
         self._door = door
@@ -56,7 +56,7 @@ class HttpMember:
 
     def join(self, credit: int, peer: str) -> None:
         """Be asked from now on, at most so much ahead."""
-        self._seat = self._door.admission.seat(self._principal, NAME, self)
+        self._registration = self._door.admission.register(self._principal, NAME, self)
         self._membership = self._door.services.transactions.join(
             self._group, self._principal.tenant, self, name=f"{self._principal.name} at {peer}", credit=credit)
 
@@ -64,7 +64,7 @@ class HttpMember:
         """Be asked nothing more."""
         if self._membership is not None:
             self._membership.leave()
-            self._seat.leave()
+            self._registration.leave()
 
     async def wait(self, timeout_s: float) -> None:
         """Returns when something is asked, at the time-out, when this ends or the hub stops."""

@@ -27,7 +27,7 @@ from gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
 from gateways.http.problems import Refusal
 from gateways.http.routes.reading import offset_at, read_selector, time_of
 from gateways.http.schemas import TEXT
-from gateways.http.waiting import seated
+from gateways.http.waiting import registered
 from kernel.addresses.address import is_topic_name
 from kernel.errors import InvalidTopic
 
@@ -135,17 +135,18 @@ async def _follow(door: Door, call: Call, query: dict[str, str], principal: Prin
     request = call.request
     feed = door.feeds.open(wanted, selector)
     try:
-        with seated(door.admission, NAME, principal, _go_on, partial(require_follow, door, principal, wanted)) as guest:
+        with registered(door.admission, NAME, principal, _go_on,
+                        partial(require_follow, door, principal, wanted)) as guest:
             positions = await begin(door, feed, query.get("from"), _last_event_id(request, query))
         guest.check()
         if request.method == "HEAD":
             return web.Response(headers=HEADERS)
         reader = EventReader(door, door.feeds, feed, positions, request, partial(may_follow, door, principal, wanted))
-        seat = door.admission.seat(principal, NAME, reader)
+        registration = door.admission.register(principal, NAME, reader)
         try:
             return await reader.run()
         finally:
-            seat.leave()
+            registration.leave()
     finally:
         door.feeds.close(feed)
 

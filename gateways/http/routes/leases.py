@@ -44,7 +44,7 @@ from gateways.http.parameters import VALUES, WAIT, Parameter, Seconds, Whole, wa
 from gateways.http.problems import Refusal
 from gateways.http.routes.queues import readable_queue
 from gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
-from gateways.http.waiting import seated
+from gateways.http.waiting import registered
 from gateways.json_messages import door_of, record_to_json
 from kernel.addresses.placing import QUEUE_PREFIX
 from kernel.errors import ExpiredReceipt, KernelError, Stopping
@@ -177,7 +177,7 @@ async def take(door: Door, principal: Principal, group: LeasedGroup, count: int,
     popping = group.pop(count, invisible_ms, on_popped)
     timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.ready else 0, popping.on_time)
     try:
-        with seated(door.admission, NAME, principal, popping.on_time, require) as guest:
+        with registered(door.admission, NAME, principal, popping.on_time, require) as guest:
             found = await door.unless_stopping(future)
         guest.check()
     except BaseException:

@@ -85,18 +85,18 @@ async def stream_status(door: Door, call: Call) -> web.StreamResponse:
         await answer.prepare(request)
         return answer
     reader = Reader(door, principal)
-    seat = door.admission.seat(principal, NAME, reader)
+    registration = door.admission.register(principal, NAME, reader)
     try:
         document = await Pulse.of(door).newest(source)     # comes with the headers: a page can show something at once
         await answer.prepare(request)
         await reader.send(answer, source, document)
     finally:
-        seat.leave()
+        registration.leave()
     return answer
 
 
 class Reader:
-    """One who listens, and its principal's `Occupant`."""
+    """One who listens, and its principal's `RegisteredSession`."""
 
     def __init__(self, door: Door, principal: Principal) -> None:
         self._door = door

@@ -48,7 +48,7 @@ Id = str | int | None
 
 # decision 69: owner of what it publishes: no task for it
 class Connection:
-    """`kernel.message.Owner` of what it publishes, `Occupant` of its principal's seat."""
+    """`kernel.message.Owner` of what it publishes, `RegisteredSession` of its principal's registration."""
 
     def __init__(self, door: Door, principal: Principal, request: web.Request, socket: web.WebSocketResponse) -> None:
         self.door = door
@@ -67,7 +67,7 @@ class Connection:
 
     async def run(self) -> None:
         """Serve the client until it goes, or must go."""
-        seat = self.door.admission.seat(self.principal, NAME, self)
+        registration = self.door.admission.register(self.principal, NAME, self)
         self.door.on_stopping.add(self._on_stopping)
         self._protocol.stream = self
         try:
@@ -75,7 +75,7 @@ class Connection:
         finally:
             self._protocol.stream = None
             self.door.on_stopping.discard(self._on_stopping)
-            seat.leave()
+            registration.leave()
             for subscription in list(self._subscriptions.values()):
                 subscription.end()
             for listening in self._listening.values():

@@ -5,7 +5,8 @@ from gatehouse.cli.tables import cell, pairs, table
 
 
 def test_columns_are_aligned_and_numbers_stand_to_the_right():
-    assert table(["name", "partitions"], [["plant", 4], ["a", 12]]) == "name   partitions\nplant           4\na              12"
+    assert table(["name", "partitions"],
+                 [["plant", 4], ["a", 12]]) == "name   partitions\nplant           4\na              12"
 
 
 def test_an_empty_table_is_its_heads():

@@ -17,8 +17,8 @@ from gateways.admission.throttle import DELAY_MAX_MS, DELAY_MS, WAITING_MAX
 from tests.gateways.admission.kit import Administered, Rig
 
 
-class Occupant:
-    """A connection, as far as a seat knows it."""
+class RegisteredSession:
+    """A connection, as far as a registration knows it."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []
@@ -197,13 +197,13 @@ def test_a_key_expires_on_an_open_connection() -> None:
     rig = Rig()
     rig.add("keys")
     who = rig.login(token=key_of(rig, "keys", expires_ms=rig.clock.ms + 10_000))
-    occupant, gone = Occupant(), Occupant()
-    rig.admission.seat(who, "mqtt", occupant)
-    rig.admission.seat(who, "mqtt", gone).leave()
+    session, gone = RegisteredSession(), RegisteredSession()
+    rig.admission.register(who, "mqtt", session)
+    rig.admission.register(who, "mqtt", gone).leave()
     rig.clock.advance(9_999)
-    assert not occupant.ended
+    assert not session.ended
     rig.clock.advance(1)
-    assert occupant.ended == ["what it logged in with has expired"] and not gone.ended
+    assert session.ended == ["what it logged in with has expired"] and not gone.ended
     assert not rig.clock.waiting
 
 
@@ -224,13 +224,13 @@ def test_a_certificate_ends_on_an_open_connection_and_opens_none_from_then_on() 
     assert who is rig.login(certificate="ann", ends_ms=ends_ms) is not renewed
     blue = rig.admission.in_tenant(who, "blue")
     assert blue is rig.admission.in_tenant(who, "blue") and blue.expires_ms == ends_ms
-    seats = [Occupant(), Occupant(), Occupant()]
-    for principal, seat in zip((who, blue, renewed), seats, strict=True):
-        rig.admission.seat(principal, "mqtt", seat)
+    registrations = [RegisteredSession(), RegisteredSession(), RegisteredSession()]
+    for principal, registration in zip((who, blue, renewed), registrations, strict=True):
+        rig.admission.register(principal, "mqtt", registration)
     rig.clock.advance(9_999)
-    assert not any(seat.ended for seat in seats)
+    assert not any(registration.ended for registration in registrations)
     rig.clock.advance(1)
-    assert [len(seat.ended) for seat in seats] == [1, 1, 0]
+    assert [len(registration.ended) for registration in registrations] == [1, 1, 0]
     with pytest.raises(NotAuthenticated):
         rig.login(certificate="ann", ends_ms=ends_ms)
     assert rig.login(certificate="ann", ends_ms=ends_ms + 5_000) is renewed
@@ -269,9 +269,9 @@ def test_a_user_expires_on_open_connections_and_when_can_be_changed() -> None:
     rig.did(lambda told: rig.administration.put_user("root", "bob", UserChanges(), told))
     who = rig.login(certificate="ann")
     soon = rig.login(certificate="ann", ends_ms=begin_ms + 5_000)
-    first, brief, second, other = Occupant(), Occupant(), Occupant(), Occupant()
-    for principal, occupant in ((who, first), (soon, brief), (rig.login(certificate="bob"), other)):
-        rig.admission.seat(principal, "mqtt", occupant)
+    first, brief, second, other = RegisteredSession(), RegisteredSession(), RegisteredSession(), RegisteredSession()
+    for principal, session in ((who, first), (soon, brief), (rig.login(certificate="bob"), other)):
+        rig.admission.register(principal, "mqtt", session)
     assert rig.admission.ends_ms(who) == begin_ms + 10_000 and rig.admission.ends_ms(soon) == begin_ms + 5_000
     rig.clock.advance(5_000)
     assert brief.ended == ["what it logged in with has expired"] and not first.ended
@@ -281,7 +281,7 @@ def test_a_user_expires_on_open_connections_and_when_can_be_changed() -> None:
     put(expires_ms=0)
     rig.clock.advance(60_000)
     assert not first.ended and rig.admission.ends_ms(who) == 0
-    rig.admission.seat(who, "mqtt", second).leave()
+    rig.admission.register(who, "mqtt", second).leave()
     put(expires_ms=begin_ms + 1)
     rig.clock.advance(1)
     assert first.ended == ["the user has expired"] and not second.ended and not other.ended
@@ -309,30 +309,30 @@ def test_changes_reach_those_who_are_connected() -> None:
     rig.did(lambda told: administration.add_rule("root", {"who": "group:ops", "pattern": "plant/#"}, told))
     key, text = rig.did(lambda told: administration.create_key("root", "ann", "k", told))
     ann, by_key, bob = rig.login("ann", "a password of 1"), rig.login(token=text), rig.login(certificate="bob")
-    seats = {name: Occupant() for name in ("ann", "key", "bob")}
+    registrations = {name: RegisteredSession() for name in ("ann", "key", "bob")}
     for name, who in (("ann", ann), ("key", by_key), ("bob", bob)):
-        admission.seat(who, "mqtt", seats[name])
+        admission.register(who, "mqtt", registrations[name])
     operation = next(iter(rig.accounts.rules["1"].operations))
     assert all(admission.may(who, operation, "plant/x") for who in (ann, by_key, bob))
 
     rig.did(lambda told: administration.put_user("root", "ann", UserChanges(groups=frozenset()), told))
     rig.clock.advance(1)
     assert not admission.may(ann, operation, "plant/x") and admission.may(bob, operation, "plant/x")
-    assert (seats["ann"].changed, seats["key"].changed, seats["bob"].changed) == (1, 1, 0)
+    assert (registrations["ann"].changed, registrations["key"].changed, registrations["bob"].changed) == (1, 1, 0)
     rig.did(lambda told: administration.put_user("root", "ann", UserChanges(password="another of them"), told))
     rig.clock.advance(1)
-    assert seats["ann"].ended == ["the password was changed"] and not seats["key"].ended
+    assert registrations["ann"].ended == ["the password was changed"] and not registrations["key"].ended
     with pytest.raises(NotAuthenticated):
         rig.login("ann", "a password of 1")
     rig.did(lambda told: administration.revoke_key("root", "ann", key.id, told))
     rig.clock.advance(1)
-    assert seats["key"].ended == ["the API key was revoked"]
+    assert registrations["key"].ended == ["the API key was revoked"]
     rig.did(lambda told: administration.delete_rule("root", "1", told))
     rig.clock.advance(1)
-    assert not admission.may(bob, operation, "plant/x") and seats["bob"].changed > 0
+    assert not admission.may(bob, operation, "plant/x") and registrations["bob"].changed > 0
     rig.did(lambda told: administration.put_user("root", "bob", UserChanges(disabled=True), told))
     rig.clock.advance(1)
-    assert seats["bob"].ended == ["the user is disabled"]
+    assert registrations["bob"].ended == ["the user is disabled"]
 
 
 def test_a_cache_that_a_session_alone_still_holds_forgets_too(rig: Rig) -> None:
@@ -355,9 +355,9 @@ def test_what_was_looked_up_for_one_client_goes_with_it() -> None:
     operation = next(iter(rig.accounts.rules["1"].operations))
     assert rig.admission.may(mine, operation, "dev/c1/x") and not rig.admission.may(mine, operation, "dev/c2/x")
     assert not rig.admission.may(ann, operation, "dev/c1/x")
-    seat = rig.admission.seat(mine, "mqtt", Occupant())
+    registration = rig.admission.register(mine, "mqtt", RegisteredSession())
     cache = rig.admission.cache(mine, "mqtt")
-    seat.leave()
+    registration.leave()
     assert rig.admission.cache(mine, "mqtt") is not cache
 
 

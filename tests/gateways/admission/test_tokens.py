@@ -217,14 +217,14 @@ def test_expiry_ends_an_open_connection() -> None:
     made = rig(leeway_s=0)
     ended: list[str] = []
 
-    class Occupant:
+    class RegisteredSession:
         def on_principal_ended(self, reason: str) -> None:
             ended.append(reason)
 
         def on_rights_changed(self) -> None: ...
 
     text = token(made)
-    made.admission.seat(made.login(token=text), "mqtt", Occupant())
+    made.admission.register(made.login(token=text), "mqtt", RegisteredSession())
     made.clock.advance(600_000)
     assert ended == ["what it logged in with has expired"]
     with pytest.raises(NotAuthenticated):

@@ -358,7 +358,7 @@ def test_a_client_that_goes_while_it_is_checked() -> None:
     client, _ = start(hub, "PLAIN", b"\0ada\0lovelace")
     hub.cut(client.session)
     admission.tell()
-    assert admission.seated == []
+    assert admission.registered == []
 
 
 @pytest.mark.parametrize("opened", [True, False])
@@ -369,8 +369,8 @@ def test_a_user_that_is_ended_is_told_320(opened: bool) -> None:
     client.ask("connection.tune-ok", 0, frame_max=4096, channel_max=5)
     if opened:
         client.ask("connection.open", 0, virtual_host="/")
-    (_, occupant), = admission.seated
-    occupant.on_principal_ended("the user is disabled")
+    (_, session), = admission.registered
+    session.on_principal_ended("the user is disabled")
     (_, name, told), = client.got()
     assert (name, told["code"]) == ("connection.close", 320)
     assert told["text"] == "CONNECTION_FORCED - user 'ada': the user is disabled"
@@ -395,9 +395,9 @@ def test_a_new_secret_is_a_login_of_the_same_user_and_ends_when_that_does() -> N
     admission.expires_ms = 77_000
     assert client.ask("connection.update-secret", 0, secret=b"babbage", reason="renewed") \
         == [(0, "connection.update-secret-ok", {})]
-    (before, _), (after, occupant) = admission.seated
-    assert (before.expires_ms, after.expires_ms) == (0, 77_000) and occupant is client.session
-    assert admission.statistics()["seats"] == 1, "it has left the seat that it had"
+    (before, _), (after, session) = admission.registered
+    assert (before.expires_ms, after.expires_ms) == (0, 77_000) and session is client.session
+    assert admission.statistics()["registrations"] == 1, "it has left the registration that it had"
     assert (admission.asked[-1].user, admission.asked[-1].password) == ("ada", "babbage")
     assert client.ask("queue.declare", queue="q")[0][1] == "queue.declare-ok"
 
@@ -449,4 +449,4 @@ def test_a_client_that_goes_while_its_new_secret_is_checked() -> None:
     client.ask("connection.update-secret", 0, secret=b"lovelace", reason="renewed")
     hub.cut(client.session)
     admission.tell()
-    assert len(admission.seated) == 1 and admission.statistics()["seats"] == 0
+    assert len(admission.registered) == 1 and admission.statistics()["registrations"] == 0

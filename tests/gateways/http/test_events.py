@@ -209,30 +209,30 @@ def test_plus_is_the_wildcard_where_it_is_a_level(query, decoded, meant):
     assert filter_of(query, decoded) == meant
 
 
-def seats(client):
+def registrations(client):
     """Who is connected as whom."""
-    return [seat for taken in client.door.admission._seats._taken.values() for seat in taken]
+    return [registration for taken in client.door.admission._registry._taken.values() for registration in taken]
 
 
 def test_a_stream_ends_with_its_user_and_its_right():
     async def test(client):
-        for end in (lambda seat: seat.occupant.on_principal_ended("removed"),
-                    lambda seat: seat.occupant.on_rights_changed()):
+        for end in (lambda registration: registration.session.on_principal_ended("removed"),
+                    lambda registration: registration.session.on_rights_changed()):
             stream = await follow(client, "/v1/topics/plant/events")
-            (seat,) = seats(client)
+            (registration,) = registrations(client)
             client.door.admission.may_topic = lambda *_: False          # only the second asks
-            end(seat)
+            end(registration)
             del client.door.admission.may_topic
             await stream.response.content.read()
-            await until(lambda: not seats(client) and not len(client.door.feeds))
+            await until(lambda: not registrations(client) and not len(client.door.feeds))
     run_door(test)
 
 
 def test_a_stream_goes_on_while_its_right_is_there():
     async def test(client):
         stream = await follow(client, "/v1/topics/plant/events")
-        (seat,) = seats(client)
-        seat.occupant.on_rights_changed()
+        (registration,) = registrations(client)
+        registration.session.on_rights_changed()
         client.kernel.publish("plant/a", b"still")
         assert await stream.values(1) == ["still"]
     run_door(test)
@@ -264,19 +264,19 @@ def test_who_hangs_up_while_a_stream_opens_takes_nobody_along():
 
 
 @pytest.mark.parametrize(("end", "status"), [
-    (lambda seat: seat.occupant.on_principal_ended("removed"), 401), (lambda seat: None, 403)])
+    (lambda registration: registration.session.on_principal_ended("removed"), 401), (lambda registration: None, 403)])
 def test_a_right_that_goes_while_a_stream_opens_is_missed(end, status):
     async def test(client):
         client.kernel.hold = True
         stream = opening(client)
-        await until(lambda: seats(client) and users(client))
-        for seat in seats(client):
-            end(seat)
+        await until(lambda: registrations(client) and users(client))
+        for registration in registrations(client):
+            end(registration)
         if status == 403:
             client.door.admission.require = denied
         client.kernel.flush()
         assert (await stream).status == status
-        await until(lambda: not seats(client) and not users(client))
+        await until(lambda: not registrations(client) and not users(client))
     run_door(test)
 
 

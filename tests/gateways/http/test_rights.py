@@ -44,14 +44,14 @@ def test_a_long_poll_ends_with_its_principal_or_its_right(ends: bool) -> None:
         assert isinstance(admission, KnownUsers)
         asking = asyncio.create_task(client.ask("GET", "/v1/topics/lab/messages?from=latest&wait=20",
                                                 headers=basic("ada", "lovelace")))
-        await until(lambda: admission.seated)
-        (principal, occupant), = admission.seated
+        await until(lambda: admission.registered)
+        (principal, session), = admission.registered
         assert principal.name == "ada"
         if ends:
-            occupant.on_principal_ended("the user is disabled")
+            session.on_principal_ended("the user is disabled")
         else:
             rights.clear()
-            occupant.on_rights_changed()
+            session.on_rights_changed()
         answer = await asking
         assert answer.status == (401 if ends else 403)
 
@@ -69,9 +69,9 @@ def test_a_stream_of_checks_sees_a_right_that_is_withdrawn_while_it_begins(monke
         assert isinstance(admission, KnownUsers)
 
         async def withdraw(answer: web.StreamResponse, request: web.BaseRequest) -> Any:
-            (_, occupant), = admission.seated
+            (_, session), = admission.registered
             rights.clear()
-            occupant.on_rights_changed()
+            session.on_rights_changed()
             return await prepare(answer, request)
 
         monkeypatch.setattr(web.StreamResponse, "prepare", withdraw)

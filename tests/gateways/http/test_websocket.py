@@ -263,20 +263,20 @@ def test_a_stopping_hub_says_so():
     run_door(test)
 
 
-def seats(client):
+def registrations(client):
     """Who is connected as whom."""
-    return [seat for taken in client.door.admission._seats._taken.values() for seat in taken]
+    return [registration for taken in client.door.admission._registry._taken.values() for registration in taken]
 
 
 def test_a_connection_ends_with_its_user():
     async def test(client):
         socket = await connect(client)
         await socket.ask(type="ping")
-        (seat,) = seats(client)
-        seat.occupant.on_principal_ended("removed")
+        (registration,) = registrations(client)
+        registration.session.on_principal_ended("removed")
         message = await socket.socket.receive()
         assert (message.type, message.data, message.extra) == (WSMsgType.CLOSE, 1008, "removed")
-        await until(lambda: not seats(client))
+        await until(lambda: not registrations(client))
     run_door(test)
 
 
@@ -285,9 +285,9 @@ def test_a_subscription_ends_with_its_right_and_the_connection_stays():
         socket = await connect(client)
         await socket.ask(type="subscribe", subscription="s", topic="plant")
         await socket.ask(type="subscribe", subscription="o", topic="other")
-        (seat,) = seats(client)
+        (registration,) = registrations(client)
         client.door.admission.may_topic = lambda principal, operation, topic: topic != "plant"
-        seat.occupant.on_rights_changed()
+        registration.session.on_rights_changed()
         del client.door.admission.may_topic
         told = await socket.next()
         assert (told["type"], told["subscription"], told["problem"]["code"]) == ("error", "s", "not_authorized")

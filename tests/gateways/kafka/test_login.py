@@ -178,7 +178,7 @@ def test_a_client_that_goes_while_it_is_checked() -> None:
     peer.session.handle_closed()
     assert gone()
     admission_of(peer).tell()
-    assert admission_of(peer).seated == []
+    assert admission_of(peer).registered == []
 
 
 def test_a_login_that_takes_too_long() -> None:
@@ -310,8 +310,8 @@ def test_a_login_by_certificate_ends_with_it() -> None:
     peer = closed_peer()
     peer.link.certificate, peer.link.certificate_ends_ms = "ada", 123_000
     assert may_ask(peer)
-    (principal, occupant), = admission_of(peer).seated
-    occupant.on_principal_ended("what it logged in with has expired")
+    (principal, session), = admission_of(peer).registered
+    session.on_principal_ended("what it logged in with has expired")
     assert principal.expires_ms == 123_000 and peer.link.reason.startswith("principal_ended: ")
 
 
@@ -319,8 +319,8 @@ def test_a_principal_that_ends_is_closed_and_leaves_its_seat_when_it_goes() -> N
     peer = closed_peer()
     handshake(peer)
     authenticate(peer, PLAIN)
-    (principal, occupant), = admission_of(peer).seated
-    occupant.on_principal_ended("the user is disabled")
+    (principal, session), = admission_of(peer).registered
+    session.on_principal_ended("the user is disabled")
     assert principal.name == "ada"
     assert peer.link.reason == "principal_ended: the user is disabled"
 

@@ -97,10 +97,10 @@ def test_a_login_by_certificate_ends_with_it_and_its_will_is_published() -> None
     session, link = hub.open(GATEWAY, MqttConfig())
     link.certificate, link.certificate_ends_ms = "ada", hub.now_ms() + 1000
     session.handle_data(packet(will=("w", "bye")))
-    (principal, occupant), = admission.seated
+    (principal, session), = admission.registered
     assert principal.expires_ms == link.certificate_ends_ms
     hub.advance(1000)
-    occupant.on_principal_ended("what it logged in with has expired")
+    session.on_principal_ended("what it logged in with has expired")
     hub.cut(session)
     hub.kernel.flush()
     assert link.closed and [record[3] for record in hub.kernel.partitions[1].records] == [b"bye"]
@@ -159,7 +159,7 @@ def test_a_client_that_goes_while_it_is_checked() -> None:
     session.handle_data(packet("ada", "lovelace", ("w", "bye")))
     hub.cut(session)
     admission.tell()
-    assert admission.seated == [] and link.take() == b"" and hub.kernel.partitions == {}
+    assert admission.registered == [] and link.take() == b"" and hub.kernel.partitions == {}
 
 
 def test_a_denied_publish_ends_the_connection_where_that_is_wanted_and_what_came_before_stands() -> None:
@@ -189,8 +189,8 @@ def test_subscriptions_that_are_no_longer_allowed_end() -> None:
     session, link = ada(hub)
     assert subscribe(session, link, "a/#", "b/#", "c/#") == [1, 1, 0x80]
     rights.allowed.discard((Operation.CONSUME, "b/#"))
-    (_, occupant), = admission.seated
-    occupant.on_rights_changed()
+    (_, session), = admission.registered
+    session.on_rights_changed()
     assert session.describe()["filters"] == ["a/#"]
     assert hub.kernel.subscriptions == 1 and not link.closed
 
@@ -207,8 +207,8 @@ def test_topics_that_were_allowed_are_judged_anew_when_rights_change() -> None:
     session, link = ada(hub)
     session.handle_data(publish(b"t", b"1", 1))
     rights.allowed.clear()
-    (_, occupant), = admission.seated
-    occupant.on_rights_changed()
+    (_, session), = admission.registered
+    session.on_rights_changed()
     session.handle_data(publish(b"t", b"2", 2))
     hub.kernel.flush()
     assert [record[3] for record in hub.kernel.partitions[1].records] == [b"1"]
@@ -220,8 +220,8 @@ def test_the_will_of_a_client_whose_token_runs_out_is_published_and_that_of_a_us
     hub, admission, _ = hub_with_users((Operation.PUBLISH, "w"), (Operation.CREATE, "w"))
     admission.expires_ms = hub.now_ms() if expired else 0
     session, link = ada(hub, will=("w", "bye"))
-    (_, occupant), = admission.seated
-    occupant.on_principal_ended("why")
+    (_, session), = admission.registered
+    session.on_principal_ended("why")
     assert link.closed and link.reason == "principal_ended: why"
     hub.cut(session)
     hub.kernel.flush()

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from transactions.together import Ended
+from transactions.shared_records import Ended
 
 SPARE: Final = 4_096                   # taken from the front, and their room kept
 THOUSAND: Final = 10                   # bits
@@ -90,7 +90,7 @@ class Row:
         return Ended(self._decided_ms[at], self._tenant, self._ids[start:self._ends[at]])
 
 
-class Remembered:
+class Outcomes:
     def __init__(self) -> None:
         self._old: dict[str, Row] = {}
         self._new: dict[str, Row] = {}

@@ -2,22 +2,24 @@
 
     BEGUN    0  begun_ms  i64
              8  count     u32
-            12  sorts     u32
-            16  of each transaction, in columns: number of its sort u32, messages u32
-                of each sort: length u32, the sort
+            12  templates     u32
+            16  of each transaction, in columns: number of its template u32, messages u32
+                of each template: length u32, the template
                 the half messages of all of them, in order, as a HALF page
 
     ENDED    0  count          u32
-             4  sorts          u32
+             4  templates          u32
              8  tenant length  u16
-            10  of each, in columns, by id: id u64, begun_ms i64, size_bytes u64, messages u32, number of its sort u32,
+            10  of each, in columns, by id: id u64, begun_ms i64, size_bytes u64, messages u32, number of its template
+            u32,
                 address length u32
                 tenant
-                of each sort: length u32, the sort
+                of each template: length u32, the template
                 addresses
 
-What many of them have in common stands there once: a *sort* is a transaction as in `transactions.records` with nothing
-of its own. Ids of those that began together follow each other, as those of their messages do. Numbers are big-endian.
+What many of them have in common stands there once: a *template* is a transaction as in `transactions.records` with
+nothing of its own. Ids of those that began together follow each other, as those of their messages do. Numbers are
+big-endian.
 """
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ _LENGTH = struct.Struct(">I")
 # ---- began
 
 Beginning = tuple[bytes, int]
-"""A transaction among others that began with it: its sort, how many messages."""
+"""A transaction among others that began with it: its template, how many messages."""
 
 
 def begun_key(first_id: int) -> bytes:
@@ -52,40 +54,41 @@ def begun_key(first_id: int) -> bytes:
 def encode_begun(begun_ms: int, ones: list[Beginning], page: bytes) -> bytes:
     """A BEGUN record; `page` holds the half messages."""
     numbers: dict[bytes, int] = {}
-    sorts = [numbers.setdefault(sort, len(numbers)) for sort, _ in ones]
+    templates = [numbers.setdefault(template, len(numbers)) for template, _ in ones]
     messages = [count for _, count in ones]
-    columns = struct.pack(f">{2 * len(ones)}I", *sorts, *messages)
-    return b"".join((_BEGUN_HEAD.pack(begun_ms, len(ones), len(numbers)), columns, _encode_sorts(numbers), page))
+    columns = struct.pack(f">{2 * len(ones)}I", *templates, *messages)
+    return b"".join((_BEGUN_HEAD.pack(begun_ms, len(ones), len(numbers)), columns, _encode_templates(numbers), page))
 
 
 def decode_begun(value: bytes) -> tuple[int, list[Beginning], bytes]:
     """What `encode_begun` was given."""
-    begun_ms, count, sort_count = _BEGUN_HEAD.unpack_from(value)
+    begun_ms, count, template_count = _BEGUN_HEAD.unpack_from(value)
     columns = struct.unpack_from(f">{2 * count}I", value, _BEGUN_HEAD.size)
-    sorts, at = _decode_sorts(value, _BEGUN_HEAD.size + 8 * count, sort_count)
-    ones = [(sorts[sort], messages) for sort, messages in zip(columns[:count], columns[count:], strict=True)]
+    templates, at = _decode_templates(value, _BEGUN_HEAD.size + 8 * count, template_count)
+    ones = [(templates[template], messages) for template,
+            messages in zip(columns[:count], columns[count:], strict=True)]
     return begun_ms, ones, value[at:]
 
 
-def _encode_sorts(sorts: Iterable[bytes]) -> bytes:
-    return b"".join([_LENGTH.pack(len(sort)) + sort for sort in sorts])
+def _encode_templates(templates: Iterable[bytes]) -> bytes:
+    return b"".join([_LENGTH.pack(len(template)) + template for template in templates])
 
 
-def _decode_sorts(value: bytes, at: int, count: int) -> tuple[list[bytes], int]:
+def _decode_templates(value: bytes, at: int, count: int) -> tuple[list[bytes], int]:
     """And where they end."""
-    sorts: list[bytes] = []
+    templates: list[bytes] = []
     for _ in range(count):
         length, = _LENGTH.unpack_from(value, at)
         at += _LENGTH.size
-        sorts.append(value[at:at + length])
+        templates.append(value[at:at + length])
         at += length
-    return sorts, at
+    return templates, at
 
 
 # ---- decided
 
 Ending = tuple[int, int, int, int, str, bytes]
-"""A transaction among others that were decided with it: id, begun_ms, messages, size_bytes, address, sort."""
+"""A transaction among others that were decided with it: id, begun_ms, messages, size_bytes, address, template."""
 
 
 class Ended(NamedTuple):
@@ -102,8 +105,8 @@ class Ended(NamedTuple):
 
 def ending_of(one: Transaction) -> Ending:
     """One that had records of its own."""
-    sort = encode(one._replace(begun_ms=0, messages=0, pages=0, size_bytes=0, address=""))
-    return one.id, one.begun_ms, one.messages, one.size_bytes, one.address, sort
+    template = encode(one._replace(begun_ms=0, messages=0, pages=0, size_bytes=0, address=""))
+    return one.id, one.begun_ms, one.messages, one.size_bytes, one.address, template
 
 
 def encode_ended(decided_ms: int, tenant: str, ones: list[Ending]) -> tuple[Ended, StateRecord]:
@@ -113,20 +116,20 @@ def encode_ended(decided_ms: int, tenant: str, ones: list[Ending]) -> tuple[Ende
     begun: list[int] = []
     sizes: list[int] = []
     messages: list[int] = []
-    sorts: list[int] = []
+    templates: list[int] = []
     addresses: list[bytes] = []
     numbers: dict[bytes, int] = {}
-    for transaction_id, begun_ms, count, size_bytes, address, sort in ones:
+    for transaction_id, begun_ms, count, size_bytes, address, template in ones:
         ids.append(transaction_id)
         begun.append(begun_ms)
         sizes.append(size_bytes)
         messages.append(count)
-        sorts.append(numbers.setdefault(sort, len(numbers)))
+        templates.append(numbers.setdefault(template, len(numbers)))
         addresses.append(address.encode())
     known = Ended(decided_ms, tenant, array("Q", ids))
     texts = tenant.encode()
-    columns = _columns(len(ones)).pack(*ids, *begun, *sizes, *messages, *sorts, *map(len, addresses))
-    value = b"".join((_ENDED_HEAD.pack(len(ones), len(numbers), len(texts)), columns, texts, _encode_sorts(numbers),
+    columns = _columns(len(ones)).pack(*ids, *begun, *sizes, *messages, *templates, *map(len, addresses))
+    value = b"".join((_ENDED_HEAD.pack(len(ones), len(numbers), len(texts)), columns, texts, _encode_templates(numbers),
                       *addresses))
     return known, StateRecord(Kind.TRANSACTION, known.key, value)
 
@@ -149,15 +152,16 @@ def decode_ended(key: bytes, value: bytes) -> Ended:
 
 def decode_ending(value: bytes, transaction_id: int) -> Transaction:
     """One of those in an ENDED record."""
-    count, sort_count, length = _ENDED_HEAD.unpack_from(value)
+    count, template_count, length = _ENDED_HEAD.unpack_from(value)
     columns = _columns(count)
     numbers = columns.unpack_from(value, _ENDED_HEAD.size)
     at = bisect_left(numbers, transaction_id, 0, count)
     assert numbers[at] == transaction_id, "it was decided with these"
-    begun_ms, size_bytes, messages, sort, _ = numbers[count + at::count]
-    sorts, addresses_at = _decode_sorts(value, _ENDED_HEAD.size + columns.size + length, sort_count)
+    begun_ms, size_bytes, messages, template, _ = numbers[count + at::count]
+    templates, addresses_at = _decode_templates(value, _ENDED_HEAD.size + columns.size + length, template_count)
     lengths = numbers[5 * count:]
     addresses_at += sum(lengths[:at])
     address = value[addresses_at:addresses_at + lengths[at]].decode()
-    return decode(transaction_id, sorts[sort])._replace(begun_ms=begun_ms, messages=messages, size_bytes=size_bytes,
+    return decode(transaction_id, templates[template])._replace(begun_ms=begun_ms, messages=messages,
+                                                                size_bytes=size_bytes,
                                                         address=address)

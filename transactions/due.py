@@ -22,7 +22,7 @@ _MADE: Final = Struct(">H")           # at 22
 _NEXT: Final = Struct(">q")           # at 40
 
 
-class Silent:
+class DueTransaction:
     """`value` is its record."""
 
     def __init__(self, transaction_id: int, value: bytes) -> None:
