@@ -53,7 +53,7 @@ class AccountStorage:
         self.outside = Outside(hub_loop, self._passwords, self._changes, self._fetching, token_bytes, fetch,
                                blake2b(hub_secret, digest_size=32, person=b"logins").digest())
 
-    def read(self) -> None:
+    def read(self) -> None:  # decision 82
         """Blocks. Raises Refused: a hub that does not know who may do what lets nobody do anything."""
         self.accounts.load(*_read(self._store))
         self._notes = self._store.notes()

@@ -64,7 +64,7 @@ class Rates:
             doors[door] = {field: [rate[field] for rate in rates] for field in ("messages_in", "messages_out")}
         return {"interval_s": TICK_S, "doors": doors}
 
-    def _look(self) -> None:
+    def _look(self) -> None:  # decision 77
         self._looks.append((self._aio.time(), self.totals()))
         self._handle = self._aio.call_later(TICK_S, self._look)
 

@@ -241,7 +241,7 @@ class Hub:
         for notice in new.notices:
             log.warning("%s", notice)
 
-    async def _end_revoked(self) -> None:
+    async def _end_revoked(self) -> None:  # decision 100
         """Whoever came with a certificate that a list takes back by now."""
         tables = {listen.tls for door in self.config.doors for listen in door.listen if listen.tls is not None}
         files = {table.client_crl for table in tables if table.client_crl is not None}

@@ -78,7 +78,7 @@ class HubStatus:
         """The doors' rates of the last minutes, see `Rates.history`."""
         return self._rates.history()
 
-    async def document(self) -> dict[str, Any]:
+    async def document(self) -> dict[str, Any]:  # decision 77
         """Everything; see above."""
         statistics = self._storage.kernel.statistics()
         return {

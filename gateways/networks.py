@@ -8,7 +8,7 @@ from typing import Final
 LOOPBACK_IPV6: Final = "::/64"
 
 
-def network_of(peer: str) -> str:
+def network_of(peer: str) -> str:  # decision 88
     """The network of a peer (`host:port`): the address without its port, of IPv6 the network of 64 bits, all of which
     is one customer's (RFC 6177). As it is where it is no address."""
     host, colon, port = peer.rpartition(":")

@@ -94,7 +94,7 @@ class Placement:
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, partition: int, partition_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
                  first_level: FirstLevel) -> None:
-        self.tenant = tenant
+        self.tenant = tenant  # decision 90
         self.address = address
         self.topic = topic
         self.topic_id = topic_id

@@ -88,7 +88,7 @@ class Batcher:
         return len(self) >= self._batching.buffered_messages or (
             held_bytes > 0 and held_bytes + size_bytes > self._batching.buffered_bytes)
 
-    async def _run(self) -> None:
+    async def _run(self) -> None:  # decision 79
         try:
             while self._waiting:
                 await self._gather()

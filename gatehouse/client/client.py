@@ -171,6 +171,7 @@ class Client:
     async def _publish_batch(self, messages: list[bytes]) -> list[Result]:
         return await self._publish(messages, new_key())
 
+    # decision 78
     async def _publish(self, messages: list[bytes], key: str, told_key: str | None = None) -> list[Result]:
         try:
             answer = await self.door.ask("POST", "/v1/publish", body=_body(messages), repeatable=True,
@@ -378,7 +379,7 @@ class Client:
         return answer.document() if answer.body else {}
 
 
-def new_key() -> str:
+def new_key() -> str:  # decision 78
     """An `Idempotency-Key` that nobody else makes."""
     return uuid4().hex
 

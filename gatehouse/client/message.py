@@ -111,6 +111,7 @@ def encode(value: Value, *, address: str | None = None, topic: str | None = None
         if said is None:
             continue
         if name in _RELATIVE and not (half and name == "delay"):
+            # decision 78
             message[_RELATIVE[name]] = now_ms + round(float(said) * 1000)    # type: ignore[arg-type]
         else:
             message[name] = said

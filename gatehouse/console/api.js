@@ -6,7 +6,7 @@
 const RETRY_MS = [300, 600, 1200, 2000, 3000];
 const MAX_EVENT_CHARACTERS = 32 << 20;
 
-let authorization = null;
+let authorization = null;  // decision 76
 
 /** Names this page to the hub, so that its connections can be told from others in a list of them. */
 export const PAGE_ID = [...crypto.getRandomValues(new Uint8Array(6))].map((one) => one.toString(16).padStart(2, "0")).join("");

@@ -186,7 +186,7 @@ class Administration:
 
         self._run(job, applied, on_done)
 
-    def _left(self, changed: User) -> User:
+    def _left(self, changed: User) -> User:  # decision 86
         """The user as it is to be. Raises LastAdministrator where there is an administrator and would be none."""
         accounts = self.accounts
         before, rules = accounts.users.get(changed.name), accounts.every_rule()
@@ -317,6 +317,7 @@ class Administration:
 
     # ---- inside
 
+    # decision 82
     def _run(self, job: Callable[[], Any], applied: Callable[[Any], Any], on_done: OnChanged[Any]) -> None:
         """The job in the worker's thread, what it changes in memory on the hub's, then the answer."""
         def attempt() -> Any:
@@ -339,7 +340,7 @@ class Administration:
         self._outside.accounts.submit(attempt, done)
 
 
-def _why_ended(before: User | None, user: User) -> tuple[str, str]:
+def _why_ended(before: User | None, user: User) -> tuple[str, str]:  # decision 84
     """Why connections of the user end, and of which logins."""
     if before is None:
         return "", ""

@@ -13,7 +13,7 @@ from gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
 from gateways.admission.rules import EVERY_TENANT, EVERYONE, Rule
 
 
-def somebody_administers(accounts: Accounts, users: Mapping[str, User], rules: Iterable[Rule],
+def somebody_administers(accounts: Accounts, users: Mapping[str, User], rules: Iterable[Rule],  # decision 86
                          allow_anonymous: bool) -> bool:
     """Whether one of these users may, or anonymous, as rules and groups of the configuration stand in `accounts`."""
     every_rule = list(rules)
@@ -27,7 +27,7 @@ def somebody_administers(accounts: Accounts, users: Mapping[str, User], rules: I
 def may_administer(accounts: Accounts, user: User, deciding: Iterable[Rule]) -> bool:
     """Whether this user may, of the rules that decide it, for as long as nobody changes anything: who is to expire does
     not count, or one day nobody would be left."""
-    if user.disabled or user.expires_ms:
+    if user.disabled or user.expires_ms:  # decision 89
         return False
     groups = user.groups | accounts.file_groups_of(user.name)
     return ADMINS in groups or _by_rule(deciding, user.name, groups, user.tenants | {user.tenant})

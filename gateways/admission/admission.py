@@ -102,7 +102,7 @@ class Admission:
 
     # --- who ---------------------------------------------------------------------------------------------------------
 
-    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
+    def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,  # decision 91
                      gone: Gone = never) -> None:
         """Find the principal behind these credentials and call `on_done` with it, or with why there is none.
 
@@ -131,7 +131,7 @@ class Admission:
         """A connection that has logged in: it is told when its principal ends or its rights change, until it leaves."""
         return self._registry.take(principal, door, session)
 
-    def ends_ms(self, principal: Principal) -> int:
+    def ends_ms(self, principal: Principal) -> int:  # decision 89
         """When the principal may be connected no longer, as things stand: what it logged in with runs out, or its user
         expires. 0: never."""
         user = self.accounts.users.get(principal.name)
@@ -254,7 +254,7 @@ class Admission:
         """A hub on loopback on which nobody has said what anonymous may: everything, as before there were rules."""
         return self.allow_anonymous and not self._rules.speaks_of_anonymous
 
-    def _standing(self, principal: Principal) -> RightsCache:
+    def _standing(self, principal: Principal) -> RightsCache:  # decision 84
         standing = principal.standing
         if standing is None or standing.version is not self._version:
             standing = principal.standing = RightsCache(self._version, self._rights(principal))
@@ -352,12 +352,12 @@ class Admission:
             self._rules.add(after)
         self._rights_changed(None)
 
-    def _rights_changed(self, name: str | None) -> None:
+    def _rights_changed(self, name: str | None) -> None:  # decision 95
         self._version = object()
         self.forget_places()
         self._registry.rights_changed(name)
 
-    def compiling(self, rules: Iterable[Rule]) -> Callable[[], RuleSet]:
+    def compiling(self, rules: Iterable[Rule]) -> Callable[[], RuleSet]:  # decision 81
         """What compiles these rules of a configuration with those of the database: for any thread, as it takes 10 µs a
         rule. What changes meanwhile `configure` sees to."""
         every_rule = [*rules, *self.accounts.rules.values()]

@@ -90,7 +90,7 @@ class Names:
         return None if found is None else found[0]
 
 
-class Asker:
+class Asker:  # decision 81
     """Who asks: what `{user}` and `{client_id}` stand for, where they are whole levels of shared rules."""
 
     __slots__ = ("also", "client_id", "name")

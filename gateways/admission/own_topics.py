@@ -21,7 +21,7 @@ CHECKS_LEVEL: Final = "$txn-check"
 HELD: Final = "txn-half."
 HELD_LEVEL: Final = "$txn-half"
 
-ROUTES: Final = (
+ROUTES: Final = (  # decision 83
     RouteEntry(f"{AUDIT_LEVEL}/{MANY}", AUDIT_TOPIC, "{rest}"),
     RouteEntry(f"{CHECKS_LEVEL}/{{group}}/{MANY}", CHECKS + "{group}", "{rest}"),
     RouteEntry(f"{HELD_LEVEL}/{{group}}/{MANY}", HELD + "{group}", "{rest}"))

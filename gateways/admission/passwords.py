@@ -75,7 +75,7 @@ def _prepared(password: str) -> str:
         return password              # no password that was ever set: it is merely wrong
 
 
-class Proven:
+class Proven:  # decision 85
     """Passwords that were right lately, as hashes under a key that lives as long as this process."""
 
     def __init__(self, key: bytes, now_ms: Callable[[], int]) -> None:

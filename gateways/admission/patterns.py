@@ -101,7 +101,7 @@ def sample(wanted: Levels) -> Levels:
     return tuple([FRESH if level in (ONE, MANY) else level for level in wanted])
 
 
-def covers(pattern: Levels, wanted: Levels) -> bool:
+def covers(pattern: Levels, wanted: Levels) -> bool:  # decision 80
     """Whether every address that `wanted` matches is matched by `pattern`.
 
     Each wildcard run of the pattern either is a fixed number of levels or takes any stretch of `wanted` that is long
@@ -157,7 +157,7 @@ def _after(piece: str | tuple[int, bool], wanted: Levels, starts: set[int]) -> s
     return ends
 
 
-def overlaps(first: Levels, second: Levels) -> bool:
+def overlaps(first: Levels, second: Levels) -> bool:  # decision 80
     """Whether some address is matched by both. Costs at most len(first) * len(second) steps."""
     if _own(first) and second[0] in (ONE, MANY) or _own(second) and first[0] in (ONE, MANY):
         return False

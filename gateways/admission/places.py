@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 PLACES_MAX: Final = 65536      # addresses remembered per principal and door; about 40 MiB when all are long
 
 
-class PlacementCache:
+class PlacementCache:  # decision 95
     """What one principal has been allowed to publish to through one door.
 
     `places` is read directly by the codecs: a hit is a verdict and a placement in one dictionary access. It is only

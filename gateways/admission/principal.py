@@ -17,7 +17,7 @@ BY_TOKEN: Final = "token"
 BY_KEY: Final = "key:"
 
 
-class Principal:
+class Principal:  # decision 84
     """Compared and hashed by identity, so that a cache may use it as a key for nothing.
 
     Its groups and rights are looked up by name, so that they follow changes; only what a token says is kept here.

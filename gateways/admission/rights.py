@@ -30,7 +30,7 @@ from kernel.addresses.filters import MANY, ONE
 DEAD_LETTERS: Final = "$queue/$dead-letters"
 """First levels of the queues of groups' dead letters."""
 
-BUILT_IN: Final = (
+BUILT_IN: Final = (  # decision 83
     Rule(False, EVERYONE, KINDS[TOPIC], TOPIC, AUDIT_TOPIC, DEFAULT_TENANT, "hub-1"),
     Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{AUDIT_LEVEL}/{MANY}", DEFAULT_TENANT, "hub-2"),
     Rule(False, EVERYONE, frozenset((Operation.PUBLISH,)), ADDRESS, f"{DEAD_LETTERS}/{MANY}", EVERY_TENANT, "hub-3"),
@@ -61,7 +61,7 @@ class Verdict:
                 "creates": None if creates is None else {"allowed": creates.allowed, "why": creates.why}}
 
 
-_ADMIN: Final = Verdict(True, f"allowed: the group {ADMINS} may do everything, whatever the rules say")
+_ADMIN: Final = Verdict(True, f"allowed: the group {ADMINS} may do everything, whatever the rules say")  # decision 86
 _ANY_CLIENT: Final = Verdict(True, "allowed: no rule says which client ids may be had")
 _NOTHING: Final = Verdict(False, "denied: no rule allows it")
 _RESTRICTED: Final = Verdict(False, "denied: the API key is restricted to something else")
@@ -98,7 +98,7 @@ class Rights:
         return (not any(section.covering(levels, self._asker) for section in denies)
                 and any(section.overlapping(levels, self._asker) for section in allows))
 
-    def of_topic(self, operation: Operation, topic: str) -> Verdict:
+    def of_topic(self, operation: Operation, topic: str) -> Verdict:  # decision 93
         """With a topic as a whole. One that tells of a group's transactions takes the right to transact in it, too."""
         group = group_of(topic)
         if group and operation in (Operation.CONSUME, Operation.PUBLISH):
@@ -128,7 +128,7 @@ class Rights:
         """With the hub itself."""
         return self._by_rule(operation, lambda section: section.hub)
 
-    def of_client(self, operation: Operation, client_id: str) -> Verdict:
+    def of_client(self, operation: Operation, client_id: str) -> Verdict:  # decision 87
         """With a client id. Where no rule allows him some, he may have any that none denies him; so may API keys."""
         if self._admin:
             return _ADMIN
@@ -143,7 +143,7 @@ class Rights:
 
     # ---- inside
 
-    def _at_address(self, operation: Operation, wanted: str, allowing: Allowing) -> Verdict:
+    def _at_address(self, operation: Operation, wanted: str, allowing: Allowing) -> Verdict:  # decision 80
         levels = tuple(map(plain, wanted.split("/")))
         if self._limits is not None and allowing([self._limits], operation, levels) is None:
             return _RESTRICTED

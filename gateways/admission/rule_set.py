@@ -45,7 +45,7 @@ class Part:
             self.shared.remove(rule)
 
 
-class RuleSet:
+class RuleSet:  # decision 81
     """Those of the database, of the configuration, and what is built in."""
 
     def __init__(self, rules: Iterable[Rule], topics: RoutedTopics) -> None:

@@ -30,7 +30,7 @@ class RegisteredSession(Protocol):
         """Look at subscriptions and consumers again, and drop what is no longer allowed."""
 
 
-class Registration:
+class Registration:  # decision 95
     """One connection's place."""
 
     __slots__ = ("_registry", "door", "session", "principal", "timer")
@@ -95,7 +95,7 @@ class SessionRegistry:
         self._tell([registration for one in names for registration in self._taken.get(one, ())],
                    lambda registration: registration.session.on_rights_changed())
 
-    def _set_timer(self, registration: Registration) -> None:
+    def _set_timer(self, registration: Registration) -> None:  # decision 89
         ends_ms = self._ends_ms(registration.principal)
         if ends_ms and self._loop is not None:
             what = "what it logged in with" if ends_ms == registration.principal.expires_ms else "the user"

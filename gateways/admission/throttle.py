@@ -129,7 +129,7 @@ class Throttle:
         failures = self._networks.find(network, now_ms)
         return 0 if failures is None else failures.free_ms
 
-    def hold_proof(self, network: str, user: str, is_known: bool, now_ms: int) -> Held | None:
+    def hold_proof(self, network: str, user: str, is_known: bool, now_ms: int) -> Held | None:  # decision 88
         """Hold back the answer to a SCRAM proof, as long as the next password would wait; None: too many are held back
         already, do not look at it. Who is known there does not wait for what others did."""
         pair = self._pairs.find((network, user[:MAX_USER_CHARACTERS]), now_ms)

@@ -97,7 +97,7 @@ class Rights:
 
     def require_new_queue(self, queue: AmqpQueue, generated: bool) -> None:
         """A queue that is declared, and where its dead letters would go."""
-        if not (generated and self._owns(queue)):
+        if not (generated and self._owns(queue)):  # decision 94
             self.require_queue(queue.name, Operation.CREATE, CONFIGURE)
         exchange, key = queue.settings.dead_letter_exchange, queue.settings.dead_letter_key
         if exchange is not None and key is not None:
@@ -105,7 +105,7 @@ class Rights:
         elif exchange is not None:
             self.require_feeding(exchange)
 
-    def _owns(self, queue: AmqpQueue) -> bool:
+    def _owns(self, queue: AmqpQueue) -> bool:  # decision 94
         return queue.owner is self._owner
 
     def _may_queue(self, name: str, operation: Operation) -> bool:
@@ -147,12 +147,12 @@ class Rights:
         if not self._may(operation, escape(name, LEVEL_ESCAPES)):
             raise self._refused(CONFIGURE, f"exchange '{name}'")
 
-    def require_feeding(self, name: str) -> None:
+    def require_feeding(self, name: str) -> None:  # decision 92
         """To send it messages of any key from elsewhere. The default exchange writes to every queue."""
         if not self._may(Operation.ALTER, escape(name, LEVEL_ESCAPES) if name else QUEUE_LEVEL):
             raise self._refused(WRITE, f"exchange '{name}'")
 
-    def require_publish(self, exchange: str, keys: list[str]) -> None:
+    def require_publish(self, exchange: str, keys: list[str]) -> None:  # decision 92
         for key in keys:
             address = address_of_amqp(exchange, key) if exchange else queue_address(key)
             if not self._may_there(Operation.PUBLISH, address, exchange):
@@ -198,7 +198,7 @@ class Rights:
                        f"'{self.principal.name}'")
 
 
-def heard_by(exchange: str, exchange_type: str, key: str) -> str:
+def heard_by(exchange: str, exchange_type: str, key: str) -> str:  # decision 92
     """The filter of all addresses that a binding can bring."""
     if exchange_type == "topic":
         return "/".join(filter_of_binding(exchange, key))

@@ -224,7 +224,7 @@ class AmqpSession:
     def _log_in(self, arguments: Arguments) -> None:
         self._capabilities = login.client_capabilities(arguments["client_properties"])
         self.wants_cancels = login.WANTS_CANCELS in self._capabilities
-        self._state = State.CHECKING
+        self._state = State.CHECKING  # decision 91
         self._link.pause()
         self.identity.check(arguments, self._on_login, lambda: self._state is not State.CHECKING or self._link.gone)
 

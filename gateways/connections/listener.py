@@ -159,7 +159,7 @@ class Listener:
 
     # --- what handshakes call ----------------------------------------------------------------------------------------
 
-    def begin_handshake(self, peer: str) -> bool:
+    def begin_handshake(self, peer: str) -> bool:  # decision 97
         """See `tls_transport.Doorstep`."""
         return self._take_place(peer)
 

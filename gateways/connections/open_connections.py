@@ -23,7 +23,7 @@ class OpenConnection(Protocol):
         """Close it in the protocol's words; `reason` is what the peer is told where the protocol has room for it."""
 
 
-class OpenConnections:
+class OpenConnections:  # decision 99
     """`epoch` is the number of this start of the hub."""
 
     def __init__(self, epoch: int = 0) -> None:

@@ -80,7 +80,7 @@ class Ports:
         self._ports = dict(zip(_keys(port.listen for port in wanted), wanted, strict=True))
         return self.addresses()
 
-    async def change(self, listens: Sequence[Listen]) -> tuple[list[str], list[str]]:
+    async def change(self, listens: Sequence[Listen]) -> tuple[list[str], list[str]]:  # decision 97
         """Take these addresses from now on, TLS files read anew; returns those that were opened and those given up.
 
         Raises OSError, TlsFault with everything as it was.

@@ -27,7 +27,7 @@ def json_answer(document: Any, status: int = 200, headers: dict[str, str] | None
     return web.Response(body=orjson.dumps(document), status=status, headers=headers, content_type=JSON)
 
 
-def defined_answer(definition: dict[str, Any], state: dict[str, Any]) -> web.Response:
+def defined_answer(definition: dict[str, Any], state: dict[str, Any]) -> web.Response:  # decision 75
     """What somebody has defined and how it does, in one JSON document; its tag tells both apart (`preconditions`)."""
     body = orjson.dumps({**definition, **state})
     return web.Response(body=body, headers={"ETag": strong_tag(orjson.dumps(definition), body)}, content_type=JSON)

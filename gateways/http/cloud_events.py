@@ -37,6 +37,7 @@ BATCH: Final = "application/cloudevents-batch+json"
 VERSION: Final = "1.0"
 TYPE: Final = "gatehouse.message"
 
+# decision 71
 PREFIX: Final = b"ce_"                   # Kafka protocol binding, 3.2.3
 HTTP_PREFIX: Final = "ce-"               # HTTP protocol binding, 3.1.3.1
 REQUIRED: Final = ("id", "source", "specversion", "type")
@@ -123,7 +124,7 @@ def _value_of(item: Mapping[str, Any], content_type: str | None) -> bytes | None
         raise _refusal("'data' is nested too deeply") from None
 
 
-def _put(publication: Publication, attributes: dict[str, str], of_topic: bool) -> None:
+def _put(publication: Publication, attributes: dict[str, str], of_topic: bool) -> None:  # decision 71
     """Attributes to record headers and the envelope."""
     _check(attributes)
     normal = normalize(Kind.TEXT, attributes["id"].encode())

@@ -144,7 +144,7 @@ class Declared:
         return inspect.getdoc(self.run) or ""
 
 
-def declare(tag: str, *, answers: tuple[Answer, ...], query: tuple[Parameter, ...] = (),
+def declare(tag: str, *, answers: tuple[Answer, ...], query: tuple[Parameter, ...] = (),  # decision 74
             headers: tuple[Parameter, ...] = (), path: tuple[Parameter, ...] = (), bodies: tuple[Body, ...] = (),
             problems: tuple[str, ...] = (), needs: tuple[Need, ...] = (), writes: bool = False, public: bool = False,
             audited: str = "", acts: bool = False) -> Callable[[Action], Declared]:

@@ -192,7 +192,7 @@ Found = tuple["Direct | None", tuple[str, ...], str]
 NOT_FOUND: Final[Found] = (None, (), "")
 
 
-class Line:
+class Line:  # decision 73
     """The requests of one connection that are begun directly, in their order, and what waits behind them."""
 
     __slots__ = ("calls", "login", "answered_s", "_connection", "_waiting", "_held", "_library_bytes", "_blocks",

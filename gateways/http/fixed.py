@@ -11,7 +11,7 @@ REVALIDATE: Final = "no-cache"
 """A browser may keep it and asks each time whether it still holds (RFC 9111, 5.2.2.4): after an upgrade it does not."""
 
 
-PAGE_HEADERS: Final = {
+PAGE_HEADERS: Final = {  # decision 76
     "Cache-Control": REVALIDATE,
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
                                "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "

@@ -56,7 +56,7 @@ class Fields:
         self.record_headers = b"" if publication is None else encode_headers(publication.headers)
 
 
-def read_fields(block: bytes) -> Fields | None:
+def read_fields(block: bytes) -> Fields | None:  # decision 73
     """The fields of a request. None where it takes more than this to say where the request ends."""
     if not _BLOCK.fullmatch(block):
         return None

@@ -97,6 +97,7 @@ def routes_of(endpoints: Iterable[Endpoint[Declared]]) -> list[Route]:
             for method, declared in endpoint.handlers.items()]
 
 
+# decision 74
 def build_document(routes: Iterable[Route], config: HttpConfig, hub_name: str, *, anonymous: bool) -> dict[str, Any]:
     """The whole document. `anonymous`: who shows nothing may come in."""
     components = Components(config)

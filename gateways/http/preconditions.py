@@ -25,7 +25,7 @@ MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/topics/{top
 """Paths whose answers have a strong tag, and whose changes ask about it."""
 
 
-def strong_tag(*parts: bytes) -> str:
+def strong_tag(*parts: bytes) -> str:  # decision 75
     """Of these bytes: a definition, and perhaps all that is shown."""
     return f'"{".".join([blake2b(part, digest_size=TAG_BYTES).hexdigest() for part in parts])}"'
 

@@ -139,7 +139,7 @@ def object_of(needed: dict[str, Any] | None = None, optional: dict[str, Any] | N
     return schema
 
 
-def properties_of(of: type, /, **instead: Any) -> dict[str, Any]:
+def properties_of(of: type, /, **instead: Any) -> dict[str, Any]:  # decision 74
     """The fields of a dataclass as properties; `instead` says what a field's type does not."""
     assert is_dataclass(of)
     hints = get_type_hints(of)

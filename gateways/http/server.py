@@ -177,7 +177,7 @@ class DoorProtocol(web.RequestHandler):
         """What can be begun directly is; the rest is the library's. It calls this itself, with nothing, to go on."""
         if data:
             waiter = self._waiter
-            data = self.line.receive(data, waiter is not None and not waiter.done() and not self._paused)
+            data = self.line.receive(data, waiter is not None and not waiter.done() and not self._paused)  # decision 73
             if not data:
                 return
         super().data_received(data)

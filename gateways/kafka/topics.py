@@ -50,7 +50,7 @@ def note_fetch(session: KafkaSession, topic: Topic) -> None:
         CheckTopics.of(session.services).note_fetch(topic.tenant, topic.name)
 
 
-def _require(session: KafkaSession, name: str, operation: Operation) -> None:
+def _require(session: KafkaSession, name: str, operation: Operation) -> None:  # decision 93
     try:
         session.admission.require_topic(session.principal, operation, name)
     except Denied as refusal:

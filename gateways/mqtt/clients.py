@@ -45,7 +45,7 @@ class Clients:
 
     # --- client ids --------------------------------------------------------------------------------------------------
 
-    def connect(self, tenant: str, client_id: str, session: MqttSession) -> MqttSession | None:
+    def connect(self, tenant: str, client_id: str, session: MqttSession) -> MqttSession | None:  # decision 87
         """Enter a session; returns the one that held the client id until now, which must be ended [MQTT-3.1.4-2].
 
         Raises ClientIdRefused where that is another user's: who knows an id must not be able to throw its owner out.

@@ -237,7 +237,7 @@ class MqttSession:
             return
         if connect.will is not None:
             mapping.decode_topic(connect.will.topic)
-        self._checking = True
+        self._checking = True  # decision 91
         self._link.pause()
 
         def told(found: Principal | NotAuthenticated) -> None:

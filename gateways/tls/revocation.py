@@ -44,7 +44,7 @@ def add_lists(context: ssl.SSLContext, file: str) -> None:
     """Have a context check clients' certificates against the lists. Raises ValueError, OSError, ssl.SSLError."""
     read_lists(Path(file))
     context.load_verify_locations(file)
-    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF  # decision 100
 
 
 def ends_of(file: Path) -> dict[str, datetime]:
@@ -57,7 +57,7 @@ def ends_of(file: Path) -> dict[str, datetime]:
     return ends
 
 
-def find_revoked(files: Iterable[str], certificates: Mapping[int, bytes]) -> list[int]:
+def find_revoked(files: Iterable[str], certificates: Mapping[int, bytes]) -> list[int]:  # decision 100
     """The keys of those certificates (DER) that some list takes back. Takes 30 µs a certificate.
 
     A file that cannot be read takes none back: the reload that came upon it has said so.

@@ -63,7 +63,7 @@ _OPEN: Final = 2           # the protocol has been made
 _CLOSED: Final = 3         # nothing is read or written any more
 
 
-class TlsTransport(asyncio.Transport, asyncio.Protocol):
+class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
     """See above. `make` makes the door's protocol once the peer has shown that it speaks TLS."""
 
     __slots__ = ("_context", "_doorstep", "_incoming", "_make", "_outgoing", "_peer", "_protocol", "_raw", "_stage",
@@ -240,7 +240,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._send()
             self._end_handshake("")
             self._stage = _OPEN
-            self._protocol = self._make()
+            self._protocol = self._make()  # decision 97
             self._protocol.connection_made(self)
             self._read()                 # what came right behind the handshake
 

@@ -63,7 +63,7 @@ class FrameReader:
         self._mask = b""                 # its key, turned to where the payload goes on
         self._within = False             # a message of several frames is under way
 
-    def feed(self, data: bytes) -> list[bytes | Control]:
+    def feed(self, data: bytes) -> list[bytes | Control]:  # decision 98
         """Payload and control frames in their order. Raises Broken; what came before it is lost with the connection."""
         out: list[bytes | Control] = []
         if self._held:

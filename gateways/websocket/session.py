@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gateways.contract import Link, Listen, Session
 
 
-class WebSocketSession:
+class WebSocketSession:  # decision 98
     """See `contract.Session`. `make` makes the door's session on the link that it is given."""
 
     def __init__(self, link: Link, make: Callable[[Link], Session]) -> None:

@@ -49,7 +49,7 @@ async def _upgrade(services: Services, door: str, subprotocol: str, request: web
         raise web.HTTPServiceUnavailable(text=f"the {door} door is not open", headers={"Retry-After": "1"})
     protocol = cast(Releasing, request.protocol)
     listen = protocol.listen
-    transport, rest = protocol.release()
+    transport, rest = protocol.release()  # decision 98
     transport.write(_switching(key, subprotocol))
     connection = Connection(listener, listen, WebSocketSession)
     transport.set_protocol(connection)

@@ -106,7 +106,7 @@ class Subscriptions:
     def __len__(self) -> int:
         return sum(map(len, self._audiences.values()))
 
-    def _audience(self, tenant: str) -> Audience:
+    def _audience(self, tenant: str) -> Audience:  # decision 90
         audience = self._audiences.get(tenant)
         if audience is None:
             audience = self._audiences[tenant] = Audience()

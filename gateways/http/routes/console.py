@@ -28,7 +28,7 @@ MEDIA: Final = ("text/html", "text/css", "text/javascript", "image/svg+xml")
 @declare("hub", public=True, problems=("not_found",),
          path=(Parameter("path", "The file's name; nothing for the page.", example=""),),
          answers=tuple(Answer(200, "The file.", TEXT, media) for media in MEDIA))
-async def get_file(door: Door, call: Call) -> web.StreamResponse:
+async def get_file(door: Door, call: Call) -> web.StreamResponse:  # decision 76
     """The console's files."""
     call.query()
     name = call.captures[0]

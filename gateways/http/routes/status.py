@@ -121,7 +121,7 @@ class Reader:
         """Nothing to do: every event is made for the rights of its second."""
 
 
-class Pulse:
+class Pulse:  # decision 77
     """Makes the document of each second once, for all who wait for it."""
 
     def __init__(self, door: Door) -> None:

@@ -40,7 +40,7 @@ LOOK_S: Final = 1.0
 GONE: Final = 410
 
 
-class Runner:
+class Runner:  # decision 72
     """`disable` is called, with the reason, when the receiver answers 410."""
 
     def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: Guard, disable: Callable[[str], None]) -> None:

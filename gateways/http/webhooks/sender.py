@@ -60,7 +60,7 @@ class Sender:
     async def close(self) -> None:
         await self._session.close()
 
-    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+    def _socket(self, address: tuple[Any, ...]) -> socket.socket:  # decision 72
         """The one place where a connection begins: whatever the name resolved to is judged here."""
         family, kind, protocol, _, place = address
         if not self._guard.may_connect(self._target, str(place[0])):

@@ -91,7 +91,7 @@ class Webhooks:
         self._known.pop((tenant, name), None)
         self._halt((tenant, name))
 
-    async def _keep(self, tenant: str, name: str, value: bytes | None) -> None:
+    async def _keep(self, tenant: str, name: str, value: bytes | None) -> None:  # decision 72
         put = partial(self._door.kernel.put_definition, SPACE, name, value, tenant)
         self._being_kept[tenant, name] += 1
         try:
