@@ -106,7 +106,7 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_users": Declared(GAUGE, "Users that have an account."),
     "gatehouse_api_keys": Declared(GAUGE, "API keys that are not revoked."),
     "gatehouse_rules": Declared(GAUGE, "Rules of the rights, those of the configuration included."),
-    "gatehouse_seats": Declared(GAUGE, "Connections that have logged in."),
+    "gatehouse_registrations": Declared(GAUGE, "Connections that have logged in."),
     "gatehouse_passwords_waiting": Declared(GAUGE, "Passwords that wait to be checked."),
     "gatehouse_throttled": Declared(
         GAUGE, "Users and addresses whose failed logins are remembered and slow the next ones."),
