@@ -1,0 +1,35 @@
+"""One thing has one word: those that were given up do not come back."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SEARCHED = sorted(file for folder in ("kernel", "gateways", "transactions", "gatehouse", "spark", "bench", "docs")
+                  for file in (ROOT / folder).rglob("*")
+                  if file.suffix in (".py", ".js", ".md", ".toml") and "migrations" not in file.parts)
+GIVEN_UP = {
+    r"queue_ids?|default_queues": "partition_id, default_partitions",
+    r"[Ll]ight[ _][Qq]ueues?|LightQueues?": "queue",
+    r"[Ss]uppl(?:y|ies)": "prefetcher",
+    r"[Bb]urial|[Bb]urying|[Aa]geing": "dead_lettering, expiry",
+    r"[Ss]urveyor|[Oo]wed\.wanted": "scanner, Holder.needed",
+    r"shard_key": "partition_key",
+    r"undress(?:ing)?|dressing": "from_door, to_door",
+    r"[Ss]eats?|[Oo]ccupants?": "registration, session",
+}
+
+
+@pytest.mark.parametrize("pattern", GIVEN_UP)
+def test_a_word_that_was_given_up_stays_away(pattern: str) -> None:
+    word = re.compile(rf"(?<![A-Za-z0-9_])(?:{pattern})(?![A-Za-z0-9_])")
+    found = [f"{file.relative_to(ROOT)}: {line.strip()[:80]}" for file in SEARCHED
+             for line in file.read_text().splitlines() if word.search(line)]
+    assert not found, f"say {GIVEN_UP[pattern]}: {found[:10]}"
+
+
+def test_the_search_finds_something() -> None:
+    assert len(SEARCHED) > 400
+    assert any("prefetcher" in file.read_text() for file in SEARCHED)
