@@ -18,7 +18,7 @@ LOGGED_PER_SECOND: Final = 10          # further clients are counted, and logged
 SHOWN_CHARACTERS: Final = 80           # of a client's name
 
 
-class NotHonoured:
+class NotHonoured:  # decision 127
     """One per hub."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

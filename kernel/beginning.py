@@ -11,7 +11,7 @@ from kernel.parts import Parts
 from kernel.retention.retention import frame_of
 from kernel.state.state import Kind
 
-ID_STEP: Final = 1 << 20
+ID_STEP: Final = 1 << 20  # decision 8
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
 
 ID_STEPS: Final = 2

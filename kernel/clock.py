@@ -68,7 +68,7 @@ class Ages:
         return max([wall_ms + hub_ms - begin_ms, *reached])
 
 
-class Clock:
+class Clock:  # decision 123
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.append_ms = 0                               # of the newest frame

@@ -86,7 +86,7 @@ class _Stretches:
     first_id: Longs
 
 
-def locate(pieces: Heads) -> Iterator[tuple[Located, list[Unreadable]]]:
+def locate(pieces: Heads) -> Iterator[tuple[Located, list[Unreadable]]]:  # decision 103
     """Every sound record of the pieces in order, and offsets that have none; in parts of bounded size."""
     first = 0
     while first < len(pieces):

@@ -52,7 +52,7 @@ class Written(WriterCommitMessage):
     chunks: int
 
 
-class ChunkWriter:
+class ChunkWriter:  # decision 104
     """Writes the rows of one task; `name` tells it from every other task of every other query and batch."""
 
     def __init__(self, address: HubAddress, options: WriteOptions, name: str) -> None:

@@ -35,7 +35,7 @@ class Done(NamedTuple):
     was_incomplete: bool       # the one before was cut off
 
 
-class Copying:
+class Copying:  # decision 108
     """One backup into one folder."""
 
     def __init__(self, source: Source, folder: Path, on_progress: OnProgress) -> None:

@@ -54,7 +54,7 @@ class NetworkQueue:
         self.length = 0
 
 
-class CheckQueue:  # decision 88
+class CheckQueue:  # decision 88, 119
     """All queues, bounded in sum."""
 
     def __init__(self, throttle: Throttle, recent: RecentLogins) -> None:

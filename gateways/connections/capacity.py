@@ -43,7 +43,7 @@ class Capacity:
         self.by_network: Counter[str] = Counter()
 
 
-class Room:
+class Room:  # decision 120
     """One door's connections among those of all doors. `per_address` is its setting; `most` bounds them in sum (0: not
     at all), and `spare` lets it have a few more than all doors may."""
 

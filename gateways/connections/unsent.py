@@ -24,7 +24,7 @@ MUCH_BYTES: Final = 16 << 20
 """What is worth giving back to the system once it is held no more."""
 
 
-class UnsentBudget:
+class UnsentBudget:  # decision 121
     """One per hub, in `Services`. `used_bytes` is at most `limit_bytes`, and twice `FLOOR_BYTES` and a message more
     for each peer that is slow."""
 

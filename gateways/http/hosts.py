@@ -25,7 +25,7 @@ SEEN_MAX: Final = 256
 """Texts of `Host` that are remembered as good: ports make several of one name."""
 
 
-class Hosts:
+class Hosts:  # decision 101
     """The decision. `own_names` are this machine's."""
 
     def __init__(self, allowed: Iterable[str], own_names: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ MINUTE_MS: Final = 60_000
 SHORT_OF: Final = 10               # a tenth of all is left: somebody should look
 
 
-class Makers:
+class Makers:  # decision 120
     """Asked before somebody makes a topic, and told of every topic that is there."""
 
     def __init__(self, topics: Topics) -> None:

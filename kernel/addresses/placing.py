@@ -124,7 +124,7 @@ class Places:
         placement.may_create, placement.maker = may_create, maker
         return placement
 
-    def place_unrouted(self, address: str, tenant: str) -> Placement:
+    def place_unrouted(self, address: str, tenant: str) -> Placement:  # decision 125
         """Where a message is stored that has nowhere else to go: the topic `unrouted`, with the address as key."""
         routed = self.routes.unrouted(address)
         topic = self._topics.get(UNROUTED, tenant) or self._create(UNROUTED, tenant, "")
@@ -186,7 +186,7 @@ class Places:
             return self.place_in(placement.topic, placement.key, partition, *allowed)
         return self.place(placement.address, *allowed)
 
-    def _make(self, name: str, tenant: str, may_create: bool, maker: str) -> Topic:
+    def _make(self, name: str, tenant: str, may_create: bool, maker: str) -> Topic:  # decision 124
         """A topic that is missing. Raises UnknownTopic (none is made by use), CreateDenied, TooManyTopics."""
         if not self.settings.auto_create_topics:
             raise UnknownTopic(f"there is no topic {name!r}, and topics are not made by use here")

@@ -49,7 +49,7 @@ def asks_to_retain(headers: Headers) -> bool:
     return False
 
 
-def retained_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:
+def retained_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:  # decision 15
     """What the messages of a sealed frame change: the last of each address; an empty value ends it."""
     newest: dict[bytes, bytes | None] = {}
     for message, run, at in noted:

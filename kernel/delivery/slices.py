@@ -15,7 +15,7 @@ SLICE_MS: Final = 5
 """Of one turn. Shorter ones cost more turns than they save waiting: a turn itself takes some 0.1 ms."""
 
 
-class Slices:
+class Slices:  # decision 122
     """One work at a time. `slice_ms` 0 makes a turn of every step, for tests that want all the turns there are."""
 
     def __init__(self, loop: Loop, on_error: Callable[[Exception], None], slice_ms: int = SLICE_MS) -> None:

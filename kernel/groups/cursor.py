@@ -46,7 +46,7 @@ class Lease:
             self.bucket = None
 
 
-class Cursor:
+class Cursor:  # decision 20
     """See the module's text. `partition_id` is what it reads, `group` what it reads for ("" for a queue's own)."""
 
     def __init__(self, partition_id: int, group: str, committed: int) -> None:
@@ -164,7 +164,7 @@ class Cursor:
             self.dirty.add(start >> PAGE_SHIFT)
             self._mark(start >> PAGE_SHIFT, (1 << (stop - start)) - 1 << (start & PAGE_MASK))
 
-    def add_span(self, first: int, stop: int) -> None:
+    def add_span(self, first: int, stop: int) -> None:  # decision 116
         """Everything in these pages is settled. Nothing of them was known before, and the committed is not behind
         them."""
         insort(self.spans, (first, stop))
@@ -329,7 +329,7 @@ class Cursor:
         self.committed = self.next = committed
         self.moved += 1
 
-    def anew(self, committed: int, epoch: int) -> Cursor:
+    def anew(self, committed: int, epoch: int) -> Cursor:  # decision 31
         """A cursor that goes on from `committed` in place of this one, with attempts counted anew: whatever handle
         somebody has of this one is void, and so is what was begun for it."""
         self.reset(committed)

@@ -93,7 +93,7 @@ class DeadLettering:
         """There, for a dead letter with this key."""
         return self._parts.places.place_queue(queue, 0, key)
 
-    def _of_queue(self, queue: Queue, message: Leased, reason: str) -> Placement | None:
+    def _of_queue(self, queue: Queue, message: Leased, reason: str) -> Placement | None:  # decision 35
         """Where a queue's settings say; None to drop it: nowhere, a place that is not there, or in a circle."""
         to, places = queue.settings.dead_letter, self._parts.places
         try:
@@ -126,7 +126,7 @@ class DeadLettering:
         return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
 
 
-def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:
+def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:  # decision 36
     """Says that a death of this message is the hub's own word. Copies keep their id; a restored hub has another
     secret."""
     told = json.dumps([message_id, *[death[name] for name in _DEATH]]).encode()

@@ -42,7 +42,7 @@ class Expiry:
         """Whether a message is known that will expire."""
         return bool(self._alarms)
 
-    def look(self) -> None:
+    def look(self) -> None:  # decision 34
         """What is at the head may be another message, and nobody takes it."""
         for prefetcher in self._group.prefetchers.values():
             self._leasing.deadlines.act(partial(self._look, prefetcher))

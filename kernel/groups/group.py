@@ -115,7 +115,7 @@ class LeasedGroup:
                     self.cursor_ready(prefetcher)
         self.wake()
 
-    def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]) -> Pop:
+    def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]) -> Pop:  # decision 22
         """Lease up to `count` messages; answered once there is one, or by `Pop.on_time` with none. Raises InvalidGroup
         for numbers that cannot be."""
         if not 1 <= count <= MAX_POP:
@@ -203,7 +203,7 @@ class LeasedGroup:
         if prefetcher.key_of:
             self._core.when_stored(KeysFreed(self, prefetcher, offsets))
 
-    def _end_leases(self, prefetcher: Prefetcher, offsets: list[int], delay_ms: int | None) -> None:
+    def _end_leases(self, prefetcher: Prefetcher, offsets: list[int], delay_ms: int | None) -> None:  # decision 126
         """These are not leased any more: ready again, waiting for their retry, or dead."""
         core, cursor, most, retry = self._core, prefetcher.cursor, self.settings.max_attempts, self.settings.retry
         core.touch(cursor)

@@ -28,7 +28,7 @@ class Handles:
     def __init__(self, secret: bytes, tenant: str, group: str) -> None:
         self._key = blake2b(tenant.encode() + b"\0" + group.encode(), key=secret, digest_size=32).digest()
 
-    def encode(self, handle: Handle) -> str:
+    def encode(self, handle: Handle) -> str:  # decision 31
         """The text of a handle."""
         cursor, offset, attempt = handle
         named = _HANDLE.pack(cursor.partition_id, offset, min(attempt, 0xFFFF), cursor.epoch)

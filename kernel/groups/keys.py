@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kernel.groups.group import LeasedGroup
 
 
-class KeysFreed:
+class KeysFreed:  # decision 28
     """Keys of messages that are being settled: the next ones of them come once that is durable, so that no crash
     brings back a message behind those that came after it."""
 

@@ -235,7 +235,7 @@ class Leasing:
         start = self._parts.reader.start_of(partition_id)
         return start if not self._leaving else max(start, self._leaving.get(partition_id, 0))
 
-    def note_leaving(self, partition_id: int, stop: int) -> None:
+    def note_leaving(self, partition_id: int, stop: int) -> None:  # decision 29
         """Retention is about to drop what a topic's partition has below `stop`: new readers begin there."""
         if self._parts.topics.is_compacted(partition_id):
             return
@@ -304,7 +304,7 @@ class Leasing:
     def touch(self, cursor: Cursor) -> None:
         self._open_frame().cursors[cursor] = None
 
-    def touch_lazily(self, cursor: Cursor) -> None:
+    def touch_lazily(self, cursor: Cursor) -> None:  # decision 23
         self._lazy[cursor] = None
         if not self._lazy_armed:
             self._lazy_armed = True

@@ -135,7 +135,7 @@ class MaxLengths:
             counted = self._pending()[-1].entering_bytes
             counted[first] = counted.get(first, 0) + size
 
-    def require_room(self, messages: list[Message]) -> dict[int, int]:
+    def require_room(self, messages: list[Message]) -> dict[int, int]:  # decision 33
         """The same without counting them: bytes by the first partition id of each queue that they would enter."""
         pending = self._pending()
         rooms: dict[MaxLength, Room] = {}

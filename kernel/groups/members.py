@@ -96,7 +96,7 @@ class Core(Protocol):
         """Settle these, and keep them as dead letters where the group wants it."""
 
 
-class HoldLimit(NamedTuple):
+class HoldLimit(NamedTuple):  # decision 126
     """How long a member may hold a message without a word about it."""
 
     after_ms: int

@@ -54,7 +54,7 @@ def decode_epoch(metadata: bytes) -> int:
     return int(_EPOCH.unpack(metadata)[0]) if len(metadata) == _EPOCH.size else 0
 
 
-def encode_page(cursor: Cursor, page: int) -> bytes | None:
+def encode_page(cursor: Cursor, page: int) -> bytes | None:  # decision 21
     """None where the committed says it all."""
     start = max(page << PAGE_SHIFT, cursor.committed)
     stop = min((page + 1) << PAGE_SHIFT, cursor.next)

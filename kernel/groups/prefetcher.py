@@ -188,7 +188,7 @@ class Prefetcher:
             first = bisect_right(entered, self.cursor.committed, key=itemgetter(0)) - 1
             del entered[:max(0, first)]
 
-    def _claim_key(self, key: bytes, message: Leased) -> bool:
+    def _claim_key(self, key: bytes, message: Leased) -> bool:  # decision 27
         """Whether the message has its key to itself now; else it is parked behind the one that has it."""
         offset = message[1]
         if self.busy.setdefault(key, offset) == offset:

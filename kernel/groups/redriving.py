@@ -38,7 +38,7 @@ class Redriving:
         self._open_frame = open_frame
         self._refresh = refresh
 
-    def redrive(self, queue: Queue, letters: list[Record], gaps: Gaps = ()) -> list[KernelError | None]:
+    def redrive(self, queue: Queue, letters: list[Record], gaps: Gaps = ()) -> list[KernelError | None]:  # decision 30
         """Send these records of a dead-letter queue back. Answers for each why it stays. Raises Stopping."""
         group = self._leasing.queues.group_of(queue)
         prefetcher = group.prefetchers[queue.first_partition_id]
@@ -79,7 +79,7 @@ class Redriving:
         return placement, value, encode_headers(headers), attributes, timestamp_ms
 
     # decision 64: only as far as queues say today
-    def _origin(self, tenant: str, message_id: int, deaths: list[dict[str, Any]]) -> dict[str, Any]:
+    def _origin(self, tenant: str, message_id: int, deaths: list[dict[str, Any]]) -> dict[str, Any]:  # decision 36
         """The death that the letter's way began with: the last, or one that led to it by what queues say of their dead
         letters. Earlier ones without a seal are its sender's making, who perhaps may not publish where they say."""
         known = self._leasing.queues.definitions

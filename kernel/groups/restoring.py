@@ -66,7 +66,7 @@ class Restoring:
 
     # ---- after a refused frame
 
-    def failed(self, pending_frames: list[PendingFrame]) -> None:
+    def failed(self, pending_frames: list[PendingFrame]) -> None:  # decision 32
         """None of these was stored; topics are as they were already, and groups of those that were to be made gone."""
         leasing = self._leasing
         leasing.queues.definitions.undo()

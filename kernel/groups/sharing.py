@@ -25,7 +25,7 @@ UNUSED_MS: Final = 24 * 3_600_000
 """A filter's queue that nobody has taken from for so long is deleted, with what is in it."""
 
 
-def parse_share(text: str) -> tuple[str, str]:
+def parse_share(text: str) -> tuple[str, str]:  # decision 26
     """Group and filter of `$share/GROUP/FILTER`. Raises InvalidFilter."""
     group, _, filter_text = text.removeprefix(SHARE).partition("/")
     if not text.startswith(SHARE) or not group or not filter_text or "+" in group or "#" in group:
@@ -48,6 +48,7 @@ class Sharing:
         self._kernel = kernel
         self._waiting: dict[tuple[str, str], list[Shared]] = {}        # by tenant and topic
 
+    # decision 26
     def join(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
              hold: HoldLimit | None = None) -> Shared:
         """A place in the group of `$share/GROUP/FILTER`. Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.

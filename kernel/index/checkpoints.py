@@ -64,7 +64,7 @@ class Checkpoints:
             self._timer_set = True
             self._loop.call_at(self._loop.now_ms() + self._settings.checkpoint_ms, self._on_timer)
 
-    def is_behind(self) -> bool:
+    def is_behind(self) -> bool:  # decision 18
         """Whether more state has changed since the one under way was begun than memory should hold."""
         return self._busy and self._state.changes.size_bytes > self._settings.checkpoint_bytes + BEHIND_BYTES
 

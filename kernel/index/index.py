@@ -98,7 +98,7 @@ def memtable_entry(memtable: Memtable, number: int) -> Entry:
                  columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
 
 
-def pack_blocks(memtable: Memtable, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:
+def pack_blocks(memtable: Memtable, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:  # decision 9
     """The memtable's entries as blocks, partition by partition, without those that were consumed since."""
     columns = memtable.entries
     partition_ids: npt.NDArray[np.int64] = np.array(columns.partition_id, dtype=np.int64)
@@ -166,7 +166,7 @@ class Index:
         self._leftovers = False
         return superseded
 
-    def _left_over(self, memtable: Memtable, replaced: set[bytes]) -> list[bytes]:
+    def _left_over(self, memtable: Memtable, replaced: set[bytes]) -> list[bytes]:  # decision 10
         """Blocks of a checkpoint that a crash cut off: what they hold has been replayed and is in the memtable. They
         may begin elsewhere than the memtable's own, as less was consumed then, and would hide what those have."""
         first: dict[int, int] = {}

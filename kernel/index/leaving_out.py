@@ -36,7 +36,7 @@ class Loss(NamedTuple):
     known: set[int]            # partitions of which later frames say how far they got
 
 
-def left_out(parts: Parts, loss: Loss) -> Iterator[StateRecord]:
+def left_out(parts: Parts, loss: Loss) -> Iterator[StateRecord]:  # decision 118
     """The records that leave out what may have been given out, and then state that only the index has."""
     end_is_lost = parts.index.is_marked_lost()
     topics = parts.topics

@@ -16,7 +16,7 @@ ENTRY_BYTES: Final = 100        # of memory an entry costs here, for the checkpo
 NO_NUMBERS: Final[list[int]] = []
 
 
-class Memtable:
+class Memtable:  # decision 9
     """Columns over all entries since `start`; `frame` indexes the per-frame columns."""
 
     def __init__(self, start: int) -> None:

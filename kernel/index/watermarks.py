@@ -16,7 +16,7 @@ _SHIFT: Final = 8
 _MASK: Final = PAGE_PARTITIONS - 1
 
 
-class Watermarks:
+class Watermarks:  # decision 11
     """log_start and next offset of every partition, as far as they are durable."""
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ class Cutting:
         self._checkpoints = checkpoints
         self._next_id = next_id
 
-    def take(self, on_done: OnCut) -> None:
+    def take(self, on_done: OnCut) -> None:  # decision 108
         """Call back with a cut, whose end `release` is told, or with what went wrong."""
         self._retention.hold()
         # Behind a drop that is on its way: the list of segments must not hold one that is about to go.

@@ -61,7 +61,7 @@ class Disk(Protocol):
         """On return, files made in and removed from the folder stay so after a power cut."""
 
 
-class RealAppendFile:
+class RealAppendFile:  # decision 111
     """Room is allocated ahead of what is written: then `fdatasync` need not store a new length each time, which is a
     third of its cost (`python -m bench.preallocation`). Behind the end there are zeros until `truncate` or `close`."""
 

@@ -82,7 +82,7 @@ class DiskGuard:
         if self.refusing:
             self._be_calm_later()
 
-    def make(self, then: Callable[[], None]) -> None:
+    def make(self, then: Callable[[], None]) -> None:  # decision 110
         """Give the reserve up, unless it is; then go on."""
         if not self.full or self.short and not self.lent:
             then()
@@ -97,7 +97,7 @@ class DiskGuard:
             self._look_later()
         then()
 
-    def lend_emergency_reserve(self, then: Callable[[], None]) -> None:
+    def lend_emergency_reserve(self, then: Callable[[], None]) -> None:  # decision 112
         """Give up what is held for what frees more than it takes: the last part, else the rest. Go on in any case:
         somebody may just have been trying to take the room."""
         self.note_lack()

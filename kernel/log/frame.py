@@ -47,7 +47,7 @@ _U32: Final = "I" if array("I").itemsize == 4 else "L"
 assert sys.byteorder == "little" and array(_U32).itemsize == 4 and array("q").itemsize == 8
 
 
-class Entries:
+class Entries:  # decision 4
     """The entries of a frame, as columns of equal length."""
 
     __slots__ = ("partition_id", "first_offset", "max_ms", "message_id", "count", "byte_offset", "byte_length", "crc",
@@ -94,6 +94,7 @@ class BadHead(Exception):
     """A head whose CRC is right and whose contents make no sense: written by a version this one does not know."""
 
 
+# decision 1
 def encode_head(epoch: int, append_ms: int, first_id: int, id_count: int, entries: Entries,
                 state: list[StateRecord]) -> bytes:
     records = b"".join([

@@ -69,7 +69,7 @@ class MemoryChain:
         """Nothing to let go of."""
 
 
-class MemoryLog(TwoChains):
+class MemoryLog(TwoChains):  # decision 6
     """`kernel.log.log.Log` whose frames live as long as the object."""
 
     def __init__(self, frames_per_segment: int = 1000) -> None:

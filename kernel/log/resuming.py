@@ -76,7 +76,7 @@ def look_through(log: Log, on_damage: Callable[[Damage], None]) -> Found:
         frames=frames, last_ms=last_ms)
 
 
-def resume(log: Log, found: Found, taken_ms: int, now_ms: int, secret: bytes) -> Found:
+def resume(log: Log, found: Found, taken_ms: int, now_ms: int, secret: bytes) -> Found:  # decision 109
     """Append the frame that leaves out what may have been given out since `taken_ms`; returns what holds from here on.
 
     `found` is what `look_through` gave of this log. Raises LogFull, LogFailed.

@@ -63,7 +63,7 @@ def encode_header(base: int) -> bytes:
     return _SEGMENT_HEADER.pack(SEGMENT_MAGIC, base, crc)
 
 
-def encode_envelope(head: bytes, body: bytes, place: int) -> bytes:
+def encode_envelope(head: bytes, body: bytes, place: int) -> bytes:  # decision 2
     front = _ENVELOPE.pack(FRAME_MAGIC, len(head), len(body), crc32c(body), place)
     return front + _CRC.pack(crc32c(head, crc32c(front)))
 

@@ -95,7 +95,7 @@ class SegmentChain:
         self._mend_header(base)
         return True
 
-    def _mend_header(self, base: int) -> None:
+    def _mend_header(self, base: int) -> None:  # decision 117
         with closing(self._disk.open_append(self._name(base))) as file:
             file.overwrite(0, encode_header(base))
             file.sync()
@@ -359,7 +359,7 @@ class SegmentChain:
                 self._close_reader(base)
 
 
-class SegmentLog(TwoChains):
+class SegmentLog(TwoChains):  # decision 6
     """`kernel.log.log.Log` over a disk: the folders `log` and `kept`."""
 
     def __init__(self, disk: Disk, segment_bytes: int = 256 << 20) -> None:

@@ -50,7 +50,7 @@ class Note(NamedTuple):
     text: str
 
 
-class SetAside:
+class SetAside:  # decision 117
     """The folder `damaged` of one data directory. `on_note` is told what people should know and what is no damage."""
 
     def __init__(self, disk: Disk) -> None:

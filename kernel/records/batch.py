@@ -113,7 +113,7 @@ def stamped(data: bytes, max_ms: int) -> bytes:
     return data[:CRC_AT] + crc32c(tail).to_bytes(4, "big") + tail
 
 
-def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
+def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:  # decision 5
     """The batch with its place written in: both fields lie outside the CRC."""
     return _PLACE.pack(base_offset, len(data) - LENGTH_COVERS_FROM, leader_epoch) + data[16:]
 
@@ -142,7 +142,7 @@ def records_of(piece: Piece) -> list[Record]:
     return _records(piece, False)
 
 
-def sound_records(piece: Piece) -> list[Record]:
+def sound_records(piece: Piece) -> list[Record]:  # decision 115
     """Every record of the piece that makes sense; control batches, and what cannot be opened, give none.
 
     What is behind a batch's checksum is its producer's word, and a log may hold batches that nobody has looked into.

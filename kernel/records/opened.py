@@ -30,7 +30,7 @@ MARK_EVERY: Final = 256                # records between two places that are rem
 UNLIMITED: Final = 1 << 60
 
 
-class Opened:
+class Opened:  # decision 115
     """One batch, which may be garbage. `part` gives what lies at an offset."""
 
     def __init__(self, piece: Piece, limit_bytes: int = MAX_OPENED_BYTES) -> None:

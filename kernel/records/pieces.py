@@ -24,7 +24,7 @@ BYTES_PER_HEAD: Final = 33
 """Of one piece in all columns."""
 
 
-def encode_pieces(pieces: Sequence[Piece]) -> list[bytes]:
+def encode_pieces(pieces: Sequence[Piece]) -> list[bytes]:  # decision 102
     """The columns and the bodies, to be sent one after the other."""
     columns = [array("q", [piece.first_offset for piece in pieces]), array("q", [piece.append_ms for piece in pieces]),
                array("q", [piece.first_id for piece in pieces]), array("I", [piece.count for piece in pieces]),

@@ -50,6 +50,7 @@ def opened_limit(stored_bytes: int, record_bytes: int) -> int:
     return min(max(record_bytes, SMALL_BYTES, OPENED_RATIO * stored_bytes), MAX_OPENED_BYTES)
 
 
+# decision 113
 def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool, most_bytes: int = MAX_OPENED_BYTES
              ) -> Validated:
     """Open a batch whose header `check_batch` has checked; keep its records if they are wanted.

@@ -23,6 +23,7 @@ MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: beyond it nothing that reads dates can follow."""
 
 
+# decision 113
 def walk_records(data: bytes, at: i64, first: i64, stop: i64, base_ms: i64, limit_bytes: i64) -> tuple[i64, i64, i64]:
     """Check the records `first` to `stop` - 1 of a batch, whose first one begins at index `at`.
 

@@ -26,7 +26,7 @@ DELETE_RETENTION_MS: Final = 24 * 3_600_000    # Kafka's delete.retention.ms
 LOOK_MS: Final = 600_000
 KEYS_PER_LOOK: Final = 10_000                  # bounds one frame; the rest goes at the next look
 
-def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:
+def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:  # decision 16
     """The newest records of their keys in a sealed frame."""
     newest: dict[bytes, bytes] = {}
     for message, run, at in noted:

@@ -41,7 +41,7 @@ Stretch = tuple[int, int]
 NONE_NEEDED: Final = 1 << 62
 
 
-class Holder(Protocol):
+class Holder(Protocol):  # decision 14
     """Whoever needs records beyond retention."""
 
     def needed(self, partition_id: int, start: int, stop: int) -> Iterable[Stretch]:

@@ -287,7 +287,7 @@ class Retention:
         else:
             self._append_watermarks(departure, kept)
 
-    def _append_watermarks(self, departure: Departure, kept: Kept) -> None:
+    def _append_watermarks(self, departure: Departure, kept: Kept) -> None:  # decision 13
         end = departure.scan.segment.end
         starts = {partition_id: self._first_in_memory(partition_id, end) if start is None else start
                   for partition_id, start in kept.starts.items()}

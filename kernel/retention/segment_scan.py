@@ -107,7 +107,7 @@ class SegmentScanner:
 
     # ---- cut
 
-    def cut(self, scan: SegmentScan, needed: Needed, unneeded: set[Name]) -> Iterator[StateRecord]:
+    def cut(self, scan: SegmentScan, needed: Needed, unneeded: set[Name]) -> Iterator[StateRecord]:  # decision 14
         """Records for the kept chain. What a checkpoint has replaced or deleted since the scan stays behind."""
         for name, order in scan.newest.items():
             if name not in unneeded:

@@ -24,7 +24,7 @@ def _name(one: Pending) -> Name:
     return one.tenant, to, one.key, one.partition, one.fixed_topic, one.may_create
 
 
-class Destinations:
+class Destinations:  # decision 38
     def __init__(self, parts: Parts, appending: Appending) -> None:
         self._parts = parts
         self._appending = appending

@@ -116,7 +116,7 @@ def id_key(message_id: int) -> bytes:
     return _ID.pack(message_id)
 
 
-def timer_key(due_ms: int, by_wall: bool, message_id: int) -> bytes:
+def timer_key(due_ms: int, by_wall: bool, message_id: int) -> bytes:  # decision 37
     return _TIMER.pack(due_ms | WALL if by_wall else due_ms, message_id)
 
 
@@ -161,7 +161,7 @@ def _encode_names(*names: str) -> tuple[list[int], bytes]:
     return [len(name) for name in encoded], b"".join(encoded)
 
 
-def encode_pending(one: Pending) -> bytes:
+def encode_pending(one: Pending) -> bytes:  # decision 37
     (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic,
      may_create, to_queue, partition, routed, key, repeat, headers, value) = one
     flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (partition >= 0) * FIXED_PARTITION \

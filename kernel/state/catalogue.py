@@ -110,7 +110,7 @@ class Catalogue:
         with self._contained():
             self._migrate()
 
-    def take(self, step: Step) -> None:
+    def take(self, step: Step) -> None:  # decision 19
         """See `projection.Projection`."""
         with self._contained():
             try:

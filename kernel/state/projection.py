@@ -32,7 +32,7 @@ class Step(NamedTuple):
     whole: Callable[[], Iterator[Definition]]        # everything there is at `end`, for one that is not at `start`
 
 
-class Projection(Protocol):
+class Projection(Protocol):  # decision 19
     def take(self, step: Step) -> None:
         """Called on the checkpoints' thread once the index holds the step. Deals with its own failures."""
 

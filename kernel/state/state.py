@@ -83,7 +83,7 @@ Newest = tuple[int, int, "bytes | None"]
 """(order, home, value) of a key's newest record; the value is None where it is a deletion."""
 
 
-class StateChanges:
+class StateChanges:  # decision 12
     """The records since a checkpoint: newest value per key, and how many kept copies were made meanwhile."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Changed:
         return state.changes is known[0] or state.frozen is known[0]
 
 
-class StateTable:
+class StateTable:  # decision 12
     """Reads through the changes in memory to the store."""
 
     def __init__(self, store: IndexStore) -> None:

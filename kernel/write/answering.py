@@ -22,7 +22,7 @@ STEP_OWNERS: Final = 16
 """Told before the clock is read: 0.2 to 0.4 ms."""
 
 
-class Answering:
+class Answering:  # decision 122
     def __init__(self, loop: Loop, on_error: Callable[[Exception], None]) -> None:
         self.slices = Slices(loop, on_error)
         self._on_error = on_error

@@ -26,7 +26,7 @@ ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in r
 """Attribute byte and a timestamp delta of zero: nearly every message is stamped with the append time."""
 
 
-class Run:
+class Run:  # decision 3
     """Records of one partition within the frame being gathered."""
 
     def __init__(self, partition_id: int, now_ms: int) -> None:
@@ -80,7 +80,7 @@ class Stretch:
         self.stop: int = start
 
 
-class Reference:
+class Reference:  # decision 24
     """Consecutive records of a run as one queue gets them."""
 
     def __init__(self, partition_id: int, run: Run, start: int, stop: int) -> None:
@@ -207,6 +207,7 @@ class BatchBuilder:
             run.records = records
             self.size_bytes += opened_bytes
 
+    # decision 25
     def add_copies(self, messages: list[Message], ids: list[int], places: list[tuple[Run, int]] | None) -> None:
         """As `add`, for messages that keep the ids they have. What follows on each other lies in one run."""
         start = 0

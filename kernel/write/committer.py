@@ -128,7 +128,7 @@ class Committer:
 
     # ---- flushing
 
-    def _flush(self) -> None:
+    def _flush(self) -> None:  # decision 1
         self._scheduled = False
         pending_frame = self._pending_frame
         if self._failed or self.flight is not None or pending_frame is None:
@@ -221,7 +221,7 @@ class Committer:
         if error is not None:
             self._fail(error)
 
-    def _fail(self, error: BaseException | None) -> None:
+    def _fail(self, error: BaseException | None) -> None:  # decision 7
         """The process ends; until it has, nothing more goes to the log, whose next sync might say that all is well."""
         self._failed = True
         self._fatal(f"the log failed, nothing more can be promised: {error}")

@@ -117,7 +117,7 @@ def _renewed(value: bytes) -> bytes:
     return encode_answer(Answer(bytes.fromhex(print_hex), append_ms, append_ms, found))
 
 
-class Window:
+class Window:  # decision 17
     """Answers by key, oldest first; encoded, since a request may have ten thousand messages."""
 
     def __init__(self, age_ms: int, max_keys: int, max_bytes: int) -> None:

@@ -80,7 +80,7 @@ class Waiting(NamedTuple):
     most_bytes: int                        # opened
 
 
-class Validating:
+class Validating:  # decision 114
     """See the module's text."""
 
     def __init__(self, loop: Loop, worker: Worker, committer: Committer, on_error: Callable[[Exception], None]) -> None:

@@ -51,6 +51,7 @@ def has_batch(folder: Path, application: str, batch_id: int) -> bool:
     return version is not None and version >= batch_id
 
 
+# decision 105
 def commit(folder: Path, schema: pa.Schema, files: Iterable[WrittenFile], application: str, batch_id: int) -> None:
     """Add the files in one commit; makes the table first where there is none, and adds columns that are new."""
     table = open_table(folder) or DeltaTable.create(

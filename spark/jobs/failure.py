@@ -8,7 +8,7 @@ from typing import Final
 FAILED: Final = 1
 
 
-class JobFailed(Exception):
+class JobFailed(Exception):  # decision 107
     """A job could not start, or its query ended in an error."""
 
 

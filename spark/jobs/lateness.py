@@ -43,7 +43,7 @@ def watermark_us(checkpoint: str, batch_id: str) -> int:
     return int(json.loads(lines[1])["batchWatermarkMs"]) * 1000
 
 
-def marker(checkpoint: str, window_us: int) -> Callable[[pa.Array], pa.Array]:
+def marker(checkpoint: str, window_us: int) -> Callable[[pa.Array], pa.Array]:  # decision 106
     """`counted_at` as a function of one column, for the tasks."""
     def count_at(event_us: pa.Array) -> pa.Array:
         context = TaskContext.get()

@@ -51,7 +51,7 @@ class BatchWrite:
     batch_id: int
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(DataSourceArrowWriter):  # decision 105
     """Writes in the tasks, commits in the driver."""
 
     def __init__(self, schema: pa.Schema, write: BatchWrite) -> None:

@@ -122,7 +122,7 @@ async def post_batches(door: Door, call: Call) -> web.StreamResponse:
         for (partition, _), count, (_, offset, first_id) in zip(batches, counts, stored.positions, strict=True)]}, 201)
 
 
-def read_batches(body: bytes) -> list[tuple[int, bytes]]:
+def read_batches(body: bytes) -> list[tuple[int, bytes]]:  # decision 104
     """(partition, batch) pairs of a body. Refuses `invalid_body`."""
     batches = []
     at = 0
