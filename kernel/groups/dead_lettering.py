@@ -171,7 +171,12 @@ def _read(value: bytes) -> list[dict[str, Any]]:
         json.dumps(read, ensure_ascii=False).encode()        # half of a surrogate pair is in no UTF-8
     except (ValueError, RecursionError):
         return []
-    return [death for death in read if _is_death(death)] if isinstance(read, list) else []
+    if not isinstance(read, list):
+        return []
+    for death in read:
+        if isinstance(death, dict) and "queue" in death:     # what a partition is called in logs from before
+            death["partition"] = death.pop("queue")
+    return [death for death in read if _is_death(death)]
 
 
 def _whole(text: str) -> int:

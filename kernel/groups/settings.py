@@ -217,8 +217,9 @@ def encode_queue(queue: Queue) -> bytes:
 
 def decode_queue(key: bytes, value: bytes) -> Queue:
     read = json.loads(value)
-    return Queue(*split_key(key), read["first_partition_id"], QueueSettings(**_known(QueueSettings, read["settings"])),
-                      read["created_ms"], read.get("used_ms", 0))
+    first = read["first_queue_id" if "first_queue_id" in read else "first_partition_id"]  # as logs from before
+    return Queue(*split_key(key), first, QueueSettings(**_known(QueueSettings, read["settings"])), read["created_ms"],
+                 read.get("used_ms", 0))
 
 
 def _known(of: type[Any], read: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,15 @@ import pytest
 
 from kernel.errors import ExpiredReceipt, KernelError, QueueFull, UnknownQueue, UnknownTopic
 from kernel.groups.dead_lettering import HEADER, MAX_HISTORY, read_deaths
-from kernel.groups.settings import GroupSettings, Queue, QueueSettings, Retry
+from kernel.groups.settings import (
+    GroupSettings,
+    Queue,
+    QueueSettings,
+    Retry,
+    decode_queue,
+    encode_queue,
+    named_key,
+)
 from kernel.message import RETAIN, Record, Retained
 from kernel.records.record import read_headers
 from tests.kernel.groups.test_groups import handles, pop, send, values
@@ -127,6 +135,22 @@ def test_a_lost_end_of_two_milliards_of_offsets_before_a_letter_is_passed_over_a
         rig.restart()
     assert [record[3] for record in letters(rig)] == [b"0", b"x"][1 - ahead:]
     assert values(pop(rig, rig.kernel.queue_group(dead_queue(rig)))) == [b"0", b"x"][1 - ahead:]
+
+
+def test_a_death_that_a_log_from_before_tells_of_has_its_partition_and_its_seal() -> None:
+    rig = rig_with_dead(1)
+    (letter,) = letters(rig)
+    (name, value) = next(header for header in letter[4] if header[0] == HEADER)
+    assert value is not None
+    (death,) = read_deaths(((name, value.replace(b'"partition"', b'"queue"')),))
+    assert [death] == read_deaths(letter[4]) and death["partition"] == 0 and death["seal"]
+
+
+def test_a_queue_that_a_log_from_before_defines_is_found() -> None:
+    rig = rig_with_dead(1)
+    queue = dead_queue(rig)
+    key = named_key(queue.tenant, queue.name)
+    assert decode_queue(key, encode_queue(queue).replace(b"first_partition_id", b"first_queue_id")) == queue
 
 
 def test_a_letter_whose_topic_is_gone_stays() -> None:
