@@ -44,7 +44,7 @@ class Longest:
 
     @property
     def recent_s(self) -> float:
-        """Of the last one to two minutes."""
+        """The longest turn of the last one to two minutes, in seconds."""
         self._turn_window()
         return max(self._this_window_s, self._last_window_s)
 

@@ -184,7 +184,8 @@ class Services:
     """What connections hold for peers that do not take it: one budget for all doors."""
 
     listeners: dict[str, Listener] = field(default_factory=dict)
-    """Those of the byte-stream doors that are open, by name: connections that came another way join them."""
+    """Listeners of the byte-stream doors that are open, by the door's name: connections that came another way join
+    them."""
 
     certificate_user: str = "cn"
     """How the name of a user is read from a client's certificate, see `certificates.py`."""

@@ -37,7 +37,7 @@ class KernelSettings:
     """Held on the disk for the day on which it is full, see `kernel.log.reserve`."""
 
     segment_bytes: int = 256 << 20
-    """Of one file of the log; retention deletes whole files."""
+    """The size of one file of the log; retention deletes whole files."""
 
     checkpoint_ms: int = 2_000
     checkpoint_bytes: int = 64 << 20

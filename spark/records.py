@@ -116,7 +116,7 @@ def _located(stretches: _Stretches, unreadable: list[Unreadable]) -> tuple[Locat
 
 
 def _senseless(offsets: Longs) -> list[Unreadable]:
-    """Those that follow each other are told together."""
+    """Unreadable offsets that follow each other are told together."""
     first = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 2) != 1)
     counts = np.diff(np.append(first, len(offsets)))
     return [Unreadable(offset, count, "its fields do not fit together")

@@ -19,7 +19,7 @@ def refuse(owner: Owner | None, token: object, error: Exception) -> None:
 
 # decision 42: a refusal waits for what it goes by, too
 def refuse_settled(book: Book, transaction_id: int, owner: Owner | None, token: object, error: Exception) -> None:
-    """The same with an error that says what became of a transaction: when that is durable."""
+    """Answer with an error that says what became of a transaction: when that is durable."""
     full = StorageFull("the disk is full: nothing has become of it")
     book.when_settled(transaction_id, lambda stored: refuse(owner, token, error if stored else full))
 

@@ -111,7 +111,7 @@ class Checking:
         self.look()
 
     def come_to(self, unasked: Iterable[Name]) -> None:
-        """There is more that may be due, and in these groups some that reached nobody."""
+        """Go on soon: more may be due, and in these groups some checks reached nobody."""
         for name in unasked:
             if self._members.room(*name) > 0:
                 self._on_room(*name)

@@ -40,8 +40,8 @@ class Origin:
 
     # decision 47: a name is a user's within a group
     def key_of(self, name: str) -> str:
-        """Of a name that its sender gave one. It means something for this sender in this group alone: nobody collides
-        with or learns of another's."""
+        """The key of a name that a sender gave a transaction. It means something for this sender in this group alone:
+        nobody collides with or learns of another's."""
         return f"half\0{self.tenant}\0{self.group}\0{len(self.by)}\0{self.by}\0{name}"
 
     def encode(self, state: State, decided_ms: int, decided_by: str) -> bytes:
@@ -111,7 +111,7 @@ class Begun:
 
 # decision 48: one record for all that begin with one frame
 class Batch:
-    """Those that share a record."""
+    """Transactions that share a record."""
 
     __slots__ = ("id", "ones", "left", "due_ms", "earliest_ms")
 

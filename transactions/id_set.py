@@ -94,7 +94,7 @@ class IdSet:
         return taken
 
     def after(self, one: int) -> Iterator[int]:
-        """Those above an id, in order. The set must not change meanwhile."""
+        """The ids above this one, in order. The set must not change meanwhile."""
         number = max(0, bisect_right(self._chunks, one, key=_FIRST) - 1)
         if number >= len(self._chunks):
             return iter(())

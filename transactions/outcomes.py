@@ -77,7 +77,7 @@ class Row:
             self._first = 0
 
     def newest(self, until_ms: int) -> Iterator[Ended]:
-        """Those by a time, newest first. Nothing may change meanwhile."""
+        """Decisions that were made by a time, newest first. Nothing may change meanwhile."""
         for at in range(bisect_right(self._decided_ms, until_ms) - 1, self._first - 1, -1):
             yield self._entry(at)
 

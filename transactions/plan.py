@@ -144,7 +144,7 @@ class Plan:
         return found
 
     def _leave(self, ones: list[Begun]) -> None:
-        """They need their batches no more."""
+        """These transactions leave the batches that they began in: a batch's record goes with the last of them."""
         self._left = ones
         for one in ones:
             batch = one.batch

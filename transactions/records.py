@@ -139,7 +139,7 @@ class Brief(NamedTuple):
 
 
 def decode_brief(value: bytes) -> Brief:
-    """Of an OPEN record: a start reads a million of them."""
+    """What a start needs of an OPEN record: it reads a million of them."""
     (_, unasked, attempts, _, _, first_ms, every_ms, _, _, size_bytes, _, next_ms, _, tenant, group, _, _,
      _) = HEAD.unpack_from(value)
     return Brief(value[HEAD.size:HEAD.size + tenant + group], tenant, next_ms, every_ms if attempts else first_ms,

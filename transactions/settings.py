@@ -31,18 +31,18 @@ class CheckSettings(NamedTuple):
 class TransactionSettings:
     checks: CheckSettings = CheckSettings()
     topics: Mapping[str, CheckSettings] = field(default_factory=dict)
-    """Of transactions whose first message goes to one of these topics."""
+    """How senders are asked about transactions whose first message goes to one of these topics."""
 
     timeout_ms: int = 60_000
-    """Of transactions without a group, which nobody can be asked about."""
+    """When a transaction without a group ends: nobody can be asked about it."""
 
     max_open: int = 10_000_000
     max_open_bytes: int = 10 << 30
-    """Of undecided transactions and their half messages, in the whole hub."""
+    """The most undecided transactions, and bytes of their half messages, in the whole hub."""
 
     max_messages: int = 10_000
     max_bytes: int = 64 << 20
-    """Of one transaction: it is read and appended as one."""
+    """The most messages and bytes of one transaction, which is read and appended as one."""
 
     remembered_ms: int = 24 * 3_600_000
     max_remembered: int = 1_000_000

@@ -92,7 +92,7 @@ Ending = tuple[int, int, int, int, str, bytes]
 
 
 class Ended(NamedTuple):
-    """They are forgotten together, too."""
+    """Transactions that were decided with one frame. They are forgotten together, too."""
 
     decided_ms: int
     tenant: str

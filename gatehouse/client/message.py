@@ -72,9 +72,9 @@ class Message:
     properties: Mapping[str, Any] = field(default_factory=dict)
     """Every other field that is set: `content_type`, `correlation_id`, `expires_at`, ... (see `Properties`)."""
     receipt_handle: str = ""
-    """Of a leased message: what it is acknowledged by."""
+    """What a leased message is acknowledged by."""
     attempt: int = 0
-    """Of a leased message: the how many-th delivery this is, from 1."""
+    """The how many-th delivery of a leased message this is, from 1."""
 
     @property
     def text(self) -> str:

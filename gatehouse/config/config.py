@@ -140,7 +140,7 @@ class KernelSection:
                 "checkpoint; left out, it is SQLite in the file `catalogue.sqlite` of the data directory."})
 
     def for_kernel(self) -> KernelSettings:
-        """The same in the kernel's units."""
+        """These settings in the kernel's units."""
         values = dataclasses.asdict(self)
         values["retention_ms"] = values.pop("retention_hours") * 3_600_000
         del values["catalogue_url"]

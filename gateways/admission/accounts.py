@@ -144,7 +144,7 @@ class Accounts:
         return before != (self.file_rules, self._file_groups)
 
     def every_rule(self) -> list[Rule]:
-        """Those of the file first."""
+        """Every rule, those of the file first."""
         return [*self.file_rules, *self.rules.values()]
 
     def file_groups_of(self, name: str) -> frozenset[str]:

@@ -152,7 +152,7 @@ class Admission:
         return principal.tenants
 
     def in_tenant(self, principal: Principal, tenant: str) -> Principal:
-        """The same user in this tenant. Raises Denied."""
+        """This user in another tenant. Raises Denied."""
         if tenant == principal.tenant:
             return principal
         if tenant not in principal.tenants:

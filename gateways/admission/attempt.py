@@ -42,7 +42,7 @@ class Check:
         self.attempts = [first]
         self.password = password
         self.digest = digest
-        """Of user, stored hash and password."""
+        """A hash of user, stored hash and password."""
 
         self.network = first.network
         self.user = first.user

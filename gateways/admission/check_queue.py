@@ -39,7 +39,7 @@ Key = tuple[str, str | None]
 
 
 class NetworkQueue:
-    """Of one network, or of one user there."""
+    """Checks that wait, of one network or of one user there."""
 
     __slots__ = ("busy", "checks", "crowd", "due_ms", "failing", "key", "length", "rank")
 

@@ -124,7 +124,7 @@ class Login:
         return ScramServer(mechanism, nonce, find, accept, refusal, admit)
 
     def in_tenant(self, principal: Principal, tenant: str) -> Principal:
-        """The same user there, who may be there."""
+        """This user in another tenant, who may be there."""
         known = self._principals.get(principal.name, {})
         if principal is not known.get((principal.login, principal.tenant, principal.expires_ms)):
             return principal.elsewhere(tenant, principal.client_id)      # of a token, or known by its client id
@@ -246,13 +246,13 @@ class Login:
             attempt.on_done(LoginsFull())
 
     def _digest(self, name: str, user: User | None, password: str) -> bytes:
-        """Of what decides about a password."""
+        """A hash of everything that decides about a password."""
         password_hash = user.password_hash if user is not None else ""
         text = f"{name}\0{password_hash}\0{password}".encode(errors="surrogatepass")
         return hashlib.blake2b(text, key=self._secret, digest_size=16).digest()
 
     def _turn_away(self, check: Check) -> None:
-        """There is no place for it. Nothing was looked at, so nothing is held against anybody."""
+        """Refuse a login that no queue has a place for. Nothing was looked at, so nothing is held against anybody."""
         del self._checks[check.key, check.digest]
         for attempt in check.attempts:
             self._trace.on_event(attempt.door, "logins_full")

@@ -84,7 +84,8 @@ class Proven:  # decision 85
         self._until_ms: dict[bytes, int] = {}
 
     def _digest(self, user: User, password: str) -> bytes:
-        """Of the stored hash too: another password, or a user made anew, and nothing that was proven counts."""
+        """A keyed hash of the password and of the stored hash: another password, or a user made anew, and nothing that
+        was proven counts."""
         text = f"{user.name}\0{user.password_hash}\0{password}".encode(errors="surrogatepass")
         return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
 

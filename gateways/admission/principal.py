@@ -34,7 +34,7 @@ class Principal:  # decision 84
         self.tenants = tenants | {tenant}
         self.anonymous = anonymous
         self.groups = groups
-        """Those that its token names; the account's come on top."""
+        """Groups that its token names; the account's come on top."""
 
         self.expires_ms = expires_ms
         """When what it logged in with runs out, in ms since 1970; 0: never. Its user may end before:
@@ -51,7 +51,7 @@ class Principal:  # decision 84
         return f"Principal({self.name!r}, tenant={self.tenant!r}, anonymous={self.anonymous})"
 
     def elsewhere(self, tenant: str, client_id: str | None) -> Principal:
-        """The same in another tenant, or known by another client id."""
+        """This principal in another tenant, or known by another client id."""
         return Principal(self.name, tenant, anonymous=self.anonymous, tenants=self.tenants, groups=self.groups,
                          expires_ms=self.expires_ms, client_id=client_id, login=self.login,
                          restriction=self.restriction)

@@ -52,7 +52,7 @@ class Verdict:
     why: str
     rule: Rule | None = None
     creates: Verdict | None = None
-    """Of publishing at an address: whether its topic is made where it is missing."""
+    """What a publish at an address may besides: whether its topic is made where it is missing."""
 
     def as_dict(self) -> dict[str, Any]:
         """For people and programs; the rule is in the words."""

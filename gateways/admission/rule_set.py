@@ -46,7 +46,7 @@ class Part:
 
 
 class RuleSet:  # decision 81
-    """Those of the database, of the configuration, and what is built in."""
+    """The rules of the database, of the configuration, and what is built in."""
 
     def __init__(self, rules: Iterable[Rule], topics: RoutedTopics) -> None:
         self.topics = topics

@@ -28,7 +28,7 @@ class Channels:
     def __init__(self, connection: AmqpSession) -> None:
         self.channel_max = 0
         self.open: dict[bytes, Channel] = {}
-        """Those that are listened to, by their number in two bytes."""
+        """Channels that are open and listened to, by their number in two bytes."""
 
         self._connection = connection
         self._content_bytes = 0                            # of contents that have begun and are not whole
@@ -107,7 +107,7 @@ class Channels:
     # ---- the end of a turn
 
     def note_unfinished(self, channel: Channel) -> None:
-        """There is something to append or settle at the end of the turn."""
+        """Append or settle something at the end of the turn."""
         self._unfinished[channel] = None
 
     def finish_turn(self) -> None:

@@ -304,7 +304,7 @@ class AmqpSession:
         self.charge(messages)
 
     def charge(self, messages: list[Message]) -> None:
-        """They were taken: count them, and slow their sender where there is cause."""
+        """Count messages that were taken, and slow their sender where there is cause."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
         wait_ms = self._services.admission.charge(DOOR_NAME, self.identity.principal, len(messages), size_bytes)
         if wait_ms:

@@ -228,12 +228,12 @@ class VirtualHost:
         self.version += 1
 
     def restore_queue(self, queue: AmqpQueue) -> None:
-        """The same for a queue."""
+        """Bring back a queue that the kernel has kept."""
         self.queues[queue.name] = queue
         self.version += 1
 
     def restore_binding(self, binding: Binding, arguments: Table) -> bool:
-        """The same for a binding, after both its ends; False where one of them is gone."""
+        """Bring back a binding, after both its ends; False where one of them is gone."""
         kind, name = binding.destination
         if binding.source not in self.exchanges or name not in (self.queues if kind == QUEUE else self.exchanges):
             return False

@@ -13,7 +13,7 @@ REASONS_MAX: Final = 256              # kinds of endings counted by name; the re
 
 
 class Endings:
-    """Of one door; `counts` is the door's, and gets `closed_REASON`."""
+    """How connections of one door end; `counts` is the door's, and gets `closed_REASON`."""
 
     def __init__(self, door: str, counts: Counter[str], now_ms: Callable[[], int]) -> None:
         self._door = door

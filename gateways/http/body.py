@@ -46,7 +46,7 @@ class Bodies:
             raise Refusal("malformed_request", f"the body cannot be read: {error}") from None
 
     async def read_document(self, request: web.Request) -> bytes:
-        """The same for a document, whose content coding is undone. Refuses what `encoding.decode` does, too."""
+        """Read a document, whose content coding is undone. Refuses what `encoding.decode` does, too."""
         return decode(await self.read(request), request.headers.get("Content-Encoding", ""),
                       self._config.max_body_bytes)
 

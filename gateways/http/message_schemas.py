@@ -110,7 +110,7 @@ ADDRESSED_MESSAGE: Final = Named(
 # --- the headers of a publish -------------------------------------------------------------------------------------
 
 PRINTABLE: Final = "^[!-~]([ -~]*[!-~])?$"
-"""Of headers that are UTF-8: whether a client sends other letters as such is its own affair."""
+"""What headers may hold that are UTF-8: whether a client sends other letters as such is its own affair."""
 IDEMPOTENCY_KEY: Final = Parameter(
     "Idempotency-Key", "A repetition with the same key and the same message is answered as the first was and stores "
     "nothing; remembered for an hour, for each user.",

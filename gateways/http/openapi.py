@@ -20,7 +20,7 @@ from gateways.http.routing import Endpoint
 from gateways.http.schemas import GROUP_NAME, TEXT, TOPIC_NAME, Components, Named, object_of, one_of
 
 VERSION: Final = "1"
-"""Of the interface, as its paths say it."""
+"""The version of the interface, as its paths say it."""
 
 TAG_HELP: Final = {False: "Weak: of what is answered.",
                    True: "Strong: for `If-None-Match`, and for `If-Match` of a change, which asks about settings."}

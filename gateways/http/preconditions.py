@@ -26,7 +26,7 @@ MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/topics/{top
 
 
 def strong_tag(*parts: bytes) -> str:  # decision 75
-    """Of these bytes: a definition, and perhaps all that is shown."""
+    """The entity tag of these bytes: a definition, and perhaps all that is shown."""
     return f'"{".".join([blake2b(part, digest_size=TAG_BYTES).hexdigest() for part in parts])}"'
 
 

@@ -45,7 +45,7 @@ class Receipts:
         return future
 
     def expect(self, waiting: Waiting) -> None:
-        """The same for somebody who is no future."""
+        """Wait for an answer as somebody who is no future."""
         self._pending[waiting] = self._loop.time()
         if not self._sweeping:
             self._sweeping = True

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("gatehouse.gateways.http")
 
 MAX_LINE_BYTES: Final = 8190
-"""Of a request line or header field; what common proxies allow."""
+"""The longest request line or header field; what common proxies allow."""
 
 MAX_HEADERS: Final = 128
 TOO_MANY_HEADERS: Final = "Too many headers received"

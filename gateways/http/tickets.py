@@ -80,7 +80,7 @@ class Tickets:
             ticket.registration.leave()
 
     def _forget_some(self, principal: Principal, now_ms: int) -> None:
-        """Those that have expired, and the oldest where there are too many."""
+        """Forget tickets that have expired, and the oldest where there are too many."""
         while self._tickets:
             oldest = next(iter(self._tickets.values()))
             if oldest.expires_ms > now_ms and len(self._tickets) < MAX_TICKETS:

@@ -212,11 +212,11 @@ def encode_qos0(topic: bytes, messages: list[Message], start: int, stop: int) ->
     return b"".join(parts)
 
 def encode_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int) -> bytes:
-    """The same with QoS 1 and packet ids from `packet_id` on, 1 following 65535."""
+    """PUBLISH packets with QoS 1 and packet ids from `packet_id` on, 1 following 65535."""
     return b"".join(parts_qos1(topic, messages, start, stop, packet_id))
 
 def parts_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int) -> list[bytes]:
-    """The same, not joined: the values are those of the messages, shared by all who are sent them."""
+    """PUBLISH packets with QoS 1, not joined: the values are those of the messages, shared by all who are sent them."""
     parts: list[bytes] = []
     fixed = len(topic) + 2
     head = b""

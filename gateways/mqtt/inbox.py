@@ -48,7 +48,7 @@ DENIED: Final = (Denied, Unroutable, *NO_TOPIC)
 
 NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, IdempotencyConflict,
                     InvalidCheckBack)
-"""Of what is to be carried out: sent again it would be refused again."""
+"""Errors of what is to be carried out: sent again it would be refused again."""
 
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 
@@ -238,7 +238,7 @@ class Inbox:
                 return
 
     def acknowledge_in_turn(self, acks: bytes) -> None:
-        """Of a publish of which nothing is stored: behind those that came before it."""
+        """Acknowledge a publish of which nothing is stored, behind those that came before it."""
         if self.settled:
             self._link.write(acks)
         elif len(self._late_acks) < LATE_ACKS_MAX:

@@ -63,14 +63,14 @@ _SECONDS: Final = r"[0-9]{1,8}(?:\.[0-9]{1,3})?"
 _CHECK_BACK: Final = re.compile(rf"(?P<after>{_SECONDS})?,(?P<every>{_SECONDS})?,(?P<times>[0-9]{{1,5}})?", re.ASCII)
 CHECKS_AHEAD: Final = 100              # that a member may be asked and has no room to be told of
 NOT_HELD: Final = (Denied, InvalidHalfName, KernelError)
-"""Of a half message: told to its sender, whatever MQTT does about it then."""
+"""Errors of a half message: told to its sender, whatever MQTT does about it then."""
 
 REFUSALS: Final = (InvalidDecision, UnknownTransaction, AlreadyDecided, Busy)
-"""Of a decision: told to whoever made it, who has done nothing wrong with the protocol."""
+"""Errors of a decision: told to whoever made it, who has done nothing wrong with the protocol."""
 
 
 class Transacting:
-    """Of one client, made at its first use of these topics: a `Member`, and the `Owner` of its decisions.
+    """Half messages of one client, made at its first use of these topics: a `Member`, and the `Owner` of its decisions.
 
     `on_decided` is called when a decision has been answered: the client is read again.
     """

@@ -213,6 +213,6 @@ class Places:
         return self.settings.max_message_bytes if own is None else own
 
     def max_record_bytes(self, partition_id: int) -> int:
-        """The same by partition."""
+        """The largest record that the topic of this partition takes."""
         found = self._topics.of_partition(partition_id)
         return self.settings.max_message_bytes if found is None else self.max_message_bytes(found[0])

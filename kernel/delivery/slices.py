@@ -12,7 +12,8 @@ from typing import Final
 from kernel.ports import Loop
 
 SLICE_MS: Final = 5
-"""Of one turn. Shorter ones cost more turns than they save waiting: a turn itself takes some 0.1 ms."""
+"""How long one turn may work, in ms. Shorter slices cost more turns than they save waiting: a turn itself takes some
+0.1 ms."""
 
 
 class Slices:  # decision 122

@@ -35,7 +35,8 @@ class ByteCount:
         self._total = 0                               # of the others
 
     def free_bytes(self, on_more: Callable[[], None]) -> int:
-        """Of what nobody has leased, as far as it is known; `on_more` is called later where more gets known."""
+        """The bytes of what nobody has leased, as far as they are known; `on_more` is called later where more gets
+        known."""
         if self._moved != self._line.moved:           # the cursor was read back
             self._begin()
         self._learn(on_more)
@@ -91,7 +92,7 @@ class ByteCount:
         return self._size_within(offset, offset + 1)
 
     def _size_within(self, start: int, stop: int) -> int:
-        """Of all that is known from one offset until before another."""
+        """The bytes known of all offsets from one until before another."""
         at = max(0, bisect_right(self._runs, start, key=itemgetter(0)) - 1)
         total = 0
         while at < len(self._runs) and self._runs[at][0] < stop:

@@ -314,7 +314,7 @@ class Cursor:  # decision 20
         return found
 
     def unsettled(self, start: int, stop: int) -> list[int]:
-        """The same one by one."""
+        """The offsets in [start, stop) that are not settled, one by one."""
         return [offset for first, behind in self.unsettled_stretches(start, stop) for offset in range(first, behind)]
 
     # ---- starting anew

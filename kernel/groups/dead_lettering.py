@@ -157,7 +157,7 @@ def deaths_of(headers_encoded: bytes) -> list[dict[str, Any]]:
 
 
 def read_deaths(headers: Headers) -> list[dict[str, Any]]:
-    """The same for headers that are decoded."""
+    """The deaths that these decoded headers tell of, oldest first."""
     for name, value in headers:
         if name == HEADER and value is not None:
             return _read(value)

@@ -18,7 +18,8 @@ STEP_MS: Final = 50
 """Leases end at multiples of this: those of one step are looked at together."""
 
 HOLD_STEP_MS: Final = 1_000
-"""The same for what members hold for too long: half an hour of it is at most 1,800 timers."""
+"""Ends of what members hold too long are rounded up to this, to be few timers: half an hour of it is at most 1,800
+timers."""
 
 
 class Deadlines:
@@ -37,7 +38,7 @@ class Deadlines:
         self._end_at(group, prefetcher, lease, -(-max(lease.until_ms, self._not_before_ms) // STEP_MS) * STEP_MS)
 
     def hold_for(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease, hold_ms: int) -> None:
-        """The same for a lease that its holder's end ends, so long after now."""
+        """Call `on_lease_over` so long after now for a lease that otherwise lasts as long as its holder."""
         self._end_at(group, prefetcher, lease, -(-(self._loop.now_ms() + hold_ms) // HOLD_STEP_MS) * HOLD_STEP_MS)
 
     def _end_at(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease, step: int) -> None:

@@ -270,7 +270,7 @@ class LeasedGroup:
     # ---- serving
 
     def cursor_ready(self, prefetcher: Prefetcher) -> None:
-        """There may be something to take from this cursor."""
+        """Serve the members: there may be something to take from this cursor."""
         self.queue_up(prefetcher)
         if self.limit is not None:
             self.limit.enforce()
@@ -282,7 +282,7 @@ class LeasedGroup:
         return bool(self._pops or self.members)
 
     def queue_up(self, prefetcher: Prefetcher) -> None:
-        """The same, for whoever asks next."""
+        """Look at this cursor when somebody asks next."""
         prefetcher.failed = False
         if not prefetcher.queued:
             prefetcher.queued = True

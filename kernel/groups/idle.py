@@ -32,7 +32,7 @@ class Idle:
             self._wake(queue, self._leasing.now_ms() + max(1, queue.settings.expires_ms // PARTS))
 
     def watch_again(self, queue: Queue) -> None:
-        """The same after a start."""
+        """Watch a queue after a start: whoever uses it gets the time to come back."""
         expires_ms = queue.settings.expires_ms
         grace_ms = min(expires_ms, COME_BACK_MS)
         self.watch(queue, max(queue.used_ms, self._leasing.now_ms() + grace_ms - expires_ms))

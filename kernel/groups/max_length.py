@@ -108,7 +108,7 @@ class MaxLength:
 
 
 class MaxLengths:
-    """Of all queues that have any. They are in memory for as long as they are there."""
+    """The limits of all queues that have one. They are in memory for as long as they are there."""
 
     def __init__(self, leasing: Leasing, refusing: set[int], pending: Callable[[], list[PendingFrame]]) -> None:
         self._leasing = leasing
@@ -136,7 +136,8 @@ class MaxLengths:
             counted[first] = counted.get(first, 0) + size
 
     def require_room(self, messages: list[Message]) -> dict[int, int]:  # decision 33
-        """The same without counting them: bytes by the first partition id of each queue that they would enter."""
+        """Raises QueueFull where one of these would have no room in a queue. Nothing is counted: answers the bytes by
+        the first partition id of each queue that they would enter."""
         pending = self._pending()
         rooms: dict[MaxLength, Room] = {}
         entering: dict[int, int] = {}

@@ -69,7 +69,7 @@ class Core(Protocol):
         """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
 
     def hold_for(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease, hold_ms: int) -> None:
-        """The same for a lease that its holder's end ends, so long after now."""
+        """Call `on_lease_over` so long after now for a lease that otherwise lasts as long as its holder."""
 
     def wait_until(self, group: LeasedGroup, prefetcher: Prefetcher, offset: int, when_ms: int) -> None:
         """Call `group.on_wait_over` then. An offset of -1 is the cursor as a whole."""

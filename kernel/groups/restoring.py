@@ -44,7 +44,7 @@ class Restoring:
         return pages
 
     def _load(self, pages: Pages) -> None:
-        """Those of these cursors that are not in memory."""
+        """Load the cursors of these pages that are not in memory."""
         leasing = self._leasing
         missing = [(partition_id, name) for partition_id, name in pages
                    if not any(group.name == name for group, _ in leasing.reading(partition_id))]

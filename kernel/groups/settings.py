@@ -76,7 +76,7 @@ class GroupSettings:
     """What the group wants of its partitions; the rest counts as settled. See `kernel.selectors`."""
 
     single_active: bool = False
-    """Of several members only the oldest is given anything."""
+    """Only the oldest of several members is given anything."""
 
     retry: Retry = Retry()
 

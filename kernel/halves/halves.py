@@ -175,7 +175,8 @@ class Halves:
         self._committer.note_size()
 
     def release_unchanged(self, pending_frame: PendingFrame, messages: list[Message], first_id: int) -> bool:
-        """The same with messages as they came, which were for at once. False: places have changed since."""
+        """Release half messages as they came, all of them for at once. False, and nothing is done: places have changed
+        since."""
         for placement, _, _, _, _ in messages:
             if placement.version != placement.first_level.version:
                 return False
@@ -212,6 +213,6 @@ class Halves:
 
     @staticmethod
     def deletions(transaction_id: int, pages: int) -> list[StateRecord]:
-        """Of their pages."""
+        """The records that delete the pages of a transaction's half messages."""
         return [StateRecord(Kind.HALF, half_key(transaction_id, page), None) for page in range(pages)]
 

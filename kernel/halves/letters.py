@@ -21,7 +21,7 @@ Way = tuple[Placement, bytes, int]
 
 
 class Letters:
-    """Of one transaction: `death` says how it ended. Raises Stopping."""
+    """Makes dead letters of one transaction's half messages: `death` says how it ended. Raises Stopping."""
 
     def __init__(self, dead_lettering: DeadLettering, group: str, tenant: str, death: dict[str, Any]) -> None:
         self._dead_lettering = dead_lettering

@@ -53,7 +53,7 @@ class Half(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The same as it is read back."""
+    """A half message as it is read back."""
 
     id: int
     delay_ms: int
@@ -61,7 +61,7 @@ class Held(NamedTuple):
 
 
 def encode_place(delay_ms: int, what: Pending) -> bytes:
-    """Of a message without value, headers, attributes and timestamp."""
+    """Where a half message goes, encoded: everything but its value, headers, attributes and timestamp."""
     return _DELAY.pack(delay_ms) + encode_pending(what)
 
 

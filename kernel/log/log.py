@@ -87,7 +87,7 @@ class Log(Protocol):
         """The frames of one segment again."""
 
     def segments(self) -> list[Segment]:
-        """Of the main chain, oldest first; the last one is being written."""
+        """The segments of the main chain, oldest first; the last one is being written."""
 
     def kept_segments(self) -> list[Segment]: ...
 

@@ -21,7 +21,7 @@ from typing import Final
 from kernel.message import Piece
 
 BYTES_PER_HEAD: Final = 33
-"""Of one piece in all columns."""
+"""Bytes that one piece's head takes in all columns together."""
 
 
 def encode_pieces(pieces: Sequence[Piece]) -> list[bytes]:  # decision 102

@@ -122,7 +122,7 @@ def read_headers(data: bytes, at: int) -> tuple[Headers, int]:
 
 
 def named_headers(data: bytes, wanted: Container[bytes]) -> Headers:
-    """Those of a record's encoded headers whose names are wanted, in order. Raises CorruptBatch."""
+    """The headers of a record whose names are wanted, decoded, in order. Raises CorruptBatch."""
     count, at = read_varint(data, 0)
     if count < 0 or count > MAX_HEADERS:
         raise CorruptBatch(f"a record claims {count} headers")

@@ -55,7 +55,7 @@ class Holder(Protocol):  # decision 14
 
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """The same offsets as sorted stretches that do not touch."""
+    """All offsets of these stretches, as sorted stretches that do not touch."""
     found: list[Stretch] = []
     for start, stop in sorted(stretches):
         if found and start <= found[-1][1]:

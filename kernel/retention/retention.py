@@ -217,7 +217,7 @@ class Retention:
             self._disk_guard.make(partial(self._keep_what_is_owed, scan))
 
     def _move_starts(self, by_topic: Starts) -> None:
-        """Of topics whose own retention is shorter."""
+        """Move the starts of partitions whose topics have a shorter retention than the hub."""
         starts = {partition_id: self._first_in_memory(partition_id, 0) if start is None else start
                   for partition_id, start in by_topic.items()}
         if any(start > self._watermarks.log_start(partition_id) for partition_id, start in starts.items()):

@@ -47,7 +47,7 @@ class Spill:
         return found
 
     def unneeded(self, names: Iterable[Name]) -> list[Name]:
-        """Those of these KEPT records that nobody needs."""
+        """Which of these KEPT records nobody needs any more."""
         by_partition: dict[int, list[int]] = {}
         for _, key in names:
             partition_id, offset = split_kept_key(key)

@@ -57,7 +57,7 @@ class Book:
         self.wall_timers.add([key for key in keys if is_by_wall(key)], changes, frozen)
 
     def timers_for(self, key: bytes) -> Timers:
-        """Those that have this one, if any have."""
+        """The timers, of the one clock or the other, that hold this key or would."""
         return self.wall_timers if is_by_wall(key) else self.timers
 
     # ---- plans

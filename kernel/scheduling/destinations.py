@@ -19,7 +19,7 @@ Name = tuple[str, str, bytes | None, int, bool, bool]
 
 
 def _name(one: Pending) -> Name:
-    """Of a place that is always the same while the topics are."""
+    """What names a message's place: messages of one name go to one place while no topic changes."""
     to = one.topic if one.fixed_topic else one.address
     return one.tenant, to, one.key, one.partition, one.fixed_topic, one.may_create
 

@@ -59,7 +59,7 @@ class Plan:
         return run
 
     def keep(self, message_id: int, one: Pending) -> None:
-        """The same for a message that has its id already."""
+        """Store a message for later that has its id already."""
         key = id_key(message_id)
         self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one)))
         self._begin(one, key)

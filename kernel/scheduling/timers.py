@@ -19,7 +19,7 @@ FEW: Final = 16                   # fewer than this are put in their places one 
 
 
 class Timers:
-    """Those of one clock. `max_keys` is smaller in tests only."""
+    """The timers of one clock. `max_keys` is smaller in tests only."""
 
     def __init__(self, by_wall: bool = False, max_keys: int = MAX_KEYS) -> None:
         self.by_wall = by_wall

@@ -45,7 +45,7 @@ from kernel.selectors.numerals import MAX_NUMERAL_CHARS, number_of
 from kernel.selectors.tokens import END, NAME, NUMBER, QUOTED, TEXT, WORD, Token, tokens_of
 
 MAX_DEPTH: Final = 32
-"""Of brackets, NOT and signs in each other."""
+"""How deep brackets, NOT and signs may stand in each other."""
 
 MAX_TERMS: Final = 256
 """Names and literals of a condition, tags of a list, headers of a list."""

@@ -28,7 +28,7 @@ from kernel.selectors.parser import MAX_TERMS, Source, parse_condition
 from kernel.selectors.tokens import check_text
 
 PARTS: Final = ("key", "address", "topic", "timestamp", "value")
-"""Of every message; what a name without quotes may mean beside headers."""
+"""What every message has, and what a name without quotes may mean beside a header."""
 
 VALUE_PREFIX: Final = "value."
 """Begins the names of what stands in a value that is JSON."""
@@ -55,7 +55,7 @@ class Selector:
         self.tags = tags
         """The tags, where they are all that it asks for: many such selectors can stand in one dictionary."""
         self.names = [name for name, _ in sources]
-        """Of its slots, as they are written."""
+        """The names of its slots, as they are written in the text."""
         self._size = len(sources)
         self._test = test
         self._paths: list[tuple[int, list[str]]] = []
@@ -81,7 +81,7 @@ class Selector:
         return self.wants(self.slots_of(headers, key, address, topic, timestamp_ms, value))
 
     def wants(self, slots: Slots) -> bool:
-        """The same, of what `slots_of` has found."""
+        """Whether the selector wants a message of which `slots_of` has found these."""
         return self._test(slots) is True
 
     def slots_of(self, headers: Headers, key: bytes | None = None, address: str = "", topic: str = "",
@@ -107,7 +107,8 @@ class Selector:
 
     def matches_encoded(self, headers: bytes, key: bytes | None = None, address: str = "", topic: str = "",
                         timestamp_ms: int = 0, value: bytes | None = None) -> bool:
-        """The same for headers as they stand at the end of a record; only those that are named are decoded.
+        """Whether it wants a message whose headers stand as at the end of a record; only those that are named are
+        decoded.
 
         Raises CorruptBatch where a length lies.
         """

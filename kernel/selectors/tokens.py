@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from kernel.errors import InvalidSelector
 
 MAX_TEXT_CHARS: Final = 8_192
-"""Of a whole selector. A request line of the web takes no longer one."""
+"""The longest selector: a request line of the web takes no longer one."""
 
 KEYWORDS: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"))
 

@@ -35,7 +35,7 @@ from kernel.state.topics import decode_topic, topic_id_of
 from kernel.state.views import decode_offset, decode_offset_key
 
 FORMAT: Final = 1
-"""Of the projection's rows: another one, and they are written anew."""
+"""The format of the projection's rows: where the database has another, they are written anew."""
 
 FILE: Final = "catalogue.sqlite"
 """Its name in a data directory."""

@@ -43,7 +43,7 @@ def changed_definitions(changes: StateChanges) -> list[Definition]:
 
 
 def whole_definitions(scan: Callable[[int], Iterable[tuple[bytes, bytes]]]) -> Iterator[Definition]:
-    """The same from a scan of every key of a kind."""
+    """All definitions, from a scan of every key of a kind."""
     for kind in sorted(PROJECTED):
         for key, value in scan(kind):
             yield Definition(kind, key, value)

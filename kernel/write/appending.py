@@ -38,7 +38,7 @@ class Appending:
         """Raises QueueFull for messages that have no room in a queue they would enter."""
 
         self.require_room: Callable[[list[Message]], object] = lambda messages: None
-        """The same for messages that do not enter it yet."""
+        """Raises QueueFull for messages that will enter a queue later, and have no room there now."""
 
     @property
     def is_behind(self) -> bool:

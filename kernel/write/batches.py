@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kernel.write.committer import Committer
 
 STEP_RECORDS = 64
-"""Of a batch are placed before the clock is read: a tenth of a millisecond."""
+"""Records of a batch that are placed before the clock is read: a tenth of a millisecond."""
 
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""

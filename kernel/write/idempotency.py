@@ -51,7 +51,7 @@ def fingerprint(messages: list[Message]) -> bytes:
 
 
 def fingerprint_batches(batches: list[tuple[int, bytes]]) -> bytes:
-    """The same for record batches by partition: their records, and not when the sender put them together."""
+    """The fingerprint of record batches by partition: their records, and not when the sender put them together."""
     digest = blake2b(digest_size=16)
     for partition_id, batch in batches:
         digest.update(partition_id.to_bytes(8, "big") + len(batch).to_bytes(8, "big"))

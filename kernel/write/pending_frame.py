@@ -83,7 +83,7 @@ class PendingFrame:
 
     @property
     def stores_nothing(self) -> bool:
-        """There may be answers to give all the same."""
+        """Whether nothing of it goes to the log. It may have answers to give all the same."""
         return not self.builder.runs and not self.state and not self.reserved and not self.cursors
 
 

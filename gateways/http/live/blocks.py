@@ -51,7 +51,7 @@ class Block:
 
     @property
     def chunk(self) -> bytes:
-        """The same as one HTTP chunk."""
+        """The block as one HTTP chunk."""
         if self._chunk is None:
             self._chunk = chunk_of(self.events)
         return self._chunk

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kernel.message import Delivery, Fetched
 
 PACE_S: Final = 0.00002  # decision 68
-"""Of the hub's time, per reader and flush: about twice what a write to a socket costs."""
+"""How long a flush may take of the hub's time, per reader: about twice what a write to a socket costs."""
 
 BLOCK_BYTES: Final = 131_072
 BLOCK_MESSAGES: Final = 512
@@ -123,7 +123,7 @@ class Feed:
                 reader.on_heartbeat(self.positions)
 
     def wake(self) -> None:
-        """There may be something new."""
+        """Look: there may be something new."""
         if not self._scheduled and not self._fetching and self.live:
             self._scheduled = True
             self._loop.call_later(max(0.0, self._next_at - self._loop.time()), self._pump)

@@ -24,7 +24,7 @@ from gateways.http.leb128 import encode_number, read_number
 
 VERSION: Final = 2
 MAX_PARTITIONS: Final = 512  # decision 67
-"""Of one stream that can be resumed: as many as a word within `MAX_WORD_CHARS` holds."""
+"""The most partitions of a stream that can be resumed: as many as a word within `MAX_WORD_CHARS` holds."""
 
 MAX_WORD_CHARS: Final = 7000
 """A browser sends it back in a header, which has at most 8190 bytes."""
@@ -49,7 +49,7 @@ class Positions:
             self.move(partition_id, offset)
 
     def copy(self) -> Positions:
-        """The same place, to go on from independently."""
+        """A copy of this place, to go on from independently."""
         twin = Positions.__new__(Positions)
         twin._head = self._head
         twin.offsets = self.offsets.copy()

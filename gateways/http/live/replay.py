@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 REPLAY_BYTES: Final = 65_536
 REPLAY_MESSAGES: Final = 256
-"""Of one step, since a reader that stops reading holds it in memory; a larger message is still given."""
+"""The most bytes and messages of one step, since a reader that stops reading holds it in memory; a larger message is
+still given."""
 
 MAX_AT_ONCE: Final = 64
 """Partitions that are read in one step; the others come in the next."""
