@@ -49,6 +49,15 @@ from transactions.records import ENDED, open_key
 
 # In the last four something happens between a decision and its frame, or to a transaction with an id that ends in 0.
 SEEDS_TO_NOTICE = [*range(1, 61), 80, 135, 148, 450]
+NOTICED_BY = {
+    "without_cutting_off_what_is_torn": 17, "without_deletions_of_copied_keys": 3, "without_producers_states": 8,
+    "without_the_idempotency_window": 2, "acknowledging_over_mqtt_at_once": 4, "without_the_timers_of_a_replay": 3,
+    "recalling_without_taking_off_the_timer": 2, "without_copies_of_dead_letters": 14,
+    "without_keys_that_are_taken_at_a_start": 7, "refusing_by_what_is_not_stored": 2,
+    "reading_what_is_about_to_change": 32, "without_dead_letters_of_silence": 3,
+    "committing_what_is_rolled_back": 80,
+}
+"""The first seed that notices a mutant, where it is not 1: tried first, the others where plans have changed since."""
 
 
 @pytest.mark.parametrize("seed", range(1, 25))
@@ -339,5 +348,5 @@ def committing_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:
 def test_a_broken_promise_is_noticed(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch)
     with pytest.raises(Failure):
-        for seed in SEEDS_TO_NOTICE:
+        for seed in (NOTICED_BY.get(broken.__name__, 1), *SEEDS_TO_NOTICE):
             simulate(seed, 120)
