@@ -73,7 +73,7 @@ class Book:
     # ---- plans
 
     def plan_of(self, pending_frame: PendingFrame) -> Plan:
-        """What the frame being gathered does to transactions."""
+        """What the pending frame does to transactions."""
         if self._pending_frame is not pending_frame:
             self._pending_frame = pending_frame
             self._plans.append(Plan(pending_frame.now_ms, self._slice, self._ended))

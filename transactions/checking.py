@@ -1,6 +1,6 @@
 """Asking the senders of silent transactions, and giving up those nobody answers for.
 
-    due, or asked for ─► taken ─► read, on the reading thread ─► who is asked ─► into the frame being gathered
+    due, or asked for ─► taken ─► read, on the reading thread ─► who is asked ─► into the pending frame
     ─► durable ─► members are told
 
 In rounds of so many transactions, a few of them under way at a time, and one step of one round in a turn of the loop:

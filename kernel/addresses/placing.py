@@ -32,8 +32,8 @@ QUEUE_PREFIX: Final = "$queue/"
 
 
 class Places:
-    """Makes placements. `create` makes a topic (name, tenant, maker) with default settings in the frame being
-    gathered, or raises TooManyTopics."""
+    """Makes placements. `create` makes a topic (name, tenant, maker) with default settings in the pending
+    frame, or raises TooManyTopics."""
 
     def __init__(self, routes: Routes, topics: Topics, subscriptions: Subscriptions, settings: KernelSettings,
                  create: Callable[[str, str, str], Topic], find_queue: Callable[[str, str], Queue | None]) -> None:

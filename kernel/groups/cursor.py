@@ -8,7 +8,7 @@ log.
     offset >= next            nobody has had it
 
 A page is 256 offsets; pages are what is stored (see `kernel.groups.pages`). A cursor remembers which pages differ from
-what is stored, and every change is made here at once: whoever calls writes the pages into the frame being gathered and
+what is stored, and every change is made here at once: whoever calls writes the pages into the pending frame and
 shows nothing of it before that frame is durable.
 
 Whole pages that are passed over at once (nothing is there: a producer's batch claimed it, or the log lost it) are one

@@ -23,7 +23,7 @@ class DeadLetterAnswer:
         self._error: Exception | None = None
 
     def on_dead_lettered(self) -> None:
-        """One cursor's are in the frame being gathered. Raises Stopping."""
+        """One cursor's are in the pending frame. Raises Stopping."""
         self._core.answer(self, None)
 
     def on_stored(self, stored: list[Stored]) -> None:

@@ -59,7 +59,7 @@ class Definitions(Generic[T]):
         return self._decode(key, value)
 
     def put(self, tenant: str, name: str, definition: T | None) -> StateRecord:
-        """Define or forget; the record goes into the frame being gathered."""
+        """Define or forget; the record goes into the pending frame."""
         key = named_key(tenant, name)
         record = StateRecord(self._kind, key, None if definition is None else self._encode(definition))
         self._pending[key] = (record, definition)

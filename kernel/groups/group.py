@@ -3,7 +3,7 @@
 A *member* is pushed messages as far as its credit goes and holds them until it leaves; a *pop* takes messages once and
 holds them for a time. Whoever comes first is served first, cursors in turn, partitions by priority.
 
-Memory changes at once; the pages of the cursors travel in the frame being gathered. A pop is answered once its leases
+Memory changes at once; the pages of the cursors travel in the pending frame. A pop is answered once its leases
 are durable, since they outlive the hub. A member is handed its messages at once: its leases end with its connection.
 """
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every group that somebody uses: their cursors, what goes into each frame, what a flush brings them, and their time.
 
-    ack, pop, release ─► cursor changes ─► touch: into the frame being gathered ─► seal: changed pages as state records
+    ack, pop, release ─► cursor changes ─► touch: into the pending frame ─► seal: changed pages as state records
     a durable frame   ─► its partitions ─► the cursors that read them ─► their groups serve
 
 A cursor is in memory while something of it is leased, waiting or settled out of order, or while its group is used; at a
@@ -46,7 +46,7 @@ _PARTITION = struct.Struct(">Q")
 
 
 class Leasing:
-    """`open_frame` gives the frame being gathered, and raises Stopping; `pending` is what is not applied yet; `names`
+    """`open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet; `names`
     are those of `Selecting`."""
 
     def __init__(self, parts: Parts, open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
@@ -316,7 +316,7 @@ class Leasing:
             self._gather_lazy()
 
     def _gather_lazy(self, pending_frame: PendingFrame | None = None) -> None:
-        """Into this frame, or the one being gathered, with what no frame has taken along."""
+        """Into this frame, or the pending one, with what no frame has taken along."""
         cursors, self._lazy = self._lazy, {}
         cursors = {cursor: None for cursor in cursors
                  if any(prefetcher.cursor is cursor for _, prefetcher in self._readers.get(cursor.partition_id, ()))}

@@ -54,16 +54,16 @@ class Core(Protocol):
         """A number in [0, 1), for jitter."""
 
     def touch(self, cursor: Cursor) -> None:
-        """The cursor has changed: its pages go into the frame being gathered. Raises Stopping."""
+        """The cursor has changed: its pages go into the pending frame. Raises Stopping."""
 
     def touch_lazily(self, cursor: Cursor) -> None:
         """The cursor has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
 
     def answer(self, owner: Owner | None, token: object) -> None:
-        """Tell the owner once the frame being gathered is durable."""
+        """Tell the owner once the pending frame is durable."""
 
     def when_stored(self, waiting: Reserved) -> None:
-        """Tell it once the frame being gathered is durable or refused."""
+        """Tell it once the pending frame is durable or refused."""
 
     def lease_until(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease) -> None:
         """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""

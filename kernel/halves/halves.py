@@ -1,4 +1,4 @@
-"""Half messages in the kernel: taken in, read back, and let go of, each within the frame being gathered.
+"""Half messages in the kernel: taken in, read back, and let go of, each within the pending frame.
 
 Whatever is asked between two turns of the loop is one frame. So a decision is: the messages into their partitions, or
 to their time, or to a dead-letter queue; a consumer's acks and offsets; the records of the half messages deleted; and
@@ -50,11 +50,11 @@ class Halves:
         self._rows = Rows()
 
     def open_frame(self) -> PendingFrame:
-        """The frame being gathered. Raises Stopping."""
+        """The pending frame. Raises Stopping."""
         return self._committer.open_frame()
 
     def answer(self, owner: Owner | None, token: object, stamp_ms: int, places: Places | None = None) -> None:
-        """Once the frame being gathered is durable. `stamp_ms` is hub time, and told as wall time."""
+        """Once the pending frame is durable. `stamp_ms` is hub time, and told as wall time."""
         if owner is not None:
             fixed: tuple[int, list[tuple[int, int, int]]] | None = None
             if places is None:
@@ -95,7 +95,7 @@ class Halves:
         self._appending.append_once(compared, owner, token, key, add)
 
     def note_bytes(self, pending_frame: PendingFrame, size_bytes: int) -> None:
-        """So much has been added to the frame being gathered."""
+        """So much has been added to the pending frame."""
         pending_frame.builder.size_bytes += size_bytes
         self._committer.note_size()
 

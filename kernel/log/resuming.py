@@ -31,7 +31,7 @@ IDS_PER_MS: Final = 1 << 12
 ROOM_EPOCHS: Final = 1 << 10
 ROOM_COUNTERS: Final = 1 << 24
 COUNTERS_PER_MS: Final = 1 << 7
-PAGE_PARTITIONS: Final = 256           # partition ids that share a page of heads: none is to hold old and new ones
+PAGE_PARTITIONS: Final = 256           # partition ids that share a page of watermarks: none is to hold old and new ones
 
 _COUNTERS = struct.Struct(">QQQ")
 _WATCHED: Final = (Kind.COUNTERS, Kind.EPOCH, Kind.HUB, Kind.SECRET, Kind.TOPIC)

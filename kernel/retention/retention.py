@@ -5,7 +5,7 @@ is still owed in it lies elsewhere.
                their key; then on the kernel's: who needs which of its records
     keep       the newest state records, and the needed records of partitions as KEPT, are written to the kept chain,
                synced, and known from there; in steps, with a checkpoint after each, so that memory stays bounded
-    heads      the pages of its partitions, with their new starts, are appended as state: no partition forgets its next
+    marks      the pages of its partitions, with their new starts, are appended as state: no partition forgets its next
                offset. With them the deletions of what was kept for nobody
     checkpoint with a sync: from here on nobody needs the segment
     drop       entries of the index and the file
@@ -52,7 +52,7 @@ class Kept(NamedTuple):
     end: int
     more: bool               # another step follows
     starts: Starts           # of the last step: where the departure's partitions go on behind it
-    gone: list[Name]         # of the last step: those of the departure's that are still as they were surveyed
+    gone: list[Name]         # of the last step: those of the departure that are still as they were scanned
     full: LogFull | None     # the disk took no more
 
 

@@ -63,7 +63,7 @@ class Book:
     # ---- plans
 
     def plan(self) -> Plan:
-        """What the frame being gathered does to schedules. Raises Stopping."""
+        """What the pending frame does to schedules. Raises Stopping."""
         return self.plan_of(self._committer.open_frame())
 
     def plan_of(self, pending_frame: PendingFrame) -> Plan:
@@ -75,11 +75,11 @@ class Book:
         return self._plan[1]
 
     def taken(self) -> int:
-        """Messages that go out with the frame being gathered."""
+        """Messages that go out with the pending frame."""
         return len(self._plan[1].taken) if self._plan is not None and self._plan[1].open else 0
 
     def answer(self, owner: Owner, token: object) -> None:
-        """Once the frame being gathered is durable. Raises Stopping."""
+        """Once the pending frame is durable. Raises Stopping."""
         pending_frame = self._committer.open_frame()
         pending_frame.submissions.append(Submission(owner, token, None, (pending_frame.builder.now_ms, [])))
 

@@ -1,7 +1,7 @@
 """What falls due is appended to where it goes, in due order, with the id it was given when it was accepted.
 
-    timers before the horizon → their messages, read ahead on the reading thread → into the frame being
-    gathered, which also says that they are delivered; no more than a batch into one frame
+    timers before the horizon → their messages, read ahead on the reading thread → into the pending
+    frame, which also says that they are delivered; no more than a batch into one frame
 
 A batch that the disk refuses stays due and is tried again. Where a message goes is decided now: topics may have come
 and gone.
@@ -70,7 +70,7 @@ class Delivering:
     # ---- appending
 
     def _deliver(self) -> None:
-        """Into the frame being gathered, as much as is left of its batch."""
+        """Into the pending frame, as much as is left of its batch."""
         if self._relief or self._resting:
             return
         if self._committer.congested:

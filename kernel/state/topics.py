@@ -1,7 +1,7 @@
 """Topic definitions: names, partitions, settings, each under an id that is never used again.
 
 Pure bookkeeping over state records. A change is made here at once, so that the next message can be placed; its record
-goes into the frame being gathered, and `undo` takes it back where that frame could not be stored.
+goes into the pending frame, and `undo` takes it back where that frame could not be stored.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that enters the frame being gathered: messages, definitions, offsets; producers' batches by `batches`."""
+"""Everything that enters the pending frame: messages, definitions, offsets; producers' batches by `batches`."""
 from __future__ import annotations
 
 from collections.abc import Callable

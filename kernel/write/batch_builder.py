@@ -27,7 +27,7 @@ ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in r
 
 
 class Run:  # decision 3
-    """Records of one partition within the frame being gathered."""
+    """Records of one partition within the pending frame."""
 
     def __init__(self, partition_id: int, now_ms: int) -> None:
         self.partition_id: int = partition_id

@@ -100,7 +100,7 @@ class Committer:
         return pending_frame
 
     def pending(self) -> list[PendingFrame]:
-        """What is not applied yet: the frame on its way, and the one being gathered."""
+        """What is not applied yet: the frame on its way, and the pending one."""
         return [one for one in (self.flight, self._pending_frame) if one is not None]
 
     def note_size(self) -> None:
