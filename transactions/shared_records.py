@@ -2,17 +2,16 @@
 
     BEGUN    0  begun_ms  i64
              8  count     u32
-            12  templates     u32
+            12  templates u32
             16  of each transaction, in columns: number of its template u32, messages u32
                 of each template: length u32, the template
                 the half messages of all of them, in order, as a HALF page
 
     ENDED    0  count          u32
-             4  templates          u32
+             4  templates      u32
              8  tenant length  u16
-            10  of each, in columns, by id: id u64, begun_ms i64, size_bytes u64, messages u32, number of its template
-            u32,
-                address length u32
+            10  of each, in columns, by id: id u64, begun_ms i64, size_bytes u64, messages u32,
+                number of its template u32, address length u32
                 tenant
                 of each template: length u32, the template
                 addresses

@@ -2,7 +2,7 @@
 change.
 
     registration = admission.register(principal, door, session)       once per connection, when it has logged in
-    registration.leave()                                           at its end; more than once is no mistake
+    registration.leave()                                              at its end; more than once is no mistake
 """
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 state.
 
     base64url without padding of
-    ┌─────────┬───────────────┬───────┬──────┬───────┬──────────────────────────────┬───────────┐
+    ┌─────────┬───────────────┬───────────┬──────┬───────┬──────────────────────────────────┬───────────┐
     │ version │ topic uuid    │ partition │ turn │ count │ count x (partition, next offset) │ CRC-32    │
-    │ 1 byte  │ 16 bytes      │ +1, 0 │      │       │ partitions ascending             │ 4 bytes   │
-    │         │               │ = all │      │       │                              │ big-endian│
-    └─────────┴───────────────┴───────┴──────┴───────┴──────────────────────────────┴───────────┘
+    │ 1 byte  │ 16 bytes      │ +1, 0     │      │       │ partitions ascending             │ 4 bytes   │
+    │         │               │ = all     │      │       │                                  │ big-endian│
+    └─────────┴───────────────┴───────────┴──────┴───────┴──────────────────────────────────┴───────────┘
     everything from `partition` to the CRC in unsigned LEB128
 
 The checksum tells a cursor from garbage and from one that was cut; it is no secret and proves nothing: what a reader

@@ -3,7 +3,8 @@
     filter  fleet/{vehicle}/gps/#     levels, `{name}` captures one, `+` matches one, a trailing `#` becomes {rest}
     topic   positions                 template of the captures
     key     {address}                 template; {address} and {rest} may stand here too. Left out, it is {address}
-    partition_key   {vehicle}                 template; its murmur2 chooses the partition. Left out, the key does
+    partition_key
+            {vehicle}                 template; its murmur2 chooses the partition. Left out, the key does
 
 Where no route matches, `address.split_address` decides: the first level is the topic, the rest the key.
 

@@ -1,11 +1,11 @@
-"""How far one group is in one partition: what is settled, leased, waiting or ready again. Hot, and pure: no clock, no
-log.
+"""How far one group is in one partition: what is settled, leased, waiting or ready again.
+
+Hot, and pure: no clock, no log.
 
     offset < committed            settled
     committed <= offset < next    settled (a bit in its page's mask), leased, waiting for a time, ready again, or in
-                                  hand:
-                              read for a member and not leased yet
-    offset >= next            nobody has had it
+                                  hand: read for a member and not leased yet
+    offset >= next                nobody has had it
 
 A page is 256 offsets; pages are what is stored (see `kernel.groups.pages`). A cursor remembers which pages differ from
 what is stored, and every change is made here at once: whoever calls writes the pages into the pending frame and

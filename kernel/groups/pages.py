@@ -1,7 +1,7 @@
 """Pages of a cursor as they are stored: 256 offsets each, under (partition id, page, group). Hot, and pure.
 
     flags        u8      1: a mask follows, 2: the end of a span
-    mask         32 B    little-endian bits of settled offsets above the committed
+    mask         32 B    little-endian bits of settled offsets above the committed one
     span         u64     the first page that is behind it: everything from this page until there is settled
     runs, each:
       first      u8      within the page

@@ -1,7 +1,7 @@
 """The index in the store: written at checkpoints, read where the memtable in memory does not reach.
 
-    b"b" partition_id first_offset    up to 256 entries of a partition as rows, see ROW; keys are big-endian, so they
-                                      sort
+    b"b" partition_id first_offset
+                                  up to 256 entries of a partition as rows, see ROW; keys are big-endian, so they sort
     b"h" page                     a page of watermarks
     b"s" kind key                 the newest state record of a key, see `kernel.state.state`
     b"l" segment base             how many state records in the segment are the newest of their key

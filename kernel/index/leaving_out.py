@@ -5,8 +5,7 @@ have begun an epoch. How much is not known; how many bytes they had is. So the f
 leave out more than fits into those bytes:
 
     offsets     every partition of which no later frame says how far it got goes on RECORDS_PER_BYTE times the lost
-                bytes
-                later, MIN_OFFSETS at least where the end is lost
+                bytes later, MIN_OFFSETS at least where the end is lost
     the rest    as behind a backup that was put back (`kernel.log.resuming`)
 
 Where the end is lost the index knows more than the log: state whose frame is gone is written to the log again, since

@@ -8,7 +8,8 @@ time:
     message ids     ROOM_IDS, and IDS_PER_MS for each millisecond since the backup (4 million a second; every start of
                     a hub uses up a million of them, and a hub does not start four times a second)
     starts          ROOM_EPOCHS, and one for each second
-    topics, partitions, producers    ROOM_COUNTERS, and COUNTERS_PER_MS
+    topics, partitions, producers
+                    ROOM_COUNTERS, and COUNTERS_PER_MS
     the secret      a new one: a handle from before might name a lease of another message by now. It is refused as one
                     that this hub never gave, and its message comes again when its lease has run out
 

@@ -1,7 +1,7 @@
 """Retention: the oldest segment of the log goes when the log is too large or the segment too old, and not before what
 is still owed in it lies elsewhere.
 
-    scan     on the checkpoint's thread: what is in the segment, which of its state records are the newest of
+    scan       on the checkpoint's thread: what is in the segment, which of its state records are the newest of
                their key; then on the kernel's: who needs which of its records
     keep       the newest state records, and the needed records of partitions as KEPT, are written to the kept chain,
                synced, and known from there; in steps, with a checkpoint after each, so that memory stays bounded

@@ -1,6 +1,6 @@
 """What of a segment somebody may still need, and how it is cut out. Everything here runs on the checkpoint's thread.
 
-    scan    which records of partitions are in the segment, which of its state records are the newest of their key
+    scan      which records of partitions are in the segment, which of its state records are the newest of their key
     cut       those state records, and the records of partitions that are needed, one after the other, as state
 
 Of compacted topics the newest LATEST records say what is needed; of everything else, the kernel's thread is asked

@@ -13,7 +13,7 @@ A message that waits:
      1  attributes    u8     of the record
      2  flags         u8     FIXED_TOPIC, FIXED_PARTITION, TO_QUEUE, ROUTED, NULL_KEY, NULL_VALUE, BY_WALL, NO_CREATE
      3  zero          u8
-     4  partition         u32    with FIXED_PARTITION; with TO_QUEUE, the priority
+     4  partition     u32    with FIXED_PARTITION; with TO_QUEUE, the priority
      8  times         u32    delivered so far
     12  lengths       u32 each: tenant, address, topic, key, repeat, routed, headers
     40  due_ms        i64

@@ -1,9 +1,9 @@
 """Group commit: one frame at a time goes to the log; what arrives meanwhile gathers into the next.
 
-    append ... append     open_frame, in the order of arrival
+    append ... append     fill the pending frame, in the order of arrival
     flush                 at the end of the turn, or when the frame before is durable: seal, write, fdatasync on the
-    log's thread applied               back on the kernel's thread: memory, then answers, then deliveries; then the next
-    flush
+                          log's thread
+    applied               back on the kernel's thread: memory, then answers, then deliveries; then the next flush
 
 A frame that finds the disk full fails, and with it everything gathered behind it, since that may build on it; where
 some of that frees more than it takes, the reserve is given up and the frame is tried again before. Any other failure of

@@ -1,11 +1,11 @@
 """Where a reader of a stream is: the next offset in each partition, and the opaque word for it, an event's id.
 
     base64url without padding of
-    ┌─────────┬──────────────┬───────┬─────────────────────────────────┬───────────┐
+    ┌─────────┬──────────────┬───────┬─────────────────────────────────────┬───────────┐
     │ version │ hub          │ count │ count x (partition id, next offset) │ CRC-32    │
-    │ 1 byte  │ 4 bytes of   │       │                                 │ 4 bytes   │
-    │         │ its identity │       │                                 │ big-endian│
-    └─────────┴──────────────┴───────┴─────────────────────────────────┴───────────┘
+    │ 1 byte  │ 4 bytes of   │       │                                     │ 4 bytes   │
+    │         │ its identity │       │                                     │ big-endian│
+    └─────────┴──────────────┴───────┴─────────────────────────────────────┴───────────┘
     numbers in unsigned LEB128
 
 Partition ids are the hub's own and never used again, so a word outlives topics that come and go: a partition that is

@@ -1,7 +1,7 @@
 """`GET /v1/topics/{topic}/messages`: a page of messages and the cursor for the next; nothing is kept in the server.
 
     from      earliest (unless told otherwise), latest, an RFC 3339 time, or with `partition` an offset
-    partition     only this partition
+    partition only this partition
     cursor    go on where the page that gave it ended, instead of `from`
     max       messages in the page, 100 unless told otherwise
     wait      seconds to wait while there is nothing; the answer comes with the first flush that touches the topic
