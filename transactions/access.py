@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.halves.records import Held, decode_page, half_key
+from kernel.halves.records import HeldMessage, decode_page, half_key
 from kernel.state.state import Kind
 from transactions.book import Book
 from transactions.loading import Loading
@@ -113,7 +113,7 @@ class Access:
 
     # ---- half messages
 
-    def half_messages(self, one: Transaction, on_read: Callable[[list[Held]], None]) -> None:
+    def half_messages(self, one: Transaction, on_read: Callable[[list[HeldMessage]], None]) -> None:
         """All of them, of one that has records of its own; nobody else goes on with it before `on_read` has returned.
         At once where they are in memory."""
         names = page_names(one)
@@ -124,7 +124,8 @@ class Access:
         self.hold(one.id)
         self._halves.read(names, partial(self._pages_read, one, on_read))
 
-    def _pages_read(self, one: Transaction, on_read: Callable[[list[Held]], None], found: list[bytes | None]) -> None:
+    def _pages_read(self, one: Transaction, on_read: Callable[[list[HeldMessage]], None],
+                    found: list[bytes | None]) -> None:
         on_read(_held(found))
         self.free_again(one.id)
 
@@ -133,8 +134,8 @@ def page_names(one: Transaction) -> list[tuple[int, bytes]]:
     return [(Kind.HALF, half_key(one.id, page)) for page in range(one.pages)]
 
 
-def _held(pages: Iterable[bytes | None]) -> list[Held]:
-    found: list[Held] = []
+def _held(pages: Iterable[bytes | None]) -> list[HeldMessage]:
+    found: list[HeldMessage] = []
     for page in pages:
         assert page is not None, "an open transaction has its half messages"
         found += decode_page(page)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kernel.errors import Busy, KernelError
-from kernel.halves.records import Held
+from kernel.halves.records import HeldMessage
 from kernel.message import Owner
 from kernel.write.pending_frame import PendingFrame, Submission
 from transactions.access import Access
@@ -123,7 +123,8 @@ class Decisions:
         else:
             self._decide_own(asked, one, state, effect, [])
 
-    def _decide_own(self, asked: Deciding, one: Transaction, state: State, effect: Effect, held: list[Held]) -> None:
+    def _decide_own(self, asked: Deciding, one: Transaction, state: State, effect: Effect,
+                    held: list[HeldMessage]) -> None:
         """It has records of its own; `held` is what was read of them."""
         pending_frame = self._begin(asked, effect)
         if pending_frame is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kernel.halves.records import Held, Row, decode_rows, held, held_of, size_of
+from kernel.halves.records import HeldMessage, Row, decode_rows, held, held_of, size_of
 from kernel.message import Message
 from kernel.write.batch_builder import Run
 from transactions.records import Transaction, decode, encode
@@ -91,7 +91,7 @@ class Begun:
     def decide(self, state: State, decided_ms: int, decided_by: str) -> None:
         self.state, self.decided_ms, self.decided_by = state, decided_ms, decided_by
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldMessage]:
         return held(self.id, self.rows)
 
     def as_begun(self) -> Transaction:

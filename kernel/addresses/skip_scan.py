@@ -20,7 +20,7 @@ STEPS_BEFORE_SEEK: Final = 4           # a step costs a tenth of a seek
 
 
 class Keys(Protocol):
-    """Sorted keys; see `kernel.index.store.Cursor`."""
+    """Sorted keys; see `kernel.index.store.StoreCursor`."""
 
     def seek(self, key: bytes) -> bytes | None: ...
 

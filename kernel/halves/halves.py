@@ -16,7 +16,7 @@ from kernel.groups.leasing import Leasing
 from kernel.groups.receipts import good_handles
 from kernel.groups.settings import check_name
 from kernel.halves.letters import Letters
-from kernel.halves.records import Half, Held, Row, decode_rows, half_key
+from kernel.halves.records import Half, HeldMessage, Row, decode_rows, half_key
 from kernel.halves.rows import Rows
 from kernel.log.frame import StateRecord
 from kernel.message import Handle, Message, Owner, When
@@ -157,7 +157,7 @@ class Halves:
             self._appending.commit_offsets(name, of_group, None, None)
 
     # decision 39: written a second time, under the ids they were promised
-    def release(self, pending_frame: PendingFrame, halves: list[Held]) -> None:
+    def release(self, pending_frame: PendingFrame, halves: list[HeldMessage]) -> None:
         """Into their partitions under their ids, or to their time."""
         messages: list[Message] = []
         ids: list[int] = []

@@ -52,7 +52,7 @@ class Half(NamedTuple):
     delay_ms: int = 0               # or so long after the decision
 
 
-class Held(NamedTuple):
+class HeldMessage(NamedTuple):
     """A half message as it is read back."""
 
     id: int
@@ -72,10 +72,10 @@ def pending_in(place: bytes) -> Pending:
     return what
 
 
-def held_of(message_id: int, row: Row) -> Held:
+def held_of(message_id: int, row: Row) -> HeldMessage:
     """A row by itself."""
     place, value, headers, attributes, timestamp_ms = row
-    return Held(message_id, _DELAY.unpack_from(place)[0], pending_in(place)._replace(
+    return HeldMessage(message_id, _DELAY.unpack_from(place)[0], pending_in(place)._replace(
         value=value, headers=headers, attributes=attributes, timestamp_ms=timestamp_ms))
 
 
@@ -156,12 +156,12 @@ def decode_rows(value: bytes) -> tuple[int, list[Row]]:
     return first_id, rows
 
 
-def decode_page(value: bytes, limit: int = 1 << 32) -> list[Held]:
+def decode_page(value: bytes, limit: int = 1 << 32) -> list[HeldMessage]:
     """Its messages, or the first of them."""
     first_id, rows = decode_rows(value)
     return held(first_id, islice(rows, limit))
 
 
-def held(first_id: int, rows: Iterable[Row]) -> list[Held]:
+def held(first_id: int, rows: Iterable[Row]) -> list[HeldMessage]:
     """Messages that follow each other."""
     return [held_of(first_id + number, row) for number, row in enumerate(rows)]

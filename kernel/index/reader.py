@@ -62,7 +62,7 @@ class Want(NamedTuple):
     kept: bool               # records that are only kept are wanted too
 
 
-class Plan(NamedTuple):
+class ReadPlan(NamedTuple):
     """What the reading thread is to find."""
 
     want: Want
@@ -157,7 +157,7 @@ class Reader:
 
     def _submit_cold(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
                      on_done: Callable[[list[Fetched]], None]) -> None:
-        plans = [Plan(want, self._memtable_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
+        plans = [ReadPlan(want, self._memtable_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
                  for _, want in cold]
         self._worker.submit(partial(self._read_cold, plans), partial(self._cold_done, answers, cold, on_done))
 
@@ -200,16 +200,16 @@ class Reader:
                 total += entry.byte_length
         return found
 
-    def _read_cold(self, plans: list[Plan]) -> list[tuple[list[Piece], int]]:
+    def _read_cold(self, plans: list[ReadPlan]) -> list[tuple[list[Piece], int]]:
         """On the reading thread: the pieces of each want, and the offset behind all that was tried."""
         return [self._read_plan(plan) if plan.changed is None else self._read_kept(plan, plan.changed)
                 for plan in plans]
 
-    def _read_plan(self, plan: Plan) -> tuple[list[Piece], int]:
+    def _read_plan(self, plan: ReadPlan) -> tuple[list[Piece], int]:
         entries = self._entries_of(plan)
         return self._read(entries), entries[-1].end_offset if entries else END
 
-    def _entries_of(self, plan: Plan, from_position: int = 0) -> list[Entry]:
+    def _entries_of(self, plan: ReadPlan, from_position: int = 0) -> list[Entry]:
         """Where the log has what is wanted: first as the store knows it, then as memory does."""
         want, in_tail = plan.want, plan.in_tail
         stop = in_tail[0].first_offset if in_tail else END
@@ -225,7 +225,7 @@ class Reader:
         del entries[MAX_ENTRIES:]
         return entries
 
-    def _read_kept(self, plan: Plan, changed: Changed) -> tuple[list[Piece], int]:
+    def _read_kept(self, plan: ReadPlan, changed: Changed) -> tuple[list[Piece], int]:
         """What is kept before what the log has, then that.
 
         A segment may go between the look at the index and the read. Then the index knows of it by now, and the store

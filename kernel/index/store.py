@@ -42,7 +42,7 @@ class StoreDamaged(Exception):
     """A checksum in the store does not match. Nothing of it can be believed any more; it is built anew from the log."""
 
 
-class Cursor(Protocol):
+class StoreCursor(Protocol):
     """Stands at one entry of a store as it was when the cursor was made; at none before `seek`."""
 
     def seek(self, key: bytes) -> bytes | None:
@@ -63,7 +63,7 @@ class IndexStore(Protocol):
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with lowest <= key < below, in order."""
 
-    def cursor(self) -> Cursor: ...
+    def cursor(self) -> StoreCursor: ...
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
               ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
@@ -92,7 +92,7 @@ def is_full(error: Exception) -> bool:
 
 
 class RocksCursor:
-    """A `Cursor` over RocksDB. `check` is called where it stands at nothing, which may be the end or damage."""
+    """A `StoreCursor` over RocksDB. `check` is called where it stands at nothing, which may be the end or damage."""
 
     def __init__(self, at: RdictIter, check: Callable[[RdictIter], None]) -> None:
         self._at = at
@@ -118,7 +118,7 @@ class RocksCursor:
 
 
 class SortedCursor:
-    """A `Cursor` over a sorted list of keys."""
+    """A `StoreCursor` over a sorted list of keys."""
 
     def __init__(self, keys: list[bytes], values: Mapping[bytes, bytes]) -> None:
         self._keys = keys

@@ -10,9 +10,9 @@ from kernel.scheduling.plan import Plan
 from kernel.scheduling.records import (
     COUNTS_KEY,
     FIRST_FORGET,
-    Counts,
     Fate,
     Pending,
+    ScheduleCounts,
     decode,
     decode_counts,
     id_of,
@@ -36,7 +36,7 @@ class Book:
         self._state = parts.state
         self.timers = Timers()                   # by hub time,
         self.wall_timers = Timers(by_wall=True)  # by the wall clock
-        self.counts = Counts(0, 0)
+        self.counts = ScheduleCounts(0, 0)
         self.settling: dict[bytes, Fate] = {}    # by id, what is in a frame that is not durable yet
         self.delivered = 0
         self.swept_to = FIRST_FORGET

@@ -6,9 +6,9 @@ from typing import Final
 
 from kernel.log.frame import StateRecord
 from kernel.scheduling.records import (
-    Counts,
     Fate,
     Pending,
+    ScheduleCounts,
     Settled,
     counts_record,
     encode_pending,
@@ -27,8 +27,8 @@ REMEMBERED_MS: Final = 24 * 3_600_000      # what became of a schedule
 class Plan:
     """`kernel.write.pending_frame.Reserved`. `counts` asks for what is durable; it does when this frame is sealed."""
 
-    def __init__(self, append_ms: int, now_ms: int, wall_of: Callable[[int], int], counts: Callable[[], Counts],
-                 on_end: Callable[[Plan, bool], None]) -> None:
+    def __init__(self, append_ms: int, now_ms: int, wall_of: Callable[[int], int],
+                 counts: Callable[[], ScheduleCounts], on_end: Callable[[Plan, bool], None]) -> None:
         self._append_ms = append_ms
         self._now_ms = now_ms                                    # hub time
         self._wall_of = wall_of                                  # of a hub time
@@ -117,10 +117,10 @@ class Plan:
         self._state.append(counts_record(self.counts()))
         return self._state
 
-    def counts(self) -> Counts:
+    def counts(self) -> ScheduleCounts:
         """As they are with this frame."""
         pending, settled = self._counts()
-        return Counts(pending + len(self._accepted) + self._kept - len(self._settled),
+        return ScheduleCounts(pending + len(self._accepted) + self._kept - len(self._settled),
                       max(0, settled + len(self._settled) - self._forgotten))
 
     def applied(self) -> None:

@@ -107,7 +107,7 @@ class Settled(NamedTuple):
     tenant: str
 
 
-class Counts(NamedTuple):
+class ScheduleCounts(NamedTuple):
     pending: int
     settled: int
 
@@ -198,12 +198,12 @@ def decode(value: bytes) -> Pending | Settled:
                    None if flags & NULL_VALUE else value[at:])
 
 
-def counts_record(counts: Counts) -> StateRecord:
+def counts_record(counts: ScheduleCounts) -> StateRecord:
     return StateRecord(Kind.SCHEDULED, COUNTS_KEY, _COUNTS.pack(*counts))
 
 
-def decode_counts(value: bytes | None) -> Counts:
-    return Counts(0, 0) if value is None else Counts(*_COUNTS.unpack(value))
+def decode_counts(value: bytes | None) -> ScheduleCounts:
+    return ScheduleCounts(0, 0) if value is None else ScheduleCounts(*_COUNTS.unpack(value))
 
 
 def forget_record(when_ms: int, ids: list[bytes]) -> StateRecord:

@@ -24,7 +24,7 @@ class LikePattern:
 
     __slots__ = ("_pieces",)
 
-    def __init__(self, pieces: tuple[Piece, ...]) -> None:
+    def __init__(self, pieces: tuple[LikePart, ...]) -> None:
         self._pieces = pieces
 
     def fits(self, text: str) -> bool:
@@ -44,7 +44,7 @@ class LikePattern:
         return True
 
 
-class Piece:
+class LikePart:
     """What stands between two `%`: characters, some of them any."""
 
     __slots__ = ("size", "_characters", "_plain", "_masks", "_any_mask")
@@ -93,4 +93,4 @@ def parse_like(pattern: str, escape: str, position: int) -> LikePattern:
             pieces[-1].append(_ANY if character == "_" else character)
     middle = [piece for piece in pieces[1:-1] if piece]
     kept = pieces if len(pieces) == 1 else [pieces[0], *middle, pieces[-1]]
-    return LikePattern(tuple(Piece(piece) for piece in kept))
+    return LikePattern(tuple(LikePart(piece) for piece in kept))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kernel.state.state import StateTable, decode_held, store_key
 
 if TYPE_CHECKING:
-    from kernel.index.store import Cursor
+    from kernel.index.store import StoreCursor
 
 
 class StateWalk:
@@ -23,7 +23,7 @@ class StateWalk:
     def __init__(self, state: StateTable, kind: int) -> None:
         self._store, self._parts = state.parts()
         self._kind = kind
-        self._cursor: Cursor | None = None
+        self._cursor: StoreCursor | None = None
         self._at: bytes | None = None
 
     def get(self, key: bytes) -> bytes | None:

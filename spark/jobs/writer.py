@@ -37,7 +37,7 @@ class ArchiveFiles(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = json.loads(self.options["write"])
-        return BatchWriter(to_arrow_schema(schema, timezone="UTC"), BatchWrite(**options))
+        return ArchiveWriter(to_arrow_schema(schema, timezone="UTC"), BatchWrite(**options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class BatchWrite:
     batch_id: int
 
 
-class BatchWriter(DataSourceArrowWriter):  # decision 105
+class ArchiveWriter(DataSourceArrowWriter):  # decision 105
     """Writes in the tasks, commits in the driver."""
 
     def __init__(self, schema: pa.Schema, write: BatchWrite) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from kernel.index.store import Cursor, MemoryStore
+from kernel.index.store import MemoryStore, StoreCursor
 from tests.simulation.disk import CrashKind
 
 BATCH_OPERATIONS = 5         # RocksStore takes 500; a plan writes some dozens
@@ -44,7 +44,7 @@ class SimStore:
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._now.scan(lowest, below)
 
-    def cursor(self) -> Cursor:
+    def cursor(self) -> StoreCursor:
         return self._now.cursor()
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),

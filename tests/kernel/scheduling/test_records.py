@@ -8,9 +8,9 @@ from kernel.scheduling.records import (
     FIRST_FORGET,
     FIRST_WALL,
     WALL,
-    Counts,
     Fate,
     Pending,
+    ScheduleCounts,
     Settled,
     bound,
     counts_record,
@@ -69,5 +69,5 @@ def test_what_is_forgotten_at_a_time(when_ms: int, numbers: list[int]) -> None:
 
 @given(I63, I63)
 def test_counts(waiting: int, done: int) -> None:
-    assert decode_counts(counts_record(Counts(waiting, done)).value) == Counts(waiting, done)
-    assert decode_counts(None) == Counts(0, 0)
+    assert decode_counts(counts_record(ScheduleCounts(waiting, done)).value) == ScheduleCounts(waiting, done)
+    assert decode_counts(None) == ScheduleCounts(0, 0)
