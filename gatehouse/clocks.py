@@ -40,7 +40,7 @@ class ClockTimer:
         self._disarm()
 
     def look_again(self) -> None:
-        """Its clock was stepped."""
+        """Set the timer anew: its clock was stepped."""
         self._disarm()
         self._arm(self._when_ms - self._clock())
 
@@ -54,7 +54,7 @@ class ClockTimer:
         self._handle = self._loop.aio.call_later(wait_s, self._check)
 
     def _check(self) -> None:
-        """The event loop counts from when its turn began, so it may be early."""
+        """Call back, if the time has come. The event loop counts from when its turn began, so it may be early."""
         wait_ms = self._when_ms - self._clock()
         if wait_ms > 0:
             self._arm(wait_ms)

@@ -41,7 +41,7 @@ class Rates:
             self._handle = None
 
     def totals(self) -> Totals:
-        """As they are now."""
+        """Messages and bytes of each door since the start, in and out, as they are now."""
         return {door: (flow.messages_in, flow.bytes_in, flow.messages_out, flow.bytes_out)
                 for door, flow in self._trace.flows.items()}
 

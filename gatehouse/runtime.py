@@ -44,7 +44,7 @@ class Longest:
 
     @property
     def recent_s(self) -> float:
-        """The longest turn of the last one to two minutes, in seconds."""
+        """The longest time, in seconds, of the last one to two minutes."""
         self._turn_window()
         return max(self._this_window_s, self._last_window_s)
 

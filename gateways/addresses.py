@@ -118,7 +118,7 @@ def filter_of_binding(exchange: str, pattern: str) -> tuple[str, ...]:
 
 
 def routing_key_of(text: str) -> str:
-    """These levels of an address as words, however long."""
+    """Levels of an address as the words of a routing key, however long it becomes."""
     return ".".join(word_of_level(level) for level in text.split("/"))
 
 

@@ -184,7 +184,7 @@ class Services:
     """What connections hold for peers that do not take it: one budget for all doors."""
 
     listeners: dict[str, Listener] = field(default_factory=dict)
-    """Listeners of the byte-stream doors that are open, by the door's name: connections that came another way join
+    """The listeners of the byte-stream doors that are open, by door name. Connections that came another way join
     them."""
 
     certificate_user: str = "cn"
@@ -235,7 +235,7 @@ class GatewaySpec:
     """One door's declaration."""
 
     name: str
-    """Its table in `gateways.toml` is `[gateways.NAME]`."""
+    """The door's name; its table in `gateways.toml` is `[gateways.NAME]`."""
 
     # decision 57: in the attribute byte of each record
     door: int

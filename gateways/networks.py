@@ -31,7 +31,7 @@ def is_loopback(network: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _network(host: str) -> str:
-    """The network of `[ADDRESS]`."""
+    """The network of a host that is written as `[ADDRESS]`."""
     try:
         address = IPv6Address(host[1:-1])
     except ValueError:

@@ -99,5 +99,5 @@ def _shown(name: str, value: Any) -> Any:
 
 
 def _time(time_ms: int) -> str:
-    """As people write it."""
+    """A time in ms since 1970, as people write it."""
     return time_text(time_ms, "milliseconds")

@@ -34,11 +34,11 @@ class NotAuthorized(HubError):
 
 
 class NotFound(HubError):
-    """There is no such topic, queue, group or message."""
+    """The topic, queue, group or message does not exist."""
 
 
 class Conflict(HubError):
-    """What is there already contradicts it."""
+    """The request contradicts what is there already."""
 
 
 class TooLarge(HubError):
@@ -66,7 +66,8 @@ class Unavailable(HubError):
 
 
 class OutcomeUnknown(HubError):
-    """It may have taken effect or not. Repeating it with the same `idempotency_key` is safe, where there is one."""
+    """The request may have taken effect or not. Repeating it with the same `idempotency_key` is safe, where there is
+    one."""
 
     idempotency_key: str | None = None
 

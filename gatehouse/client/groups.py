@@ -61,19 +61,20 @@ class LeasedQueue:
         return found
 
     async def ack(self, leases: Leases) -> list[HubError | None]:
-        """These are done and never come again. For each None, or why not (LeaseLost: it was too late)."""
+        """Acknowledge leases: their messages never come again. Returns, for each, None or why not (LeaseLost: it was
+        too late)."""
         return await self._settle("ack", leases, {})
 
     async def extend(self, leases: Leases, invisible_s: float) -> list[HubError | None]:
-        """Keep these for `invisible_s` from now on."""
+        """Keep leases for `invisible_s` from now on."""
         return await self._settle("extend", leases, {"invisible": invisible_s})
 
     async def release(self, leases: Leases, delay_s: float | None = None) -> list[HubError | None]:
-        """Give these back: they come again after `delay_s`, or as the group's retry says."""
+        """Give leases back: their messages come again after `delay_s`, or as the group's retry says."""
         return await self._settle("release", leases, {} if delay_s is None else {"delay": delay_s})
 
     async def reject(self, leases: Leases) -> list[HubError | None]:
-        """Do not try these again: they become dead letters."""
+        """Do not try the messages of these leases again: they become dead letters."""
         return await self._settle("release", leases, {"dead_letter": True})
 
     async def _settle(self, call: str, leases: Leases, more: dict[str, Any]) -> list[HubError | None]:
@@ -97,7 +98,7 @@ class Group(LeasedQueue):
         return await self.client.request("PUT", self._path(), settings)
 
     async def describe(self) -> dict[str, Any]:
-        """Its settings and, for each topic that it reads, what is ready, leased, waiting."""
+        """The group's settings and, for each topic that it reads, what is ready, leased, waiting."""
         return await self.client.request("GET", self._path())
 
     async def delete(self) -> None:
@@ -105,7 +106,7 @@ class Group(LeasedQueue):
         await self.client.request("DELETE", self._path())
 
     async def offsets(self) -> list[dict[str, Any]]:
-        """How far it is in each partition of the topic."""
+        """The group's progress in each partition of the topic."""
         answer = await self.client.request("GET", self._path("offsets"), query={"topic": self.topic})
         found: list[dict[str, Any]] = answer["offsets"]
         return found

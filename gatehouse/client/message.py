@@ -72,9 +72,9 @@ class Message:
     properties: Mapping[str, Any] = field(default_factory=dict)
     """Every other field that is set: `content_type`, `correlation_id`, `expires_at`, ... (see `Properties`)."""
     receipt_handle: str = ""
-    """What a leased message is acknowledged by."""
+    """The receipt handle of a leased message, by which it is acknowledged."""
     attempt: int = 0
-    """The how many-th delivery of a leased message this is, from 1."""
+    """The number of this delivery of a leased message, from 1."""
 
     @property
     def text(self) -> str:

@@ -39,7 +39,7 @@ class Decision(Enum):
     COMMIT = "commit"
     ROLLBACK = "rollback"
     UNKNOWN = "unknown"
-    """It is not known yet: the hub asks again."""
+    """The outcome is not known yet: the hub asks again."""
 
 
 Outcome = Callable[[], "Decision | Awaitable[Decision]"]

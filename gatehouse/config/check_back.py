@@ -73,7 +73,7 @@ def read_topics(tables: dict[str, Any], place: Place, problems: Problems) -> dic
 
 
 def settings_of(section: TransactionSection, topics: Mapping[str, TopicChecks]) -> TransactionSettings:
-    """These settings in the coordinator's words."""
+    """The section and the tables of topics as the coordinator's settings."""
     checks = CheckSettings(section.first_check_ms, section.check_every_ms, section.max_checks)
     by_topic = {name: _with_own(checks, one) for name, one in topics.items()}
     return TransactionSettings(checks, by_topic, section.timeout_ms, section.max_open, section.max_open_bytes,

@@ -39,7 +39,7 @@ class User:
     name: str
     tenant: str = DEFAULT_TENANT
     tenants: frozenset[str] = frozenset()
-    """Further ones; `tenant` is where it works unless it asks for another."""
+    """Further tenants; `tenant` is where the user works unless it asks for another."""
 
     groups: frozenset[str] = frozenset()
     disabled: bool = False
@@ -49,7 +49,7 @@ class User:
 
     scram: Mapping[str, ScramSecret] = field(default_factory=dict, repr=False)
     expires_ms: int = 0
-    """When it is let in no more; 0: never."""
+    """When the user is no longer let in, in ms since 1970; 0: never."""
 
     created_ms: int = 0
 
@@ -57,7 +57,7 @@ class User:
         return not self.disabled and not 0 < self.expires_ms <= now_ms
 
     def as_dict(self, file_groups: Iterable[str] = ()) -> dict[str, Any]:
-        """What may be shown."""
+        """The fields of the user that may be shown."""
         return {"name": self.name, "tenant": self.tenant, "tenants": sorted(self.tenants),
                 "groups": sorted(self.groups), "groups_from_file": sorted(file_groups), "disabled": self.disabled,
                 "expires": self.expires_ms or None, "has_password": bool(self.password_hash),
@@ -74,10 +74,11 @@ class ApiKey:
     name: str
     secret_hash: str = field(repr=False)
     expires_ms: int = 0
-    """0: never."""
+    """When the key is no longer good, in ms since 1970; 0: never."""
 
     restriction: tuple[Rule, ...] | None = None
-    """Allows, of which one must allow what the user may; None: everything that the user may."""
+    """Rules that allow, of which one must allow what the user may; None: the key may do everything that the user
+    may."""
 
     created_ms: int = 0
 
@@ -127,13 +128,14 @@ class Accounts:
         self._file_groups: dict[str, frozenset[str]] = {}        # of each user
 
     def load(self, users: Iterable[User], keys: Iterable[ApiKey], rules: Iterable[Rule]) -> None:
-        """What the database holds."""
+        """Take over the users, keys and rules that the database holds."""
         self.users = {user.name: user for user in users}
         self.keys = {key.id: key for key in keys}
         self.rules = {rule.id: rule for rule in rules}
 
     def configure(self, rules: Iterable[Rule], groups: Mapping[str, Iterable[str]]) -> bool:
-        """What the configuration holds: rules, and the users of each group. Whether that is something else now."""
+        """Take over what the configuration holds: rules, and the users of each group. Returns whether that has
+        changed."""
         before = self.file_rules, self._file_groups
         self.file_rules = tuple(rules)
         of: dict[str, set[str]] = {}
@@ -144,7 +146,7 @@ class Accounts:
         return before != (self.file_rules, self._file_groups)
 
     def every_rule(self) -> list[Rule]:
-        """Every rule, those of the file first."""
+        """All rules, those of the configuration file first."""
         return [*self.file_rules, *self.rules.values()]
 
     def file_groups_of(self, name: str) -> frozenset[str]:

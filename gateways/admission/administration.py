@@ -72,14 +72,15 @@ class Affected(Protocol):
 
     @property
     def allow_anonymous(self) -> bool | None:
-        """Whether who shows nothing is let in. None where no hub runs: whoever has its directory may mend anything."""
+        """Whether a peer without credentials is let in. None where no hub runs: whoever has the hub's directory may
+        mend anything."""
 
     def audit(self, by: By, action: str, details: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class UserChanges:
-    """What is to be different. None: as it is, or the default for a new user."""
+    """The changes of a user. None in a field: it stays as it is, or has its default for a new user."""
 
     password: str | None = field(default=None, repr=False)
     tenant: str | None = None
@@ -89,13 +90,13 @@ class UserChanges:
     remove_groups: frozenset[str] = frozenset()
     disabled: bool | None = None
     expires_ms: int | None = None
-    """0: never."""
+    """When the user is no longer let in, in ms since 1970; 0: never."""
 
     messages_per_s: float | None = None
     bytes_per_s: float | None = None
 
     def check(self) -> None:
-        """Raises InvalidUser."""
+        """Check the fields. Raises InvalidUser."""
         for group in (self.groups or frozenset()) | self.add_groups:
             check_group_name(group)
         for tenant in (self.tenants or frozenset()) | ({self.tenant} if self.tenant is not None else set()):
@@ -124,7 +125,7 @@ class UserChanges:
         return replace(changed, password_hash=hash_password(password), scram=scram_secrets(password, random))
 
     def shown(self) -> dict[str, Any]:
-        """For the audit."""
+        """The changes as the audit topic shows them."""
         shown = {name: getattr(self, name) for name in ("tenant", "disabled", "messages_per_s", "bytes_per_s")}
         for name in ("tenants", "groups", "add_groups", "remove_groups"):
             shown[name] = sorted(getattr(self, name)) if getattr(self, name) else None
@@ -171,7 +172,7 @@ class Administration:
         return user
 
     def delete_user(self, by: By, name: str, on_done: OnChanged[None]) -> None:
-        """With its keys. Rules that name it stay, and mean nobody."""
+        """Delete a user with its keys. Rules that name it stay, and mean nobody."""
         def applied(_: None) -> None:
             self.accounts.users.pop(name, None)
             for key in self.accounts.keys_of(name):
@@ -295,21 +296,21 @@ class Administration:
     # ---- reading
 
     def user(self, name: str) -> User:
-        """Raises UnknownUser."""
+        """The user of this name. Raises UnknownUser."""
         found = self.accounts.users.get(name)
         if found is None:
             raise UnknownUser(f"there is no user {name[:MAX_NAME_CHARACTERS]!r}")
         return found
 
     def rule(self, id: str) -> Rule:
-        """Raises UnknownRule."""
+        """The rule of this id. Raises UnknownRule."""
         found = next((rule for rule in self.accounts.every_rule() if rule.id == id), None)
         if found is None:
             raise UnknownRule(f"there is no rule {id[:40]!r}")
         return found
 
     def key(self, user: str, id: str) -> ApiKey:
-        """Raises UnknownKey."""
+        """A user's key of this id. Raises UnknownKey."""
         found = self.accounts.keys.get(id)
         if found is None or found.user != user:
             raise UnknownKey(f"the user {user[:MAX_NAME_CHARACTERS]!r} has no API key {id[:40]!r}")
@@ -319,7 +320,7 @@ class Administration:
 
     # decision 82
     def _run(self, job: Callable[[], Any], applied: Callable[[Any], Any], on_done: OnChanged[Any]) -> None:
-        """The job in the worker's thread, what it changes in memory on the hub's, then the answer."""
+        """Run the job in the worker's thread, then apply its changes to memory on the hub's thread, then answer."""
         def attempt() -> Any:
             try:
                 return job()
@@ -341,7 +342,7 @@ class Administration:
 
 
 def _why_ended(before: User | None, user: User) -> tuple[str, str]:  # decision 84
-    """Why connections of the user end, and of which logins."""
+    """Why connections of the user end ("" if they do not), and with which beginning of their login."""
     if before is None:
         return "", ""
     if user.disabled:
@@ -354,7 +355,7 @@ def _why_ended(before: User | None, user: User) -> tuple[str, str]:  # decision 
 
 
 def prepared_name(name: str) -> str:
-    """As a user of this name is kept. Raises InvalidUser."""
+    """A user's name in the form in which it is kept. Raises InvalidUser."""
     try:
         prepared = saslprep(name)
     except ForbiddenCharacter:

@@ -25,8 +25,8 @@ def somebody_administers(accounts: Accounts, users: Mapping[str, User], rules: I
 
 
 def may_administer(accounts: Accounts, user: User, deciding: Iterable[Rule]) -> bool:
-    """Whether this user may, of the rules that decide it, for as long as nobody changes anything: who is to expire does
-    not count, or one day nobody would be left."""
+    """Whether the rules let this user administer the hub for as long as nobody changes anything. A user that will
+    expire does not count, or one day nobody would be left."""
     if user.disabled or user.expires_ms:  # decision 89
         return False
     groups = user.groups | accounts.file_groups_of(user.name)
@@ -34,7 +34,7 @@ def may_administer(accounts: Accounts, user: User, deciding: Iterable[Rule]) -> 
 
 
 def _by_rule(deciding: Iterable[Rule], name: str, groups: Iterable[str], tenants: frozenset[str]) -> bool:
-    """In one of the tenants that he may work in."""
+    """Whether the rules let this user administer in one of the tenants that it may work in."""
     whos = {f"user:{name}", *[f"group:{group}" for group in groups], EVERYONE}
     mine = [rule for rule in deciding if rule.who in whos]
     for tenant in tenants:

@@ -29,5 +29,5 @@ def read_key(text: str) -> tuple[str, str] | None:
 
 
 def hash_secret(secret: str) -> str:
-    """64 hexadecimal digits."""
+    """The hash of a key's secret, as 64 hexadecimal digits."""
     return hashlib.sha256(secret.encode()).hexdigest()

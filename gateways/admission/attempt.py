@@ -14,7 +14,7 @@ Gone = Callable[[], bool]
 
 
 def never() -> bool:
-    """Of a peer that nobody can look at."""
+    """False: stands in for `Gone` where nobody can tell whether the peer has hung up."""
     return False
 
 
@@ -27,14 +27,15 @@ class Attempt:
         self.door = door
         self.network = network_of(peer)
         self.user = user
-        """Whom its failure is counted under."""
+        """The name under which a failure of this try is counted."""
 
         self.on_done = on_done
         self.gone = gone
 
 
 class Check:
-    """One password of one user, shown from one network. Who shows the same from there meanwhile is told with it."""
+    """One password of one user, shown from one network. Tries that show the same password from there meanwhile are
+    answered with it."""
 
     __slots__ = ("attempts", "digest", "key", "network", "password", "since_ms", "user")
 
@@ -42,10 +43,10 @@ class Check:
         self.attempts = [first]
         self.password = password
         self.digest = digest
-        """A hash of user, stored hash and password."""
+        """The hash of user, stored hash and password."""
 
         self.network = first.network
         self.user = first.user
         self.since_ms = since_ms
         self.key: tuple[str, str | None] = (first.network, None)
-        """The queue that it stands in, see `check_queue`."""
+        """The key of the queue that the check stands in, see `check_queue`."""

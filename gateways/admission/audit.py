@@ -37,11 +37,11 @@ class Author(NamedTuple):
 
 
 By = str | Author
-"""The name alone where nobody came by a door."""
+"""Who changes something; the name alone where nobody came by a door."""
 
 
 def compose(by: By, action: str, at_ms: int, details: Mapping[str, Any]) -> dict[str, Any]:
-    """The message, as JSON has it."""
+    """An audit message as an object of JSON."""
     author = by if isinstance(by, Author) else Author(by)
     return {"by": author.name, "door": author.door, "peer": author.peer, "action": action, "at": at_ms,
             "details": details}
@@ -56,11 +56,13 @@ class Audit:
         self._on_failure = on_failure
 
     def write(self, by: By, action: str, details: Mapping[str, Any]) -> None:
-        """Never raises: what was changed is changed, and the log of the hub says what could not be audited."""
+        """Write an audit message. Never raises: what was changed is changed, and the log of the hub says what could not
+        be audited."""
         self.write_message(compose(by, action, self._wall_ms(), details))
 
     def write_message(self, message: dict[str, Any], owner: Owner | None = None, key: str | None = None) -> None:
-        """One that was composed before. `owner` is told when it is durable; the same `key` again writes it once."""
+        """Write a message that was composed before. `owner` is told when it is durable; the same `key` again writes it
+        once."""
         value = json.dumps(message, default=str).encode()
         if len(value) > MAX_DETAILS_BYTES:
             value = json.dumps({**message, "details": {"left_out_bytes": len(value)}}).encode()

@@ -35,11 +35,11 @@ CROWD: Final = 2
 FAILING: Final = 3
 
 Key = tuple[str, str | None]
-"""Network, and the user where it is known there."""
+"""The key of a queue: the network, and the user where it has logged in from there lately, else None."""
 
 
 class NetworkQueue:
-    """Checks that wait, of one network or of one user there."""
+    """The checks that wait for one network, or for one user at that network."""
 
     __slots__ = ("busy", "checks", "crowd", "due_ms", "failing", "key", "length", "rank")
 
@@ -55,7 +55,7 @@ class NetworkQueue:
 
 
 class CheckQueue:  # decision 88, 119
-    """All queues, bounded in sum."""
+    """The queues of all networks, bounded in sum."""
 
     def __init__(self, throttle: Throttle, recent: RecentLogins) -> None:
         self._throttle = throttle
@@ -70,12 +70,13 @@ class CheckQueue:  # decision 88, 119
         self._failing_under_way = 0
 
     def __len__(self) -> int:
-        """Checks that wait."""
+        """How many checks wait."""
         return self._waiting
 
     @property
     def wake_ms(self) -> int:
-        """When `take` has something to give that it has not now; 0: not before somebody comes or is done."""
+        """When `take` will have something to give that it has not now; 0: not before somebody comes or a check is
+        done."""
         return self._sleeping[0][0] if self._sleeping else 0
 
     def key_of(self, network: str, user: str) -> Key:
@@ -83,7 +84,7 @@ class CheckQueue:  # decision 88, 119
         return network, user if self._recent.knows(network, user) else None
 
     def add(self, check: Check, now_ms: int) -> Check | None:
-        """Let it wait. Returns the check that has no place any more, which may be this one."""
+        """Let a check wait. Returns the check that has no place any more, which may be this one."""
         check.key = key = self.key_of(check.network, check.user)
         queue = self._queues.get(key)
         if queue is None:
@@ -108,7 +109,7 @@ class CheckQueue:  # decision 88, 119
         return None
 
     def done(self, check: Check, now_ms: int) -> None:
-        """What `take` gave is over; its outcome has been counted."""
+        """A check that `take` gave is over; its outcome has been counted."""
         queue = self._queues[check.key]
         self._under_way -= 1
         self._failing_under_way -= queue.failing
@@ -118,7 +119,7 @@ class CheckQueue:  # decision 88, 119
     # ---- inside
 
     def _first(self, now_ms: int) -> NetworkQueue | None:
-        """Whose turn it is."""
+        """The queue whose turn it is; None where nothing may begin."""
         if self._under_way >= CHECKS_AT_ONCE:
             return None
         for rank, ready in enumerate(self._ready):
@@ -130,7 +131,7 @@ class CheckQueue:  # decision 88, 119
         return None
 
     def _begin(self, queue: NetworkQueue, now_ms: int) -> Check:
-        """Its first check whose user does not have to wait."""
+        """Take the queue's first check whose user does not have to wait, and count it as under way."""
         check = next(one for one in queue.checks if self._user_free_ms(one, now_ms) <= now_ms)
         queue.checks.remove(check)
         queue.busy, queue.failing = True, queue.rank == FAILING
@@ -151,7 +152,7 @@ class CheckQueue:  # decision 88, 119
         return check
 
     def _settle(self, queue: NetworkQueue, now_ms: int) -> None:
-        """List the queue where it belongs now, at the end."""
+        """Put the queue into the list where it belongs now, at the end."""
         self._unlist(queue)
         if not queue.checks:
             if not queue.busy:
@@ -179,7 +180,7 @@ class CheckQueue:  # decision 88, 119
                 del self._listed[queue.length, queue.rank]
 
     def _wake(self, now_ms: int) -> None:
-        """Look again at the queues whose time has come. One that has been moved meanwhile is merely looked at."""
+        """Look again at the queues whose time has come. A queue that has been moved meanwhile is left as it is."""
         while self._sleeping and self._sleeping[0][0] <= now_ms:
             due_ms, _, queue = heapq.heappop(self._sleeping)
             if queue.due_ms == due_ms and self._queues.get(queue.key) is queue:

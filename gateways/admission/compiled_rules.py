@@ -80,12 +80,12 @@ class Names:
         return len(self._exact) + len(self._prefixes)
 
     def find_any(self) -> Rule | None:
-        """One that speaks of some name. What is built in does not count: its messages no wildcard reaches."""
+        """A rule that speaks of some name. Built-in rules do not count: no wildcard reaches their messages."""
         every = (*self._exact.values(), *self._prefixes.values())
         return next((rule for rules in every for rule in rules if not rule.built_in), None)
 
     def find_all(self) -> Rule | None:
-        """One that speaks of every name."""
+        """A rule that speaks of every name."""
         found = self._prefixes.get("")
         return None if found is None else found[0]
 
@@ -105,7 +105,7 @@ class Asker:  # decision 81
 
 
 def plain(level: str) -> str:
-    """A level of an address that reads like a placeholder is none."""
+    """A level of an address, marked where it reads like a placeholder, so that it is not taken for one."""
     return FRESH + level if level in (USER, CLIENT_ID) else level
 
 
@@ -218,7 +218,8 @@ class Table:
             section.names[rule.kind].add(self._name(rule), rule)
 
     def _levels(self, rule: Rule, knows_client: bool) -> Levels:
-        """Placeholders stay where they are whole levels of shared rules; an unknown client is any."""
+        """The levels of a rule's pattern. Placeholders stay where they are whole levels of shared rules; an unknown
+        client id is any level."""
         levels = tuple(rule.pattern.split("/"))
         if self._asker is not None:
             return fill_levels(levels, self._asker.name, self._asker.client_id)
@@ -231,13 +232,13 @@ class Table:
 
 
 def _belongs(rule: Rule, key: Key) -> bool:
-    """Whether a section holds the rule: no allow gives rights to a client that is not known."""
+    """Whether a section holds the rule. No allow gives rights to a client that is not known."""
     operation, allows, knows_client = key
     return (rule.allows is allows and operation in rule.operations
             and (knows_client or not allows or not speaks_of_client(rule.pattern)))
 
 
 def is_personal(rule: Rule) -> bool:
-    """Whether it is compiled for each asker: a placeholder that is no whole level."""
+    """Whether a rule is compiled for each asker, because a placeholder in it is not a whole level."""
     parts = rule.pattern.split("/") if rule.kind == ADDRESS else [rule.pattern + " "]
     return any(placeholder in part and part != placeholder for part in parts for placeholder in (USER, CLIENT_ID))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Whatever of these the protocol carries; nothing at all is a peer without credentials.
+    """What a peer has shown, as far as its protocol carries it; a peer without credentials shows nothing.
 
     Doors that know only passwords (MQTT, AMQP PLAIN, HTTP Basic) may carry an API key or a JWT in `password`.
     """
@@ -21,7 +21,7 @@ class Credentials:
     """The name in the client's verified certificate, see `Link.certificate`."""
 
     certificate_ends_ms: int = 0
-    """When that is no longer good; 0: never, as in tests."""
+    """When the certificate is no longer good; 0: never, as in tests."""
 
     @property
     def empty(self) -> bool:

@@ -39,7 +39,7 @@ class Issuer:
         self._fetch()
 
     def read_again(self) -> None:
-        """Somebody has changed the key set, and says so."""
+        """Read the key set again: somebody has changed it, and says so."""
         self._fetch()
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Issuer:
             on_claims(NotAuthenticated("the token's key is unknown"))
 
     def _read(self, token: str) -> Claims | NotAuthenticated | None:
-        """None where its key is not known."""
+        """Read a token's claims with the keys that are known; None where its key is not."""
         if self._keys is None:
             return None
         try:

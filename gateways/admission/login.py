@@ -124,7 +124,7 @@ class Login:
         return ScramServer(mechanism, nonce, find, accept, refusal, admit)
 
     def in_tenant(self, principal: Principal, tenant: str) -> Principal:
-        """This user in another tenant, who may be there."""
+        """The principal of a user who logged in, but in another tenant, where the user must be allowed."""
         known = self._principals.get(principal.name, {})
         if principal is not known.get((principal.login, principal.tenant, principal.expires_ms)):
             return principal.elsewhere(tenant, principal.client_id)      # of a token, or known by its client id
@@ -161,7 +161,7 @@ class Login:
     # ---- tokens and keys
 
     def _by_token(self, attempt: Attempt, token: str, user_name: str | None) -> None:
-        """`user_name` is who must be meant by it, where a door has asked for a user too."""
+        """Log in by a token. `user_name`: whom the token must name, where a door has asked for a user too."""
         attempt.user = user_name or "a token"
         key = read_key(token)
         if key is not None:
@@ -202,7 +202,7 @@ class Login:
     # ---- passwords
 
     def _by_secret(self, attempt: Attempt, name: str, password: str) -> None:
-        """A password, or what may be carried in its place."""
+        """Log in by a password, or by what may be carried in its place."""
         if self.allow_anonymous and attempt.door == "amqp" and (name, password) == GUEST \
                 and GUEST[0] not in self._accounts.users:
             attempt.on_done(self._anonymous)
@@ -223,7 +223,7 @@ class Login:
             self._wait(attempt, user, password)
 
     def _wait(self, attempt: Attempt, user: User | None, password: str) -> None:
-        """For its turn, with those who have shown the same from there."""
+        """Let an attempt wait for its turn, together with those that showed the same password from the same network."""
         digest = self._digest(attempt.user, user, password)
         key = self._queue.key_of(attempt.network, attempt.user)
         waiting = self._checks.get((key, digest))
@@ -246,20 +246,20 @@ class Login:
             attempt.on_done(LoginsFull())
 
     def _digest(self, name: str, user: User | None, password: str) -> bytes:
-        """A hash of everything that decides about a password."""
+        """The key hash of everything that decides about a password: user name, stored hash, password."""
         password_hash = user.password_hash if user is not None else ""
         text = f"{name}\0{password_hash}\0{password}".encode(errors="surrogatepass")
         return hashlib.blake2b(text, key=self._secret, digest_size=16).digest()
 
     def _turn_away(self, check: Check) -> None:
-        """Refuse a login that no queue has a place for. Nothing was looked at, so nothing is held against anybody."""
+        """Refuse a check that has no place in the queue. Nothing was looked at, so nothing is held against anybody."""
         del self._checks[check.key, check.digest]
         for attempt in check.attempts:
             self._trace.on_event(attempt.door, "logins_full")
             attempt.on_done(LoginsFull())
 
     def _go_on(self) -> None:
-        """Begin what may begin, and come again when a delay is over."""
+        """Begin the checks that may begin, and come again when a delay is over."""
         while (check := self._queue.take(self._now_ms())) is not None:
             self._begin(check)
         wake_ms = self._queue.wake_ms
@@ -276,7 +276,7 @@ class Login:
         self._go_on()
 
     def _begin(self, check: Check) -> None:
-        """By a worker, unless nobody is there for it any more, or the answer has been found meanwhile."""
+        """Check a password in a worker, unless nobody waits for the answer any more, or it has been found meanwhile."""
         assert self._outside is not None
         self._drop_gone(check)
         user = self._let_in(check.user)
@@ -291,7 +291,8 @@ class Login:
                                        lambda right, _: self._on_checked(check, password_hash, bool(right)))
 
     def _drop_gone(self, check: Check) -> None:
-        """Who has hung up is told so: its connection, which was not read meanwhile, ends."""
+        """Drop the attempts of clients that have hung up. Each is told so: its connection, which was not read
+        meanwhile, ends."""
         attempts, check.attempts = check.attempts, []
         for attempt in attempts:
             if attempt.gone():
@@ -316,7 +317,7 @@ class Login:
         self._go_on()
 
     def _end(self, check: Check) -> None:
-        """It stands in the queue no more."""
+        """Remove a check that is over from the queue."""
         del self._checks[check.key, check.digest]
         self._queue.done(check, self._now_ms())
 
@@ -325,8 +326,8 @@ class Login:
             attempt.on_done(self._principal(user, BY_PASSWORD))
 
     def _scram_secret(self, mechanism: str, name: str) -> ScramSecret:
-        """The user's; where there is none, one that no password fits, with a salt that is the same each time, also
-        after a start, and another for each mechanism: as those are that were made of a password."""
+        """The user's SCRAM secret. Where there is none: a secret that no password fits. Its salt is the same each time,
+        also after a start, and another for each mechanism, as with secrets that were made of a password."""
         user = self._let_in(name)
         known = user.scram.get(mechanism) if user is not None else None
         if known is not None:
@@ -343,7 +344,7 @@ class Login:
         return user if user is not None and user.may_log_in(self._wall_ms()) else None
 
     def _keeps_out(self, name: str) -> bool:
-        """Whether there is such a user that may not log in, by nobody's token either."""
+        """Whether a user of this name exists but may not log in; then a token for it is refused, too."""
         return name in self._accounts.users and self._let_in(name) is None
 
     def _principal(self, user: User, login: str, expires_ms: int = 0,
@@ -359,7 +360,7 @@ class Login:
         return principal
 
     def _forget_expired(self, known: dict[Way, Principal]) -> None:
-        """Certificates of hours are many over the years."""
+        """Forget principals whose login has run out: certificates that last for hours are many over the years."""
         wall_ms = self._wall_ms()
         for way in [way for way, one in known.items() if 0 < one.expires_ms <= wall_ms]:
             del known[way]
@@ -370,7 +371,7 @@ class Login:
         self._recent.remember(network, name)
 
     def _failed(self, guess: Attempt | Check) -> int:
-        """Count one failure more; returns for how many ms it is held back."""
+        """Count one failure more; returns for how many ms the answer is held back."""
         self._recent.forget(guess.network, guess.user)
         return self._throttle.on_failure(guess.network, guess.user, self._now_ms())
 

@@ -55,7 +55,7 @@ def hash_password(password: str) -> str:
 
 
 def check_password(password_hash: str, password: str) -> bool:
-    """Whether it is this password. Takes as long where there is no hash."""
+    """Whether the password fits the hash. Takes as long where there is no hash."""
     try:
         return _HASHER.verify(password_hash or _NOBODY, _prepared(password)) and bool(password_hash)
     except (Argon2Error, InvalidHashError):
@@ -63,7 +63,7 @@ def check_password(password_hash: str, password: str) -> bool:
 
 
 def scram_secrets(password: str, random: Callable[[int], bytes]) -> dict[str, ScramSecret]:
-    """One per mechanism."""
+    """One SCRAM secret for each mechanism."""
     prepared = _prepared(password).encode()
     return {mechanism: make_secret(mechanism, prepared, random(SALT_BYTES), SCRAM_ITERATIONS) for mechanism in HASHES}
 
@@ -84,8 +84,8 @@ class Proven:  # decision 85
         self._until_ms: dict[bytes, int] = {}
 
     def _digest(self, user: User, password: str) -> bytes:
-        """A keyed hash of the password and of the stored hash: another password, or a user made anew, and nothing that
-        was proven counts."""
+        """The key hash of user, stored hash and password. With another password, or a user made anew, nothing that was
+        proven before counts."""
         text = f"{user.name}\0{user.password_hash}\0{password}".encode(errors="surrogatepass")
         return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
 

@@ -74,7 +74,7 @@ def _fill_level(level: str, user: str, client_id: str | None) -> str:
 
 
 def fill_name(text: str, user: str, client_id: str | None) -> str:
-    """The same for a topic's or group's pattern: an unknown client id is whatever may follow."""
+    """The pattern of a topic or group for one user and client: from an unknown client id on, any name fits."""
     if "{" not in text:
         return text
     if client_id is None and CLIENT_ID in text:
@@ -83,7 +83,7 @@ def fill_name(text: str, user: str, client_id: str | None) -> str:
 
 
 def _filled(text: str, user: str, client_id: str | None) -> str:
-    """Both placeholders at once: a user who is called `{client_id}` stays one."""
+    """Fill in both placeholders at once: a user who is called `{client_id}` stays one."""
     parts = text.split(USER)
     if client_id is not None:
         parts = [part.replace(CLIENT_ID, escaped(client_id)) for part in parts]
@@ -138,7 +138,7 @@ def _pieces(pattern: Levels) -> list[str | tuple[int, bool]]:
 
 
 def _after(piece: str | tuple[int, bool], wanted: Levels, starts: set[int]) -> set[int]:
-    """How much of `wanted` may be taken once this piece has taken its part."""
+    """The positions in `wanted` that can be reached once this piece has taken its part."""
     if isinstance(piece, str):
         return {start + 1 for start in starts if start < len(wanted) and wanted[start] == piece}
     levels, more = piece
@@ -181,7 +181,8 @@ def _own(levels: Levels) -> bool:
 
 
 def _steps(first: Levels, one: int, second: Levels, other: int) -> list[tuple[int, int]]:
-    """From here on: a `#` takes nothing more, or one level of the other side; two levels that can be the same."""
+    """The steps from here on: a `#` takes nothing more, or one level of the other side; or two levels that can be the
+    same."""
     steps = []
     left = first[one] if one < len(first) else None
     right = second[other] if other < len(second) else None

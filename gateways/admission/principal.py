@@ -34,14 +34,14 @@ class Principal:  # decision 84
         self.tenants = tenants | {tenant}
         self.anonymous = anonymous
         self.groups = groups
-        """Groups that its token names; the account's come on top."""
+        """Groups that the principal's token names; the account's groups come on top."""
 
         self.expires_ms = expires_ms
         """When what it logged in with runs out, in ms since 1970; 0: never. Its user may end before:
         `Admission.ends_ms`."""
 
         self.client_id = client_id
-        """Known where some rule asks for it (`Admission.known_by_client`)."""
+        """The client id, where some rule asks for it (`Admission.known_by_client`), else None."""
 
         self.login = login
         self.restriction = restriction
@@ -51,7 +51,7 @@ class Principal:  # decision 84
         return f"Principal({self.name!r}, tenant={self.tenant!r}, anonymous={self.anonymous})"
 
     def elsewhere(self, tenant: str, client_id: str | None) -> Principal:
-        """This principal in another tenant, or known by another client id."""
+        """The principal of the same user and login in another tenant, or known by another client id."""
         return Principal(self.name, tenant, anonymous=self.anonymous, tenants=self.tenants, groups=self.groups,
                          expires_ms=self.expires_ms, client_id=client_id, login=self.login,
                          restriction=self.restriction)

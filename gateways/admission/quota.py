@@ -52,7 +52,7 @@ class Meter:
         self._bytes = TokenBucket(quota.bytes_per_s, now_ms) if quota.bytes_per_s else None
 
     def charge(self, messages: int, size_bytes: int, now_ms: int) -> int:
-        """Returns the ms to slow down: the longer of both buckets' wishes."""
+        """Take a burst from both buckets. Returns the ms to slow down: the longer of what the two ask for."""
         wait_ms = self._messages.take(messages, now_ms) if self._messages is not None else 0
         if self._bytes is not None:
             wait_ms = max(wait_ms, self._bytes.take(size_bytes, now_ms))

@@ -11,7 +11,7 @@ RECENT_MAX: Final = 20_000        # (network, user) pairs; about 4 MB; the one t
 
 
 class RecentLogins:
-    """Since the hub's start, bounded."""
+    """Pairs of network and user that have logged in since the hub's start, bounded."""
 
     def __init__(self) -> None:
         self._pairs: dict[tuple[str, str], None] = {}
@@ -20,7 +20,7 @@ class RecentLogins:
         return (network, user) in self._pairs
 
     def remember(self, network: str, user: str) -> None:
-        """Its password or its proof was checked and is right."""
+        """Remember that a user's password or proof, from this network, was checked and is right."""
         pairs = self._pairs
         pairs.pop((network, user), None)             # to the end of the order
         if len(pairs) >= RECENT_MAX:

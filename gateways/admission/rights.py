@@ -52,10 +52,11 @@ class Verdict:
     why: str
     rule: Rule | None = None
     creates: Verdict | None = None
-    """What a publish at an address may besides: whether its topic is made where it is missing."""
+    """The verdict on creating the topic, where somebody asks about publishing at an address: whether a missing topic is
+    made."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For people and programs; the rule is in the words."""
+        """The verdict for people and programs; the rule is in the words."""
         creates = self.creates
         return {"allowed": self.allowed, "why": self.why,
                 "creates": None if creates is None else {"allowed": creates.allowed, "why": creates.why}}
@@ -79,16 +80,16 @@ class Rights:
         self._asker = asker
 
     def of_address(self, operation: Operation, wanted: str) -> Verdict:
-        """At an address, or with a filter."""
+        """The verdict on an operation at an address, or with a filter."""
         return self._at_address(operation, wanted, self._allowing_address)
 
     def of_creating(self, address: str) -> Verdict:
-        """The topic of an address, by publishing there."""
+        """The verdict on creating the topic of an address by publishing there."""
         return self._at_address(Operation.CREATE, address, self._allowing_creation)
 
     def of_some(self, operation: Operation, filter_text: str) -> bool:
-        """Whether there is an address within this filter at which it may be allowed. For what may be shown, not done:
-        denies within it count only where one rule covers all of it."""
+        """Whether an operation may be allowed at some address within this filter. For what may be shown, not done:
+        denies within the filter count only where one rule covers all of it."""
         if self.of_address(operation, filter_text).allowed:
             return True
         levels = tuple(map(plain, filter_text.split("/")))
@@ -99,7 +100,8 @@ class Rights:
                 and any(section.overlapping(levels, self._asker) for section in allows))
 
     def of_topic(self, operation: Operation, topic: str) -> Verdict:  # decision 93
-        """With a topic as a whole. One that tells of a group's transactions takes the right to transact in it, too."""
+        """The verdict on an operation with a topic as a whole. A topic that tells of a group's transactions takes the
+        right to transact in that group, too."""
         group = group_of(topic)
         if group and operation in (Operation.CONSUME, Operation.PUBLISH):
             verdict = self.of_group(Operation.TRANSACT, group)
@@ -121,15 +123,16 @@ class Rights:
         return _NOTHING if rule is None else _allowed(rule)
 
     def of_group(self, operation: Operation, group: str) -> Verdict:
-        """With a consumer group."""
+        """The verdict on an operation with a consumer group."""
         return self._by_rule(operation, lambda section: section.names[GROUP].find(group))
 
     def of_hub(self, operation: Operation) -> Verdict:
-        """With the hub itself."""
+        """The verdict on an operation with the hub itself."""
         return self._by_rule(operation, lambda section: section.hub)
 
     def of_client(self, operation: Operation, client_id: str) -> Verdict:  # decision 87
-        """With a client id. Where no rule allows him some, he may have any that none denies him; so may API keys."""
+        """The verdict on a client id. Where no rule allows the user some, it may have any that none denies; so may API
+        keys."""
         if self._admin:
             return _ADMIN
         sections = [[table.section(operation, allows, self._asker).names[CLIENT] for table in self._tables]
@@ -202,7 +205,7 @@ class Rights:
         return next(filter(None, [section.naming(levels[0], self._asker) for section in publishes]), None)
 
     def _allowing_topics_of(self, named: list[Names], levels: Levels) -> Rule | None:
-        """The right to every topic that these addresses are stored in."""
+        """The rule that gives the right to every topic that these addresses are stored in."""
         topics = self._topics.topics_of(levels)
         if topics is None:
             return next(filter(None, [names.find_all() for names in named]), None)
@@ -224,7 +227,7 @@ class Rights:
 
 
 def ask_rights(rights: Rights, kind: str, operation: Operation, on: str) -> Verdict:
-    """The question of this kind. Raises ValueError where there is none."""
+    """The verdict on a question of this kind. Raises ValueError for an unknown kind."""
     if kind == HUB:
         return rights.of_hub(operation)
     asked = {ADDRESS: rights.of_address, TOPIC: rights.of_topic, GROUP: rights.of_group, CLIENT: rights.of_client

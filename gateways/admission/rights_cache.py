@@ -17,13 +17,13 @@ class RightsCache:
     def __init__(self, version: object, rights: Rights | None) -> None:
         self.version = version
         self.rights = rights
-        """None: everything is allowed."""
+        """The principal's rights; None: everything is allowed."""
 
         self.known: dict[tuple[Operation, str], bool] = {}
         self.known_topics: dict[tuple[Operation, str], bool] = {}
 
     def may(self, operation: Operation, wanted: str) -> bool:
-        """At an address, or with a filter."""
+        """Whether an operation is allowed at an address, or with a filter."""
         if self.rights is None:
             return True
         known = self.known
@@ -35,7 +35,8 @@ class RightsCache:
         return allowed
 
     def may_topic(self, operation: Operation, topic: str) -> bool:
-        """With a topic as a whole: asked by every fetch and produce for each topic of theirs."""
+        """Whether an operation is allowed with a topic as a whole: asked by every fetch and produce for each of their
+        topics."""
         if self.rights is None:
             return True
         known = self.known_topics

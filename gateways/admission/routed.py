@@ -57,7 +57,7 @@ class RoutedTopics:
 
 
 class _KnownRoute:
-    """What is asked of one route."""
+    """One route, and what is asked of it."""
 
     def __init__(self, entry: RouteEntry) -> None:
         self._names = tuple(_name(level) for level in entry.filter.split("/"))
@@ -65,10 +65,10 @@ class _KnownRoute:
                                     for name, level in zip(self._names, entry.filter.split("/"), strict=True))
         self._template = Template(entry.topic, frozenset(name for name in self._names if name))
         self.topic = "" if self._template.names else entry.topic
-        """Its topic; empty where captures decide."""
+        """The route's topic; empty where captures decide."""
 
     def into(self, topic: str) -> list[Levels]:
-        """The filter of what it may bring into this topic, if it may."""
+        """The filters of what the route may bring into this topic: one, or none."""
         if self.topic:
             return [self.levels] if self.topic == topic else []
         if self._template.undo(topic) is None:

@@ -19,7 +19,7 @@ from gateways.admission.rules import EVERY_TENANT, EVERYONE, Rule
 
 
 class Part:
-    """The rules for one of those that rules speak of, in one tenant."""
+    """The rules, in one tenant, for one `who` that rules speak of."""
 
     __slots__ = ("personal", "shared", "tenant")
 
@@ -27,7 +27,7 @@ class Part:
         self.tenant = tenant
         here = [rule for rule in rules if self.holds(rule)]
         self.personal = {id(rule): rule for rule in here if is_personal(rule)}
-        """Compiled for each asker."""
+        """Rules that are compiled for each asker."""
 
         self.shared = Table([rule for rule in here if id(rule) not in self.personal])
 
@@ -46,7 +46,7 @@ class Part:
 
 
 class RuleSet:  # decision 81
-    """The rules of the database, of the configuration, and what is built in."""
+    """All rules: those of the database, those of the configuration, and the built-in ones."""
 
     def __init__(self, rules: Iterable[Rule], topics: RoutedTopics) -> None:
         self.topics = topics
@@ -78,7 +78,7 @@ class RuleSet:  # decision 81
                 part.add(rule)
 
     def remove(self, rule: Rule) -> None:
-        """A rule that is here, by its identity."""
+        """Remove a rule that is here, found by its identity."""
         del self._rules[id(rule)]
         of = self._of[rule.who]
         del of[id(rule)]
@@ -91,7 +91,7 @@ class RuleSet:  # decision 81
             self._parts.pop(rule.who, None)
 
     def become(self, rules: Iterable[Rule]) -> None:
-        """Hold these and no others: what has changed while this was compiled."""
+        """Hold these rules and no others: takes in what has changed while this set was compiled."""
         wanted = {id(rule): rule for rule in rules}
         for key, rule in list(self._rules.items()):
             if key not in wanted:
@@ -106,7 +106,8 @@ class RuleSet:  # decision 81
             self._speaking[rule.who] += step
 
     def prepare(self) -> RuleSet:
-        """Compile what will be asked for; returns itself. On a thread that alone knows this object so far."""
+        """Compile what will be asked for; returns itself. To be called on the only thread that knows this object so
+        far."""
         for who, rules in self._of.items():
             tenants = {rule.tenant for rule in rules.values()} - {EVERY_TENANT} | {DEFAULT_TENANT}
             operations = {operation for rule in rules.values() for operation in rule.operations}

@@ -44,7 +44,7 @@ FIELDS: Final = ("effect", "who", "operations", "kind", "pattern", "tenant")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Read it by `read_rule`, which checks it."""
+    """One rule. Read it by `read_rule`, which checks it."""
 
     allows: bool
     who: str
@@ -53,7 +53,8 @@ class Rule:
     pattern: str
     tenant: str = DEFAULT_TENANT
     id: str = ""
-    """The database's number, `file-N` for the Nth `[[acl]]` of the configuration, `hub-N` for what is built in."""
+    """The rule's id: the database's number, `file-N` for the Nth `[[acl]]` of the configuration, `hub-N` for a built-in
+    rule."""
 
     @property
     def from_file(self) -> bool:
@@ -65,7 +66,8 @@ class Rule:
 
     @property
     def speaks_of_anonymous(self) -> bool:
-        """As soon as one does, `anonymous` may only what rules allow."""
+        """Whether the rule speaks of `anonymous`. As soon as one rule does, `anonymous` may only do what rules
+        allow."""
         return self.who in (EVERYONE, f"user:{ANONYMOUS}")
 
     @property
@@ -78,7 +80,7 @@ class Rule:
                 "pattern": self.pattern, "tenant": self.tenant, "from_file": self.from_file}
 
     def __str__(self) -> str:
-        """As people say it: `allow user:ann to publish at plant/#`."""
+        """The rule as people read it, with its effect, who, operations, place, tenant and id."""
         operations = ", ".join(sorted(operation.value for operation in self.operations))
         where = "this hub" if self.kind == HUB else f"{self.kind} {self.pattern}"
         tenant = "" if self.tenant == DEFAULT_TENANT else f" in tenant {self.tenant}"

@@ -27,7 +27,8 @@ def saslprep(text: str) -> str:
 
 
 def _check_direction(text: str) -> None:
-    """RFC 3454, 6: text with right-to-left letters has no others, and begins and ends with them."""
+    """Raises ForbiddenCharacter for a text that mixes directions: text with right-to-left letters has no others, and
+    begins and ends with them (RFC 3454, 6)."""
     if not any(stringprep.in_table_d1(one) for one in text):
         return
     if any(stringprep.in_table_d2(one) for one in text) or not (

@@ -29,21 +29,21 @@ MIN_NONCE_CHARACTERS: Final = 8          # of the client's; every client sends 2
 REFUSED: Final = "unknown user or wrong password"
 
 Find = Callable[[str], ScramSecret]
-"""The secret of this user for the mechanism; one that fits no password where there is none."""
+"""Finds the secret of a user for the mechanism; where there is none, a secret that fits no password."""
 
 Accept = Callable[[str], Principal]
-"""The principal of a user that has proven its password. Raises NotAuthenticated, for one that may not log in."""
+"""Finds the principal of a user that has proven its password. Raises NotAuthenticated for one that may not log in."""
 
 Admit = Callable[[str], int]
-"""For how many ms the answer to a proof of this user waits, since others have failed. Raises LoginsFull: it is not
-looked at."""
+"""Says for how many ms the answer to a proof of this user waits, since others have failed. Raises LoginsFull: the proof
+is not looked at."""
 
 Refuse = Callable[[str], NotAuthenticated]
 """Counts a failure, with the user's name as far as it is known; returns the refusal that everybody gets."""
 
 
 def make_secret(mechanism: str, password: bytes, salt: bytes, iterations: int) -> ScramSecret:
-    """RFC 5802, 3: what the server keeps. `password` is prepared by SASLprep."""
+    """The secret that the server keeps of a password (RFC 5802, 3). `password` is prepared by SASLprep."""
     hash_name = HASHES[mechanism]
     salted = hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", hash_name)
@@ -115,20 +115,21 @@ class ScramServer:
         return b"v=" + b64encode(signature), principal
 
     def accepted(self) -> Principal:
-        """Who has proven its password, as things are now. Raises NotAuthenticated."""
+        """The principal that has proven its password, as things are now. Raises NotAuthenticated."""
         return self._accept(self._user)
 
     # ---- inside
 
     def _is_ours(self, attribute: str) -> bool:
-        """RFC 5802, 5.1: the nonce of the server's message. librdkafka before 2.6.1 (Debian's kcat) puts its own before
-        that once more, as Kafka 3 takes it; it is still a nonce of this login alone."""
+        """Whether the client's final message repeats the nonce of the server's message (RFC 5802, 5.1). librdkafka
+        before 2.6.1 (Debian's kcat) puts its own nonce before that once more, as Kafka 3 takes it; it is still a nonce
+        of this login alone."""
         told = attribute.encode()
         return hmac.compare_digest(told, f"r={self._nonce}".encode()) \
             or hmac.compare_digest(told, f"r={self._client_nonce}{self._nonce}".encode())
 
     def _proves(self, signed: bytes, proof: bytes | None) -> bool:
-        """RFC 5802, 3: H(ClientProof XOR HMAC(StoredKey, AuthMessage)) is StoredKey."""
+        """Whether a proof is right: H(ClientProof XOR HMAC(StoredKey, AuthMessage)) is StoredKey (RFC 5802, 3)."""
         assert self._secret is not None
         stored_key = self._secret.stored_key
         client_signature = hmac.digest(stored_key, signed, self._hash_name)
@@ -166,7 +167,8 @@ class ScramServer:
             raise self._failed("a message that is not UTF-8") from None
 
     def _read_name(self, text: str) -> str:
-        """RFC 5802, 5.1: `=2C` is a comma, `=3D` an equals sign, any other `=` a mistake."""
+        """The user's name in a message: `=2C` is a comma, `=3D` an equals sign, any other `=` a mistake (RFC 5802,
+        5.1)."""
         if "=" in text.replace("=2C", "").replace("=3D", ""):
             raise self._failed("the user's name is not encoded as it must be")
         try:
@@ -181,7 +183,7 @@ class ScramServer:
 
 
 def _is_nonce(text: str) -> bool:
-    """RFC 5802, 7: printable ASCII but the comma."""
+    """Whether a text may be a nonce: printable ASCII but the comma (RFC 5802, 7)."""
     return text.isascii() and text.isprintable() and " " not in text
 
 

@@ -31,7 +31,7 @@ Key = TypeVar("Key")
 
 
 class Failures:
-    """How often one pair or network has failed lately."""
+    """How often one pair (network, user), network or region has failed lately."""
 
     __slots__ = ("count", "free_ms", "last_ms", "waiting")
 
@@ -43,7 +43,7 @@ class Failures:
 
 
 class Counts(Generic[Key]):
-    """Failures by key, bounded."""
+    """Failures by key; bounded: the key that failed longest ago is forgotten first."""
 
     def __init__(self) -> None:
         self._failures: dict[Key, Failures] = {}
@@ -52,7 +52,7 @@ class Counts(Generic[Key]):
         return len(self._failures)
 
     def find(self, key: Key, now_ms: int) -> Failures | None:
-        """What is remembered, unless it is too long ago."""
+        """The failures of a key; None where there are none, or they are too long ago."""
         failures = self._failures.get(key)
         if failures is not None and now_ms - failures.last_ms > FORGET_MS:
             del self._failures[key]
@@ -60,7 +60,7 @@ class Counts(Generic[Key]):
         return failures
 
     def add(self, key: Key, now_ms: int) -> Failures:
-        """One failure more."""
+        """Count one failure of a key more."""
         failures = self.find(key, now_ms)
         if failures is None:
             if len(self._failures) >= COUNTED_MAX:
@@ -74,7 +74,7 @@ class Counts(Generic[Key]):
         return failures
 
     def halve(self, key: Key, now_ms: int) -> None:
-        """Somebody there was right."""
+        """Halve the failures of a key: somebody there has shown a right password or proof."""
         failures = self.find(key, now_ms)
         if failures is not None:
             failures.count //= 2
@@ -102,7 +102,7 @@ class Held:
 
 
 class Throttle:
-    """All failures. Names of users are cut to `MAX_USER_CHARACTERS`."""
+    """The failures of all networks and users. Names of users are cut to `MAX_USER_CHARACTERS`."""
 
     def __init__(self) -> None:
         self._pairs: Counts[tuple[str, str]] = Counts()
@@ -113,19 +113,20 @@ class Throttle:
         return len(self._pairs) + len(self._networks)
 
     def is_failing(self, network: str, now_ms: int) -> bool:
-        """Whether anything is held against this network, or much against its neighbours."""
+        """Whether any failure is held against this network, or many against its neighbours."""
         if self._networks.find(network, now_ms) is not None:
             return True
         region = self._regions.find(region_of(network), now_ms)
         return region is not None and region.count > FREE_OF_REGION
 
     def free_ms(self, network: str, user: str, now_ms: int) -> int:
-        """When this user's next login there may be looked at, whatever others there have done; 0: at any time."""
+        """When this user's next login from this network may be looked at, whatever other users there have done; 0: at
+        any time."""
         failures = self._pairs.find((network, user[:MAX_USER_CHARACTERS]), now_ms)
         return 0 if failures is None else failures.free_ms
 
     def network_free_ms(self, network: str, now_ms: int) -> int:
-        """When the next login of anybody there may be looked at; 0: at any time."""
+        """When the next login of anybody from this network may be looked at; 0: at any time."""
         failures = self._networks.find(network, now_ms)
         return 0 if failures is None else failures.free_ms
 
@@ -141,7 +142,7 @@ class Throttle:
         return Held([failures for failures, _ in held], now_ms)
 
     def on_failure(self, network: str, user: str, now_ms: int) -> int:
-        """Count it; returns for how many ms its answer waits."""
+        """Count a failed login; returns for how many ms its answer waits."""
         of_network = self._networks.add(network, now_ms)
         self._regions.add(region_of(network), now_ms)
         of_pair = self._pairs.add((network, user[:MAX_USER_CHARACTERS]), now_ms)
@@ -161,5 +162,5 @@ class Throttle:
 
 
 def _delay_ms(count: int) -> int:
-    """After so many failures."""
+    """How long the answer waits after so many failures, in ms."""
     return min(DELAY_MS << min(count - 1, 16), DELAY_MAX_MS)

@@ -81,7 +81,7 @@ def _check_address(url: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says of its bearer."""
+    """The fields of a token that say who its bearer is."""
 
     user: str
     tenant: str | None

@@ -90,7 +90,8 @@ def check_same(names: Iterable[str], current: Table, received: Table, where: str
 
 
 def check_field(name: str, current: object, received: object, where: str) -> None:
-    """The same for what is no argument but a flag or a type."""
+    """Compare a flag or a type, which is no argument, with what was declared before. Raises ChannelFault 406 where it
+    differs."""
     if current != received:
         shown = [str(value).lower() if isinstance(value, bool) else value for value in (received, current)]
         raise precondition(f"inequivalent arg '{name}' for {where}: received '{shown[0]}' but current is '{shown[1]}'")

@@ -106,7 +106,7 @@ class Broker:
                 self.queues.unhear(vhost, change)
 
     def _note_binding(self, vhost: VirtualHost, binding: Binding, found: dict[str, bytes | None]) -> None:
-        """A binding that is new, or one that is gone."""
+        """Keep a binding that is new, or forget one that is gone."""
         if not vhost.is_bound(binding):
             self._forget(vhost, records.binding_record(binding), found)
             self.queues.unhear(vhost, binding)
@@ -153,7 +153,8 @@ class Broker:
             consumer.on_gone()
 
     def _on_gone(self, tenant: str, name: str) -> None:
-        """A queue was deleted by another door, or because nobody has used it for so long; its consumers know."""
+        """A queue was deleted by another door, or because nobody has used it for so long: drop it here too. Its
+        consumers have been told."""
         vhost = self.vhosts.get(tenant)
         queue = vhost.queues.get(name) if vhost is not None else None
         if vhost is not None and queue is not None and queue.kernel_queue is not None:
@@ -173,7 +174,7 @@ class Broker:
         return [queue for queue in vhost.queues.values() if queue.owner is connection]
 
     def drop_exclusive(self, vhost: VirtualHost, connection: object) -> None:
-        """The connection has ended: what was its alone goes with it."""
+        """Drop the exclusive queues of a connection that has ended."""
         for queue in self._queues_of(vhost, connection):
             self.store(vhost, self.drop_queue(queue), None, None)
 
@@ -212,7 +213,7 @@ class Broker:
         self.queues.attach(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A queue that deletes itself goes with its last consumer."""
+        """Remove a consumer. A queue that deletes itself goes with its last consumer."""
         queue = consumer.queue
         if consumer not in queue.consumers:
             return

@@ -83,7 +83,7 @@ class Channel:
             method(arguments)
 
     def reply(self, payload: bytes) -> None:
-        """A method to the client, behind all that were asked for before."""
+        """Send a method to the client, after the answers to everything that was asked before."""
         frame = codec.frame(codec.METHOD, self.number, payload)
         if self._replies:
             self._replies.append([frame, True])
@@ -91,7 +91,7 @@ class Channel:
             self.connection.write(frame)
 
     def reply_when_stored(self, payload: bytes) -> list[Any]:
-        """The same, once `release_replies` is called with what this returns."""
+        """Send a method to the client in its turn, but only once `release_replies` is called with what this returns."""
         if len(self._replies) >= WAITING_REPLIES_MAX:
             raise ConnectionFault(506, "too many requests before the answers to earlier ones")
         waiting = [codec.frame(codec.METHOD, self.number, payload) if payload else b"", False]
@@ -150,11 +150,11 @@ class Channel:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that was published on it has been answered."""
+        """Whether everything that was published on the channel has been answered."""
         return self.publishing.settled and (self._unconfirmed is None or self._unconfirmed.settled)
 
     def wake(self) -> None:
-        """Its consumers may have room again."""
+        """Deliver more messages and checks on this channel: its consumers and listeners may have room again."""
         self.budget.left = (self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count
         for consumer in self.consumers.values():
             self.connection.broker.queues.top_up(consumer)

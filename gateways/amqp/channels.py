@@ -28,7 +28,7 @@ class Channels:
     def __init__(self, connection: AmqpSession) -> None:
         self.channel_max = 0
         self.open: dict[bytes, Channel] = {}
-        """Channels that are open and listened to, by their number in two bytes."""
+        """The channels that the hub listens to, by their number in two bytes."""
 
         self._connection = connection
         self._content_bytes = 0                            # of contents that have begun and are not whole
@@ -101,13 +101,13 @@ class Channels:
             raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {CONTENT_BYTES_MAX} bytes begun at once")
 
     def release(self, size: int) -> None:
-        """It is whole, or dropped."""
+        """A content of this size, for which `reserve` was called, is whole or was dropped."""
         self._content_bytes -= size
 
     # ---- the end of a turn
 
     def note_unfinished(self, channel: Channel) -> None:
-        """Append or settle something at the end of the turn."""
+        """Remember a channel that has something to append or settle at the end of the turn."""
         self._unfinished[channel] = None
 
     def finish_turn(self) -> None:
@@ -150,7 +150,7 @@ class Channels:
         self.open.pop(channel.raw, None)
 
     def wake(self) -> None:
-        """The client takes more."""
+        """Deliver more on every channel: the client takes more."""
         for channel in self:
             channel.wake()
 

@@ -103,7 +103,8 @@ class Consumer(Source):
         connection.broker.queues.top_up(self)
 
     def on_gone(self) -> None:
-        """Its queue is no more, or the right to it (RabbitMQ's extension consumer_cancel_notify)."""
+        """The consumer ends: its queue is gone, or the right to it. The client is told if it wants that (RabbitMQ's
+        extension consumer_cancel_notify)."""
         channel = self.channel
         self.membership = None
         channel.consumers.pop(self.tag, None)

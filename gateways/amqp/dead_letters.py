@@ -51,13 +51,13 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
 
 
 def encode_target(exchange: str | None, key: str | None) -> str:
-    """Where dead letters go, as the kernel keeps it; key None: as it was."""
+    """The place where dead letters go, as the kernel keeps it. Key None: dead letters keep their routing key."""
     return "" if exchange is None else json.dumps({"exchange": exchange, "key": key})
 
 
 def _with_death(headers: Table, queue: str, reason: str, exchange: str, keys: list[str], expiration: str | None,
                 now_ms: int) -> list[Table]:
-    """Writes this death into the headers; returns all deaths, the latest first."""
+    """Write this death into the headers. Returns all deaths, the latest first."""
     known = headers.get(DEATHS)
     deaths: list[Table] = [one.value for one in known.value if one.type == "F"] if known is not None \
         and known.type == "A" else []

@@ -24,10 +24,10 @@ ACTIONS: Final = {"exchange.declare": "exchange.declared", "exchange.delete": "e
                   "exchange.bind": "exchange.bound", "exchange.unbind": "exchange.unbound",
                   "queue.declare": "queue.declared", "queue.delete": "queue.deleted", "queue.purge": "queue.purged",
                   "queue.bind": "queue.bound", "queue.unbind": "queue.unbound"}
-"""What the audit topic calls them."""
+"""The action by which the audit topic calls each of these methods."""
 
 Audited = Mapping[str, object]
-"""What it is told."""
+"""The details that the audit topic is told of a change."""
 
 
 
@@ -133,7 +133,8 @@ class Definitions:
                      audited=_lasting(queue, durable=queue.durable))
 
     def _see(self, name: str, access: str) -> None:
-        """Generated names are nobody's secret to find out, unless the queue is there for everybody."""
+        """Require that the client may know of a queue of this name. A generated name is nobody's secret to find out,
+        unless the queue is there for everybody."""
         queue = self._channel.connection.vhost.find_queue(name)
         is_shared = queue is not None and queue.owner is None
         is_own = queue is not None and queue.owner is self._channel.connection
@@ -207,7 +208,8 @@ class Definitions:
 
     def _answer(self, changes: Collection[Change], method: str, no_wait: bool, audited: Audited | None = None,
                 **reply: object) -> None:
-        """At once where nothing has changed, else when it is on the disk; the audit topic is told then, too."""
+        """Answer a request: at once where nothing has changed, else when the change is on the disk; then the audit
+        topic is told, too."""
         channel = self._channel
         payload = b"" if no_wait else encode_method(method, **reply)
         if changes:
@@ -243,5 +245,5 @@ def _link(arguments: Arguments, to: str) -> Audited:
 
 
 def _one_line(name: str) -> str:
-    """RabbitMQ takes line ends out of names that are declared."""
+    """A declared name without line ends: RabbitMQ takes them out."""
     return name.replace("\r", "").replace("\n", "")

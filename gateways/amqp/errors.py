@@ -69,7 +69,7 @@ def refused(text: str) -> ChannelFault:
 
 
 def not_placed(error: KernelError) -> ChannelFault:
-    """The fault of a publish that no topic takes, or none that its sender may have made."""
+    """The refusal of a publish that no topic takes, or whose topic its sender may not create."""
     return refused(str(error)) if isinstance(error, CreateDenied) else precondition(str(error))
 
 

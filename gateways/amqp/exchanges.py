@@ -29,7 +29,7 @@ class Destination(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """Hashable, so that the same binding made twice is one."""
+    """One binding. Hashable, so that the same binding made twice is one."""
 
     source: str
     destination: Destination

@@ -90,7 +90,7 @@ def attributes_of(traits: Traits) -> int:
 
 
 def headers_for_queues(names: bytes, raw: bytes, expires_at_ms: int) -> bytes:
-    """Of a record that only this door reads."""
+    """The headers of a record that only this door reads."""
     if not expires_at_ms:
         return codec.stored_headers(names, raw)
     return encode_headers([(codec.AMQP_HEADER, names + raw), (EXPIRES_AT, b"%d" % expires_at_ms)])

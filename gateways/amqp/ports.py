@@ -54,13 +54,13 @@ class Queues(Protocol):
         """Hand it messages, as many as it has room for, once per flush."""
 
     def detach(self, consumer: Consumer) -> None:
-        """No more; what it holds stays with its channel."""
+        """Give a consumer no more messages; what it holds stays with its channel."""
 
     def top_up(self, consumer: Consumer) -> None:
-        """Its room has changed."""
+        """A consumer's room has changed: it may be given more messages, or fewer."""
 
     def take_one(self, source: Source, on_done: Callable[[Leased | None], None]) -> None:
-        """One message, or None. Answered now or later."""
+        """Take one message from a queue, or None where there is none. `on_done` is called now or later."""
 
     def when_flushed(self, then: Callable[[], None]) -> None:
         """Call when everything published so far is in its queues, or was refused."""
@@ -71,7 +71,7 @@ class Queues(Protocol):
         both. Raises KernelError."""
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
-        """Of a message that came by another door."""
+        """The address of a message in a queue that came by another door."""
 
     def dead_letter_by(self, dead_letter: DeadLetter) -> None:
         """Ask this what a dead letter becomes."""

@@ -20,7 +20,7 @@ from gateways.amqp.tables import Table, decode_table, encode_table
 NAMES: Final = ("content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
                 "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id")
 KINDS: Final = "ssFoossssqssss"
-"""The kind of each of NAMES: s short string, F table, o octet, q time (8)."""
+"""The type of each property in `NAMES`: s short string, F table, o octet, q time (8)."""
 
 PERSISTENT: Final = 2
 CACHED: Final = 4096

@@ -106,7 +106,7 @@ class Publishing:
             self._complete(content)
 
     def drop_content(self) -> None:
-        """What is not whole yet is nothing."""
+        """Drop a publish whose content is not whole yet."""
         if self.content is not None and self.content.size > 0:
             self._channel.connection.channels.release(self.content.size)
         self.content = None
@@ -158,7 +158,7 @@ class Publishing:
         self.settled = False
 
     def confirm(self, tag: int, *, nack: bool = False) -> None:
-        """This one alone, where the publisher wants to know."""
+        """Acknowledge (or refuse, `nack`) one publish alone, if the publisher wants confirms."""
         if self.confirms:
             self._channel.connection.write(codec.encode_confirm(self._channel.raw, tag, False, nack=nack))
 
@@ -209,14 +209,15 @@ class Publishing:
             self.settled = False
 
     def _refuse(self, tags: list[int]) -> None:
-        """basic.nack, where the publisher wants to know."""
+        """Refuse publishes with basic.nack, if the publisher wants confirms."""
         if self.confirms:
             raw = self._channel.raw
             frames = [codec.encode_confirm(raw, tag, False, nack=True) for tag in tags]
             self._channel.connection.write(b"".join(frames))
 
     def on_stored(self, stored: list[Stored]) -> None:
-        """One acknowledgement for all that was stored, one refusal for what was not: answers come in order."""
+        """Answer the publishes of one flush: one acknowledgement for all that was stored, one refusal for what was not.
+        Answers come in order."""
         out = []
         good = bad = 0
         for answer in stored:

@@ -76,7 +76,7 @@ class KernelQueues:
         kernel_queues.on_gone = both
 
     def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
-        """What was not durable is deleted."""
+        """The queues of a virtual host that outlived the hub. A queue that was not durable is deleted."""
         found = []
         for kernel_queue in self._kernel.queues(vhost.name):
             known = _door_settings(kernel_queue)
@@ -303,12 +303,12 @@ def _reopened(vhost: VirtualHost, name: str, known: dict[str, Any]) -> AmqpQueue
 
 
 def _limit(given: int | None) -> int:
-    """RabbitMQ's 0 is a queue that holds nothing, the kernel's no limit."""
+    """A length limit as the kernel has it. RabbitMQ's 0 is a queue that holds nothing, the kernel's 0 is no limit."""
     return 0 if given is None else given or NOTHING
 
 
 def _door_settings(kernel_queue: Queue) -> dict[str, Any] | None:
-    """What this door wrote; None for a queue of another's."""
+    """The settings that this door wrote into a kernel queue; None for a queue of another door."""
     if not kernel_queue.settings.door:
         return None
     known: dict[str, Any] = json.loads(kernel_queue.settings.door)

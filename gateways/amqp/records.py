@@ -33,7 +33,7 @@ def decode_exchange(value: bytes) -> Exchange:
 
 
 def binding_record(binding: Binding) -> str:
-    """Short, whatever the arguments are."""
+    """The record name of a binding: short, whatever its arguments are."""
     return BINDING_MARK + blake2b(encode_binding(binding), digest_size=HASH_BYTES).hexdigest()
 
 

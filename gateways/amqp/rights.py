@@ -67,7 +67,7 @@ class Rights:
             raise self._refused(access, f"queue '{name}'")
 
     def require_source(self, queue: AmqpQueue) -> None:
-        """To take messages from a queue, or as a member of `$share/GROUP/FILTER`."""
+        """Require the right to take messages from a queue, or as a member of `$share/GROUP/FILTER`."""
         if not self.may_take(queue):
             raise self._refused(READ, f"queue '{queue.name}'")
 
@@ -77,7 +77,8 @@ class Rights:
         return self._owns(queue) or self._may_queue(queue.name, Operation.CONSUME)
 
     def require_share(self, name: str) -> None:
-        """The same before a group is made; a name that is none is let through, to be refused as that."""
+        """Require the right to a leased group, by its name `$share/GROUP/FILTER`, before the group is made. A name that
+        is not valid is let through: it is refused later, as invalid."""
         try:
             allowed = self._may_share(name)
         except InvalidFilter:
@@ -91,12 +92,12 @@ class Rights:
                 and self._admission.may(self.principal, Operation.CONSUME, filter_text))
 
     def require_change(self, queue: AmqpQueue, operation: Operation, access: str) -> None:
-        """The same as `require_queue` for a queue that may be the connection's own."""
+        """Require a right to a queue, as `require_queue` does, unless the queue is the connection's own."""
         if not self._owns(queue):
             self.require_queue(queue.name, operation, access)
 
     def require_new_queue(self, queue: AmqpQueue, generated: bool) -> None:
-        """A queue that is declared, and where its dead letters would go."""
+        """Require the right to declare a queue, and to send its dead letters where they would go."""
         if not (generated and self._owns(queue)):  # decision 94
             self.require_queue(queue.name, Operation.CREATE, CONFIGURE)
         exchange, key = queue.settings.dead_letter_exchange, queue.settings.dead_letter_key
@@ -114,11 +115,11 @@ class Rights:
     # ---- transactions
 
     def may_transact(self, group: str) -> bool:
-        """To send half messages of a group, decide about them, and be asked."""
+        """Whether the user may send half messages of a group, decide about them, and be asked about them."""
         return self._admission.may_group(self.principal, Operation.TRANSACT, group)
 
     def require_seen(self, transaction: Guarded) -> None:
-        """Before it is decided about. Raises UnknownTransaction."""
+        """Require that a transaction is visible to the user, before it is decided about. Raises UnknownTransaction."""
         require_seen(self._admission, self.principal, transaction)
 
     def require_transact(self, group: str) -> None:
@@ -129,8 +130,8 @@ class Rights:
     # ---- exchanges and bindings
 
     def sees_exchange(self, name: str) -> bool:
-        """Whether it may be known that it is there: by whoever may do anything with it. Those that are always there
-        are no secret."""
+        """Whether the user may know that an exchange is there: who may do anything with it may know. Exchanges that are
+        always there are no secret."""
         if not name or name.startswith(RESERVED):
             return True
         level = escape(name, LEVEL_ESCAPES)
@@ -143,12 +144,13 @@ class Rights:
             raise self._refused(access, f"exchange '{name}'")
 
     def require_exchange(self, name: str, operation: Operation) -> None:
-        """To declare or delete it."""
+        """Require the right to declare or delete an exchange."""
         if not self._may(operation, escape(name, LEVEL_ESCAPES)):
             raise self._refused(CONFIGURE, f"exchange '{name}'")
 
     def require_feeding(self, name: str) -> None:  # decision 92
-        """To send it messages of any key from elsewhere. The default exchange writes to every queue."""
+        """Require the right to send messages of any key to an exchange from elsewhere. The default exchange writes to
+        every queue."""
         if not self._may(Operation.ALTER, escape(name, LEVEL_ESCAPES) if name else QUEUE_LEVEL):
             raise self._refused(WRITE, f"exchange '{name}'")
 
@@ -159,7 +161,7 @@ class Rights:
                 raise self._refused(WRITE, f"topic '{key}' in exchange '{exchange}'" if exchange else f"queue '{key}'")
 
     def require_hearing(self, exchange: str, key: str) -> None:
-        """To bind something to an exchange."""
+        """Require the right to bind something to an exchange."""
         if not self.may_hear(exchange, key):
             raise self._refused(READ, f"topic '{key}' in exchange '{exchange}'")
 
@@ -181,7 +183,8 @@ class Rights:
             return True                        # nothing can be there: whoever goes on is told so
 
     def _may_there(self, operation: Operation, address: str, exchange: str) -> bool:
-        """The same for an address of an exchange: whoever goes on learns that it is there."""
+        """Whether an operation is allowed at an address of an exchange. Where the address is invalid: whether the user
+        may see the exchange, since a client that goes on learns that it is there."""
         try:
             return self._judge(operation, address)
         except (InvalidAddress, InvalidFilter):

@@ -115,8 +115,8 @@ class Sender:
                     mapping.half_headers(traits.headers))
 
     def _check_exchange(self, name: str, routing_key: str) -> None:
-        """Raises ChannelFault where nothing may be published to it. Who has no right there does not learn whether it
-        is there."""
+        """Raises ChannelFault where nothing may be published to the exchange. A user without rights there does not
+        learn whether the exchange exists."""
         exchange = self._vhost.exchanges.get(name)
         if not name or exchange is not None and not exchange.internal:
             return

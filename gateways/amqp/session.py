@@ -299,12 +299,12 @@ class AmqpSession:
         self._link.write(codec.frame(codec.METHOD, number, payload))
 
     def append(self, messages: list[Message], owner: Owner | None, token: object) -> None:
-        """Raises KernelError."""
+        """Append messages, and charge the user for them. Raises KernelError."""
         self._kernel.append(messages, owner, token)
         self.charge(messages)
 
     def charge(self, messages: list[Message]) -> None:
-        """Count messages that were taken, and slow their sender where there is cause."""
+        """Count messages that were taken, and slow down their sender where there is cause."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
         wait_ms = self._services.admission.charge(DOOR_NAME, self.identity.principal, len(messages), size_bytes)
         if wait_ms:
@@ -331,7 +331,7 @@ class AmqpSession:
     # --------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
-        """As RabbitMQ closes the connections of a user that is deleted."""
+        """Close the connection, as RabbitMQ does with those of a user that is deleted."""
         self.fail(ConnectionFault(CONNECTION_FORCED, f"user '{self.identity.user}': {reason}"))
 
     def on_rights_changed(self) -> None:
@@ -367,7 +367,7 @@ class AmqpSession:
         self._link.pause()
 
     def go_on(self) -> None:
-        """Later in this turn or in another: whoever held may be in the middle of a frame."""
+        """Take what has come again, later in this turn or in another: whoever held may be in the middle of a frame."""
         self._holds -= 1
         if not self._holds and self._state is State.OPEN:
             self._pause_until(self._now_ms())
@@ -406,7 +406,8 @@ class AmqpSession:
         self._wake()
 
     def _beat(self, now_ms: int) -> None:
-        """4.2.7: any traffic stands for a heartbeat; silence for two intervals is the end."""
+        """Send a heartbeat, or end the connection where nothing came for two intervals (and the hub was reading). Any
+        traffic stands for a heartbeat (4.2.7)."""
         if now_ms - self._heard_ms >= 2 * self._heartbeat_ms and not self._is_not_read():
             self._end("heartbeat_timeout: nothing came for two intervals")
             return
@@ -414,7 +415,7 @@ class AmqpSession:
         self._beat_ms = now_ms + self._heartbeat_ms // 2
 
     def _is_not_read(self) -> bool:
-        """Whether it may be our doing that nothing was heard."""
+        """Whether the hub itself may be the reason that nothing was heard."""
         return bool(self._paused_until_ms or self._holds or self._kernel.congested or self._link.unsent_bytes)
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -459,7 +460,7 @@ class AmqpSession:
             self._end(self._reason)
 
     def handle_stopping(self) -> None:
-        """Confirms for what is on its way leave first."""
+        """The hub stops: confirms for what is on its way leave first."""
         if self._closing is not None:
             return
         if self._state is not State.OPEN:
@@ -491,7 +492,7 @@ class AmqpSession:
             self._link.close(reason)
 
     def _release(self) -> None:
-        """Channels end, exclusive queues go. Idempotent."""
+        """End all channels and drop the connection's exclusive queues. Idempotent."""
         self.identity.leave()
         self.channels.end()
         if self._state is State.OPEN:

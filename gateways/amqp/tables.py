@@ -22,7 +22,7 @@ TYPE_NAMES: Final = {
     "i": "unsignedint", "l": "long", "L": "long", "f": "float", "d": "double", "D": "decimal", "S": "longstr",
     "x": "binary", "A": "array", "T": "timestamp", "F": "table", "V": "void",
 }
-"""As RabbitMQ names them in its refusals."""
+"""The name of each field type, as RabbitMQ writes it in its refusals."""
 
 INTEGERS: Final = frozenset("bBsuIilL")
 _FIXED: Final = {
@@ -114,12 +114,12 @@ def plain(field: Field) -> Any:
 
 
 def type_class(field: Field) -> str:
-    """Arguments are compared by this: integers of any width are one type."""
+    """The class of a field's type, by which arguments are compared: integers of any width are one type."""
     return "l" if field.type in INTEGERS else field.type
 
 
 def described(field: Field | None) -> str:
-    """For refusals, in RabbitMQ's words."""
+    """A field in RabbitMQ's words, for refusals."""
     if field is None:
         return "none"
     value = plain(field)

@@ -63,7 +63,8 @@ class Held:
         self._tag = tag
 
     def told(self, answer: Stored) -> int:
-        """Its delivery tag, once whoever listens on this connection knows its id, or why it has none."""
+        """Tell whoever listens on this connection the half message's id, or why it has none. Returns its delivery
+        tag."""
         if answer.error is None:
             self._tell({"id": str(answer.positions[0][2])})
         else:
@@ -71,7 +72,7 @@ class Held:
         return self._tag
 
     def refuse(self, error: Exception) -> None:
-        """It is not held: the same may be sent again."""
+        """Tell whoever listens that the half message is not held: the same one may be sent again."""
         code = getattr(error, "code", "internal_error")
         self._channel.connection.count(f"half_{code}")
         self._tell({"code": code, "detail": str(error)})

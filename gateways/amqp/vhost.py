@@ -122,14 +122,14 @@ class VirtualHost:
         return [*gone, *self._drop_bindings_to(place), place]
 
     def forget_exchange(self, exchange: Exchange) -> None:
-        """As if it had never been declared."""
+        """Undo the declaration of an exchange, as if it had never been declared."""
         if self.exchanges.get(exchange.name) is exchange:
             self._drop_exchange(exchange)
 
     # ---- queues
 
     def find_queue(self, name: str) -> AmqpQueue | None:
-        """None where there is none."""
+        """The queue of this name, looked for among other doors' queues too; None where there is none."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.adopt(name)
@@ -197,7 +197,7 @@ class VirtualHost:
         return [binding, *self._drop_unused(exchange)]
 
     def forget_binding(self, binding: Binding) -> None:
-        """As if it had never been made."""
+        """Undo a binding, as if it had never been made."""
         self.exchanges[binding.source].unbind(binding)
         self._bound[binding.destination].pop(binding, None)
         self.version += 1
@@ -223,17 +223,17 @@ class VirtualHost:
         return source is not None and source.durable and target is not None and target.durable
 
     def restore_exchange(self, exchange: Exchange) -> None:
-        """One that outlived the hub."""
+        """Take in an exchange that outlived the hub."""
         self.exchanges[exchange.name] = exchange
         self.version += 1
 
     def restore_queue(self, queue: AmqpQueue) -> None:
-        """Bring back a queue that the kernel has kept."""
+        """Take in a queue that outlived the hub."""
         self.queues[queue.name] = queue
         self.version += 1
 
     def restore_binding(self, binding: Binding, arguments: Table) -> bool:
-        """Bring back a binding, after both its ends; False where one of them is gone."""
+        """Take in a binding that outlived the hub, after both its ends; False where one of them is gone."""
         kind, name = binding.destination
         if binding.source not in self.exchanges or name not in (self.queues if kind == QUEUE else self.exchanges):
             return False

@@ -75,7 +75,7 @@ class Room:  # decision 120
         return ""
 
     def give(self, peer: str) -> None:
-        """What `take` gave."""
+        """Give back a place that `take` gave to this peer."""
         network = network_of(peer)
         self._capacity.open -= 1
         self._open -= 1

@@ -13,7 +13,7 @@ REASONS_MAX: Final = 256              # kinds of endings counted by name; the re
 
 
 class Endings:
-    """How connections of one door end; `counts` is the door's, and gets `closed_REASON`."""
+    """The endings of one door's connections. `counts` is the door's counter, and gets `closed_REASON`."""
 
     def __init__(self, door: str, counts: Counter[str], now_ms: Callable[[], int]) -> None:
         self._door = door
@@ -23,7 +23,8 @@ class Endings:
         self._logged = 0
 
     def note(self, peer: str, reason: str) -> None:
-        """Count and log one. `reason`: `code` or `code: text for people`; empty for a plain end, which is no news."""
+        """Count and log one ending. `reason`: `code` or `code: text for people`; empty for a plain end, which is not
+        counted."""
         if not reason:
             return
         name = "closed_" + reason.partition(":")[0]
@@ -33,7 +34,7 @@ class Endings:
         self.log(peer, reason)
 
     def log(self, peer: str, reason: str) -> None:
-        """Log one that is counted elsewhere."""
+        """Log one ending that is counted elsewhere."""
         second = self._now_ms() // 1000
         if second != self._second:
             if self._logged > LOGGED_ENDS_PER_SECOND:

@@ -11,7 +11,7 @@ _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLL
 
 
 def has_hung_up(transport: asyncio.BaseTransport) -> bool:
-    """False where the system cannot tell."""
+    """Whether the peer of a transport has hung up; False where the system cannot tell."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.fileno() < 0:
         return transport.is_closing()

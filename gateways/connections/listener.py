@@ -137,7 +137,8 @@ class Listener:
             self.kernel.on_relief(self._relieved)
 
     def _relieved(self) -> None:
-        """Read again from those who have waited longest, a few at a time: each may bring a whole buffer at once."""
+        """Read again from the peers that have waited longest, a few at a time: each may bring a whole buffer at
+        once."""
         if self.kernel.congested:
             self.kernel.on_relief(self._relieved)
             return
@@ -152,7 +153,7 @@ class Listener:
         self._endings.note(peer, reason)
 
     def fault(self, connection: Connection, doing: str) -> None:
-        """Our own mistake, seen in an `except`: the traceback goes to the log, once per connection."""
+        """Log our own mistake, seen in an `except`: its traceback goes to the log, once per connection."""
         self.counts["faults"] += 1
         log.exception("%s %s: a mistake of the hub while %s; this connection is closed", self.spec.name,
                       connection.peer, doing)
@@ -164,7 +165,7 @@ class Listener:
         return self._take_place(peer)
 
     def end_handshake(self, peer: str, reason: str) -> None:
-        """Its place is free, or the connection's that is admitted next."""
+        """A TLS handshake is over: its place is free again, or is taken by the connection that is admitted next."""
         self._room.give(peer)
         if reason:
             self._endings.note(peer, reason)

@@ -35,13 +35,13 @@ class OpenConnections:  # decision 99
         return len(self._open)
 
     def add(self, connection: OpenConnection) -> str:
-        """Count it in; returns its id."""
+        """Add a connection to those that are open; returns its id."""
         self._last += 1
         self._open[self._last] = connection
         return f"{self.epoch}-{self._last}"
 
     def remove(self, connection_id: str) -> None:
-        """It is closed. An id that is not known is none of ours any more."""
+        """Remove a connection that is closed. An id that is not known is ignored."""
         self._open.pop(self._number(connection_id), None)
 
     def certificates(self) -> dict[int, bytes]:
@@ -49,7 +49,7 @@ class OpenConnections:  # decision 99
         return {number: shown for number, one in self._open.items() if (shown := one.certificate_der) is not None}
 
     def end(self, numbers: Iterable[int], reason: str) -> None:
-        """End those of them that are still there."""
+        """End those connections with these numbers that are still open."""
         for number in numbers:
             if number in self._open:
                 self._open[number].end(reason)
@@ -67,7 +67,7 @@ class OpenConnections:  # decision 99
         return [one for _, one in listed], f"{self.epoch}-{listed[-1][0]}" if len(found) > limit else None
 
     def _number(self, connection_id: str) -> int:
-        """0, which is nobody's, for what is no id of this start."""
+        """The number in a connection's id; 0, which no connection has, for an id of another start or no id at all."""
         epoch, _, number = connection_id.partition("-")
         if epoch == str(self.epoch) and number.isascii() and number.isdigit():
             return int(number)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 UNSENT_BYTES: Final = 64 << 20
-"""The default: with a thousand subscribers that stall at once about a tenth of a small machine's memory."""
+"""The default size of the budget: with a thousand subscribers that stall at once about a tenth of a small machine's
+memory."""
 
 PART: Final = 4
 """One connection may hold this part of what is left: n of them together n / (n + 4) of the budget."""
@@ -21,7 +22,7 @@ FLOOR_BYTES: Final = 64 << 10
 """A connection that holds more is slow, and is told when its peer has taken nearly all of it."""
 
 MUCH_BYTES: Final = 16 << 20
-"""What is worth giving back to the system once it is held no more."""
+"""So many bytes are worth giving back to the system once they are no longer held."""
 
 
 class UnsentBudget:  # decision 121
@@ -35,7 +36,7 @@ class UnsentBudget:  # decision 121
         self._most_bytes = 0                                     # held since then
 
     def charge(self, by: int) -> None:
-        """So many bytes more are held; fewer where it is negative."""
+        """Charge the budget with so many bytes more; a negative number gives bytes back."""
         used = self.used_bytes = self.used_bytes + by
         if used > self._most_bytes:
             self._most_bytes = used
@@ -48,6 +49,7 @@ class UnsentBudget:  # decision 121
         return max(0, (self.limit_bytes - self.used_bytes) // PART)
 
     def allowed(self, most: int) -> int:
-        """The same for what is written: at most `most`, and where nothing is left just so much that the connection
-        counts as slow, and is therefore told when it is not any more."""
+        """How many unsent bytes a connection may have: at most `most`. Where nothing of the budget is left it is one
+        more than `FLOOR_BYTES`, so that the connection counts as slow, and is therefore told when it is slow no
+        longer."""
         return min(most, max(FLOOR_BYTES + 1, self.part()))

@@ -7,7 +7,7 @@ from typing import Final
 
 _QUALITY: Final = re.compile(r";\s*q\s*=\s*(0(\.\d{0,3})?|1(\.0{0,3})?)\s*(;|$)", re.I | re.ASCII)
 MAX_RANGES: Final = 64
-"""The most ranges of one header; what stands behind them counts as not said."""
+"""The most ranges of one header that are read; those behind them count as not said."""
 
 
 def accepts(accept: str, offered: Collection[str]) -> bool:

@@ -75,8 +75,8 @@ async def changed(door: Door, change: Callable[[Callable[[Any], None]], None]) -
 
 async def changed_if(door: Door, call: Call, shown: Callable[[], Mapping[str, Any] | None],
                      change: Callable[[Callable[[Any], None]], None]) -> Any:
-    """The same where the request may ask about what is there before it, which `shown` gives. Refuses
-    `precondition_failed`."""
+    """Make a change as `changed` does, if the request's conditions fit what is there before it, which `shown` gives.
+    Refuses `precondition_failed`."""
     async with door.changing:
         check_conditions(call.request.headers, shown())
         return await _changed(door, change)

@@ -46,7 +46,8 @@ class Bodies:
             raise Refusal("malformed_request", f"the body cannot be read: {error}") from None
 
     async def read_document(self, request: web.Request) -> bytes:
-        """Read a document, whose content coding is undone. Refuses what `encoding.decode` does, too."""
+        """The body of a request that is a document, its content coding undone. Refuses what `read` and
+        `encoding.decode` refuse."""
         return decode(await self.read(request), request.headers.get("Content-Encoding", ""),
                       self._config.max_body_bytes)
 

@@ -9,7 +9,7 @@ from gateways.connections.capacity import PER_ADDRESS
 from gateways.http.webhooks.guard import Guard
 
 ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@]+/?")
-"""As browsers name it (RFC 6454, 6.2), and with the slash that people put behind it."""
+"""The pattern of an origin as browsers name it (RFC 6454, 6.2), also with the slash that people put behind it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ class Cors:
         raise Refusal("origin_not_allowed", f"pages of {origin[:200]!r} may not use this hub; see cors_origins")
 
     def check_site(self, site: str, request: web.Request) -> None:
-        """The same where the browser names no origin, but says that another site's page asks (`Sec-Fetch-Site` of
-        Fetch Metadata): a link that was clicked is let through; images, scripts and frames are not, since some calls
+        """Refuses a request where the browser names no origin, but says that another site's page asks (`Sec-Fetch-Site`
+        of Fetch Metadata). A link that was clicked is let through; images, scripts and frames are not, since some calls
         that only read have effects, too."""
         headers = request.headers
         if site not in OTHER_SITES or self._any:

@@ -28,7 +28,8 @@ MAX_CURSOR_CHARS: Final = 6000
 """Below the limit of a request line (8190), with room for the path."""
 
 MAX_PARTITIONS: Final = 512
-"""As many as a cursor within `MAX_CURSOR_CHARS` holds with offsets below 2^35; readers of wider topics name one."""
+"""The most partitions that a cursor within `MAX_CURSOR_CHARS` holds, with offsets below 2^35. Readers of a topic with
+more partitions name one of them."""
 
 _UUID_BYTES: Final = 16
 _CRC_BYTES: Final = 4

@@ -59,7 +59,7 @@ class Deciding:
             offsets=offsets, guard=self._check, owner=owner, token=token)
 
     def finish(self, stored: Stored) -> dict[str, Any]:
-        """It is durable: what its maker is told."""
+        """The answer to whoever made the decision, once it is durable."""
         if self._others is not None:
             self._door.admission.audit(Author(self._principal.name, NAME), f"transaction.{self._decision.value}", {
                 "id": str(self._id), "group": self._others.group, "by": self._others.by})

@@ -158,7 +158,7 @@ class Exchange:
         return self.answer is not None
 
     def set_result(self, stored: Stored, /) -> None:
-        """It is durable, or refused."""
+        """Answer the call, which is durable or refused (`stored.error`)."""
         if stored.error is not None:
             self.set_exception(stored.error)
             return
@@ -172,7 +172,7 @@ class Exchange:
         self.line.on_answer()
 
     def set_exception(self, error: Exception, /) -> None:
-        """It is refused, or nobody knows what became of it."""
+        """Answer the call with an error: it is refused, or nobody knows what became of it."""
         calls = self.line.calls
         asked = self.request_line.decode("ascii", "replace").removesuffix(" HTTP/1.1")
         self.answer = encode_answer(calls.refuse(error, asked), calls.date())

@@ -14,8 +14,8 @@ NESTED_MAX: Final = 32
 
 
 def whole_numbers(value: Any, levels: int = NESTED_MAX) -> Any:
-    """The value with 3 wherever it has 3.0: to JSON they are one number (JSON Schema, 6.1.1), and many clients have but
-    one kind. Refuses `invalid_body` where it is nested deeper."""
+    """A JSON value with 3.0 as 3: to JSON they are one number (JSON Schema, 6.1.1), and many clients have only one kind
+    of number. Refuses `invalid_body` where the value is nested deeper than `levels`."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if not isinstance(value, list | dict):

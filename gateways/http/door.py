@@ -140,7 +140,8 @@ class Door:
         return who
 
     async def stream_principal(self, request: web.Request, query: Mapping[str, str]) -> Principal:
-        """The same for a stream, where a `ticket` in the query is as good. Raises NotAuthenticated."""
+        """Who asks for a stream, found as `principal` does; a `ticket` in the query is as good as `Authorization`.
+        Raises NotAuthenticated."""
         if "ticket" in query and "Authorization" not in request.headers:
             who = self.tickets.principal_of(query["ticket"])
             cast("DoorProtocol", request.protocol).user = who.name
@@ -196,7 +197,8 @@ class Door:
 
     def submit(self, principal: Principal, messages: list[Message], owner: Owner, token: object,
                idempotency_key: str | None, whens: list[When] | None = None) -> None:
-        """The same for somebody who is told as the kernel tells. Raises what the kernel refuses at once."""
+        """Append messages, or schedule them. `owner` is told of the outcome, as the kernel tells. Raises what the
+        kernel refuses at once."""
         key = self.scoped(principal, idempotency_key)
         if whens is None:
             self.kernel.append(messages, owner, token, positions=True, idempotency_key=key)
@@ -206,7 +208,8 @@ class Door:
 
     async def append_batches(self, principal: Principal, batches: list[tuple[int, bytes]], records: int,
                              idempotency_key: str | None) -> Stored:
-        """The same for record batches by partition id, which hold so many records."""
+        """Append record batches, as (partition id, batch), and wait until they are durable. `records`: how many records
+        they hold. Raises what the kernel refuses."""
         future = self.receipts.open()
         try:
             self.kernel.append_batches(batches, self.receipts, future,

@@ -50,7 +50,8 @@ def answer_to(error: Exception, asked: str, authorization: str | None, hub_name:
 
 
 def problem_document(error: Exception) -> dict[str, Any]:
-    """An error as a problem document, for what is no answer to a request. A fault of ours is logged."""
+    """The problem document for an error that is not the answer to a request (but a frame, say). A fault of ours is
+    logged."""
     if isinstance(error, Refusal):
         return document_of(error.code, error.detail, error.members)
     if isinstance(error, (KernelError, NotAuthenticated, Denied)):

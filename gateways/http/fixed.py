@@ -21,8 +21,8 @@ PAGE_HEADERS: Final = {  # decision 76
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Headers of this door's own pages: they load, run and ask nothing but this hub's own, are put in no frame, and make no
-HTML out of text (trusted types)."""
+"""Headers of this door's own pages: the pages load, run and ask nothing but this hub's own, are put in no frame, and
+make no HTML out of text (trusted types)."""
 
 
 class Fixed:

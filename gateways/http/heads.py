@@ -26,7 +26,7 @@ _BLOCK: Final = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+\r\n
 _FIELD: Final = re.compile(rb"([^:\r\n]+):([^\r]*)\r\n")
 
 _FRAMING: Final = frozenset((b"transfer-encoding", b"upgrade", b"expect", b"te", b"trailer", b"proxy-connection"))
-"""Fields that say where a request ends, or what is spoken behind it."""
+"""Header fields that say where a request ends, or which protocol follows it."""
 
 _UNUSUAL: Final = frozenset((b"origin", b"sec-fetch-site", b"if-match", b"prefer", b"x-repeat")) | SAID_FROM_NOW
 """With them a call is answered in another way, or the same bytes say something else a second later."""
@@ -43,12 +43,12 @@ class Fields:
     def __init__(self, length: int, host: str, authorization: str | None, media: str, publication: Publication | None
                  ) -> None:
         self.length = length
-        """The length of the body, in bytes."""
+        """The size of the body, in bytes."""
 
         self.host = host
         self.authorization = authorization
         self.media = media
-        """The media type of the body, without parameters; "" where nothing is said."""
+        """The media type of the body, without parameters; "" where none is said."""
 
         self.publication = publication
         """What they make of a message that is the body and for now; None where the call is not begun directly."""

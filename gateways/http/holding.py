@@ -28,7 +28,7 @@ class Holding:
         return self.added(stored.positions[0][2], stored)
 
     def added(self, transaction_id: int, stored: Stored) -> dict[str, Any]:
-        """They are among those of this one."""
+        """The answer when these half messages are durable as part of this transaction."""
         self._door.charge(self._principal, [half.message for half in self._halves])
         messages: list[dict[str, Any]] = []
         for half, position in zip(self._halves, stored.positions, strict=True):

@@ -314,7 +314,8 @@ def _read_schedule(publication: Publication, item: Mapping[str, Any]) -> None:
 
 
 def _read_value(publication: Publication, item: Mapping[str, Any]) -> bytes | None:
-    """As `_read_bytes`, or any other JSON, whose type is then said unless the message says one."""
+    """The value of a message in JSON: as `_read_bytes` reads it, or any other JSON, whose content type is then added
+    unless the message says one."""
     value = item.get("value")
     if value is None or isinstance(value, str):
         return _read_bytes(item, "value")

@@ -110,7 +110,7 @@ ADDRESSED_MESSAGE: Final = Named(
 # --- the headers of a publish -------------------------------------------------------------------------------------
 
 PRINTABLE: Final = "^[!-~]([ -~]*[!-~])?$"
-"""What headers may hold that are UTF-8: whether a client sends other letters as such is its own affair."""
+"""The pattern of headers that are UTF-8. Whether a client sends letters beyond ASCII as such is its own affair."""
 IDEMPOTENCY_KEY: Final = Parameter(
     "Idempotency-Key", "A repetition with the same key and the same message is answered as the first was and stores "
     "nothing; remembered for an hour, for each user.",

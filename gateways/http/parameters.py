@@ -73,7 +73,7 @@ class Seconds(Parameter):
 
 
 MAX_LISTED: Final = Whole("max", "Entries in the page.", default=1_000, lowest=1, highest=1_000)
-"""How many entries a list by name gives."""
+"""The parameter `max` of lists by name."""
 
 CONTAINS: Final = Parameter("contains", "Only those with this text in their names, in whatever case.")
 
@@ -106,4 +106,4 @@ WAIT: Final = Seconds("wait", "Seconds to wait while there is nothing; the answe
 AFTER: Final = Parameter("cursor", "Go on behind the page that gave it.", text=CURSOR_IN)
 
 TICKET: Final = Parameter("ticket", "From `POST /v1/tickets`, where no `Authorization` header can be sent.")
-"""What a stream takes instead of an `Authorization` header."""
+"""The parameter `ticket` of streams."""

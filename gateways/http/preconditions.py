@@ -26,7 +26,7 @@ MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/topics/{top
 
 
 def strong_tag(*parts: bytes) -> str:  # decision 75
-    """The entity tag of these bytes: a definition, and perhaps all that is shown."""
+    """The strong ETag made of these bytes: of a definition, and perhaps of all that is shown."""
     return f'"{".".join([blake2b(part, digest_size=TAG_BYTES).hexdigest() for part in parts])}"'
 
 

@@ -15,8 +15,8 @@ GROUPS_AT_ONCE: Final = 100
 
 
 async def count_topics(door: Door, topics: list[Topic]) -> list[dict[str, int]]:
-    """For each topic the `messages` it holds, `groups` that read it, and the `lag` of the one that is furthest
-    behind."""
+    """Three counts for each topic: the `messages` it holds, the `groups` that read it, and the `lag` of the group that
+    is furthest behind."""
     counts = [{"messages": _messages_in(door, topic), "groups": 0, "lag": 0} for topic in topics]
     of_topic = {topic.id: number for number, topic in enumerate(topics)}
     for number, (topic_id, lag) in enumerate(door.kernel.groups_behind(topics), 1):

@@ -45,7 +45,7 @@ class Receipts:
         return future
 
     def expect(self, waiting: Waiting) -> None:
-        """Wait for an answer as somebody who is no future."""
+        """Wait for one append on behalf of somebody who is no future, with the same deadline as `open`."""
         self._pending[waiting] = self._loop.time()
         if not self._sweeping:
             self._sweeping = True

@@ -56,15 +56,15 @@ PRINTABLE: Final[Schema] = {"type": "string", "format": "printable", "minLength"
                             "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$"}
 """The name of a user, a key or a user's group; in characters."""
 GROUP_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\u0000]+$"}
-"""The name of a group, or of a queue; in bytes of UTF-8."""
+"""The name of a group or of a queue. Its length counts in bytes of UTF-8."""
 RFC_3339: Final[Schema] = {"type": "string", "format": "date-time", "pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"}
 """A time that can be told in milliseconds since 1970."""
 _DATE: Final = ("(19[7-9][0-9]|[2-9][0-9]{3})-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
                 "|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))")
 _TIME_OF_DAY: Final = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?([+-](0[0-9]|1[0-4]):[0-5][0-9]|Z)"
 MOMENT: Final = f"{_DATE}T{_TIME_OF_DAY}"
-"""A moment as a pattern, where something else may stand as well: generators of clients make no union of a text and a
-time."""
+"""The pattern of an RFC 3339 time, for places where something else may stand as well: generators of clients make no
+union of a text and a time."""
 UUID: Final[Schema] = {"type": "string", "format": "uuid", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}
 ANYTHING: Final[Schema] = {}
 BINARY: Final[Schema] = {"type": "string", "format": "binary"}
@@ -102,7 +102,7 @@ OF_TYPE: Final[dict[Any, Schema]] = {int: {"type": "integer"}, float: NUMBER, st
 
 
 def explained(piece: Any, help: str) -> Schema:
-    """A piece of a schema with a sentence about this use of it."""
+    """A piece of a schema, with a sentence about this use of it."""
     return {"allOf": [piece], "description": help} if isinstance(piece, Named) else {**piece, "description": help}
 
 

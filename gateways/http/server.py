@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("gatehouse.gateways.http")
 
 MAX_LINE_BYTES: Final = 8190
-"""The longest request line or header field; what common proxies allow."""
+"""The most bytes of a request line or header field: what common proxies allow."""
 
 MAX_HEADERS: Final = 128
 TOO_MANY_HEADERS: Final = "Too many headers received"
@@ -79,7 +79,7 @@ class Connections:
         return refusal
 
     def remove(self, connection: DoorProtocol) -> None:
-        """It has ended, or speaks another protocol now; one that was refused was never here."""
+        """Remove a connection that has ended, or speaks another protocol now. One that was refused was never added."""
         if connection in self.open:
             self.open.remove(connection)
             self._room.give(connection.peer)
@@ -257,7 +257,7 @@ class DoorProtocol(web.RequestHandler):
         self._watch_stall()
 
     def resume_writing(self) -> None:
-        """It has taken most of it."""
+        """The client has taken most of the answer."""
         self._stop_stall_timer()
         self._charge(0)
         super().resume_writing()

@@ -35,11 +35,11 @@ class _Ticket:
         self.registration: Registration | None = None
 
     def on_principal_ended(self, reason: str) -> None:
-        """It opens nothing any more."""
+        """The ticket's principal has ended: the ticket opens nothing any more."""
         self._tickets.forget(self)
 
     def on_rights_changed(self) -> None:
-        """Rights are looked at when it is used."""
+        """Does nothing: rights are looked at when the ticket is used."""
 
 
 class Tickets:
@@ -74,13 +74,14 @@ class Tickets:
         return ticket.principal
 
     def forget(self, ticket: _Ticket) -> None:
-        """It is good no longer."""
+        """Forget a ticket, which is no longer valid."""
         self._tickets.pop(ticket.word, None)
         if ticket.registration is not None:
             ticket.registration.leave()
 
     def _forget_some(self, principal: Principal, now_ms: int) -> None:
-        """Forget tickets that have expired, and the oldest where there are too many."""
+        """Forget the tickets that have expired, and the oldest where there are too many, in all or of this
+        principal."""
         while self._tickets:
             oldest = next(iter(self._tickets.values()))
             if oldest.expires_ms > now_ms and len(self._tickets) < MAX_TICKETS:

@@ -277,7 +277,8 @@ class FetchRows:
 
     def scan_many(self, block: Block, partition_ids: Sequence[int], bounds_by_partition: npt.NDArray[np.int64],
                   bounds: Callable[[int], tuple[int, int]]) -> None:
-        """The same for a block. `bounds_by_partition` holds (log start, high watermark) rows."""
+        """Check every partition of a block, as `scan` does. `bounds_by_partition` holds (log start, high watermark)
+        rows."""
         found = scan_block(block, self.version, bounds_by_partition, self.leader_epoch, self.read_committed)
         if found is None:
             self.scan(partitions_of(block), partition_ids, bounds)

@@ -46,7 +46,7 @@ class Round(Protocol):
     """One SASL message that waits for its answer."""
 
     def answer(self, message: bytes) -> None:
-        """It is the other side's turn again, or the login is done."""
+        """Answer the client's message: it is the other side's turn again, or the login is done."""
 
     def fail(self, error: int, text: str) -> None:
         """Tell the client."""
@@ -152,7 +152,8 @@ class Login:
         self._not_good(text, round)
 
     def _succeed_late(self, scram: ScramServer, message: bytes, round: Round) -> None:
-        """It was right, and others who were not had made this user wait."""
+        """A SCRAM proof was right, after its answer was held back: others, whose proofs were wrong, had made this user
+        wait."""
         self.checking = False
         try:
             self._succeed(scram.accepted(), message, round)

@@ -20,7 +20,8 @@ SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS: Final = (*reversed(SCRAM), OAUTHBEARER, PLAIN)
 
 MAX_TOKEN_BYTES: Final = 64 << 10
-"""The longest SASL message: a JWT with a hundred groups, many times over. Also the largest frame before a login."""
+"""The most bytes of one SASL message: a JWT with a hundred groups, many times over. Also the largest frame before a
+login."""
 
 _BEARER: Final = re.compile(
     rb"n,(?:a=([^\x00-\x1f,]*))?,\x01(?:[A-Za-z]+=[\x20-\x7e\r\n\t]*\x01)*?auth=bearer ([A-Za-z0-9._~+/-]+=*)\x01"

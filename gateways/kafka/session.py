@@ -202,7 +202,7 @@ class KafkaSession:
         self.admission.trace.on_event(DOOR, "not_authenticated")
 
     def login_began(self) -> None:
-        """It must be done in time."""
+        """A login has begun, and must be done in time."""
         self._login_by_ms = self.services.now_ms() + self.config.login_timeout_ms
         self._arm()
 

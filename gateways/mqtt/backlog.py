@@ -140,7 +140,7 @@ class Backlog:
             self._outbox.clients.catching_up.add(self)
 
     def go_on(self) -> None:
-        """Its turn has come: one piece, and read the next."""
+        """The backlog's turn has come: send one piece of what waits, then read the next from the log."""
         self._send_waiting()
         if self._may_read():
             self._fetch()                # answered before it returns where all is in memory
@@ -225,7 +225,7 @@ class Backlog:
             self._charge(-RANGE_BYTES)
 
     def _keep_read(self, owed: Range, records: list[Record]) -> None:
-        """These wait to be sent, but for those that have expired."""
+        """Let records that were read wait to be sent; those that have expired are left out."""
         placement = owed.placement
         expired = self._outbox.kernel.has_expired
         messages = [mapping.stored_message(record, placement) for record in records

@@ -21,14 +21,14 @@ class CatchingUp:
         self._known: set[Backlog] = set()          # the same, but for those whose client has gone
 
     def add(self, backlog: Backlog) -> None:
-        """It has something to send, or to read, and room for it."""
+        """Let a backlog wait for its turn: it has something to send or to read, and room for it."""
         if backlog not in self._known:
             self._known.add(backlog)
             self._waiting.append(backlog)
             self._go_on()
 
     def remove(self, backlog: Backlog) -> None:
-        """Its client has gone."""
+        """Take a backlog out of the turns: its client has gone."""
         self._known.discard(backlog)
 
     def _take_turns(self) -> Iterator[None]:

@@ -212,11 +212,13 @@ def encode_qos0(topic: bytes, messages: list[Message], start: int, stop: int) ->
     return b"".join(parts)
 
 def encode_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int) -> bytes:
-    """PUBLISH packets with QoS 1 and packet ids from `packet_id` on, 1 following 65535."""
+    """`messages[start:stop]` as PUBLISH packets of QoS 1, with packet ids from `packet_id` on, 1 following 65535.
+    `topic`: its size in two bytes and its name."""
     return b"".join(parts_qos1(topic, messages, start, stop, packet_id))
 
 def parts_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int) -> list[bytes]:
-    """PUBLISH packets with QoS 1, not joined: the values are those of the messages, shared by all who are sent them."""
+    """PUBLISH packets of QoS 1, as `encode_qos1` makes them, but as parts that are not joined. The values are those of
+    the messages, shared by all clients that are sent them."""
     parts: list[bytes] = []
     fixed = len(topic) + 2
     head = b""

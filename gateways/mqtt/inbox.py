@@ -41,14 +41,15 @@ if TYPE_CHECKING:
 DOOR_NAME: Final = "mqtt"
 MakesAcks = Callable[[Stored], bytes]
 NO_TOPIC: Final = (CreateDenied, TooManyTopics, UnknownTopic)
-"""Its topic is missing, and not made for this publish."""
+"""Refusals of a publish whose topic does not exist and is not created for it."""
 
 DENIED: Final = (Denied, Unroutable, *NO_TOPIC)
 """What `on_denied` is about."""
 
 NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, IdempotencyConflict,
                     InvalidCheckBack)
-"""Errors of what is to be carried out: sent again it would be refused again."""
+"""Refusals of a publish to one of the hub's own topics (a delay, a half message, a decision): the same publish, sent
+again, would be refused again."""
 
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 
@@ -238,7 +239,8 @@ class Inbox:
                 return
 
     def acknowledge_in_turn(self, acks: bytes) -> None:
-        """Acknowledge a publish of which nothing is stored, behind those that came before it."""
+        """Send the acknowledgements of a publish of which nothing is stored, after those of the publishes that came
+        before it."""
         if self.settled:
             self._link.write(acks)
         elif len(self._late_acks) < LATE_ACKS_MAX:
@@ -253,7 +255,7 @@ class Inbox:
         self._end(f"{code}: {error}")
 
     def _deny(self, refusal: Exception) -> None:
-        """It is acknowledged and dropped, or ends the connection. `refusal` has a code."""
+        """A publish is refused: it is acknowledged and dropped, or ends the connection. `refusal` has a code."""
         code = getattr(refusal, "code", "")
         self._count("publish_denied" if isinstance(refusal, (Denied, CreateDenied)) else "publish_" + code)
         if self._ends_on_denied and isinstance(refusal, DENIED):

@@ -82,7 +82,7 @@ class Share:
         self._outbox.flow.bytes_out += len(packets)
 
     def settle(self, handles: list[Handle]) -> None:
-        """These are done."""
+        """Acknowledge these leases: their messages are done, and the client may be given as many more."""
         if self.place.group is not None:
             self.place.group.ack(handles)
         self.place.add_credit(len(handles))
@@ -111,7 +111,7 @@ class Shares:
             share.place.leave(None)
 
     def note(self, share: Share, first_id: int, handles: list[Handle]) -> None:
-        """These were sent with packet ids from `first_id` on, 1 following 65535."""
+        """Remember which leases (`handles`) were sent with packet ids from `first_id` on, 1 following 65535."""
         for n, handle in enumerate(handles):
             self._leased[(first_id - 1 + n) % 65_535 + 1] = (share, handle)
 

@@ -63,14 +63,15 @@ _SECONDS: Final = r"[0-9]{1,8}(?:\.[0-9]{1,3})?"
 _CHECK_BACK: Final = re.compile(rf"(?P<after>{_SECONDS})?,(?P<every>{_SECONDS})?,(?P<times>[0-9]{{1,5}})?", re.ASCII)
 CHECKS_AHEAD: Final = 100              # that a member may be asked and has no room to be told of
 NOT_HELD: Final = (Denied, InvalidHalfName, KernelError)
-"""Errors of a half message: told to its sender, whatever MQTT does about it then."""
+"""Refusals of a half message. Its sender is told of the refusal, whatever else MQTT does about the publish."""
 
 REFUSALS: Final = (InvalidDecision, UnknownTransaction, AlreadyDecided, Busy)
-"""Errors of a decision: told to whoever made it, who has done nothing wrong with the protocol."""
+"""Refusals of a decision. Whoever made the decision is told; the client has not broken the protocol."""
 
 
 class Transacting:
-    """Half messages of one client, made at its first use of these topics: a `Member`, and the `Owner` of its decisions.
+    """The transactions of one client, made when it first uses one of their topics. A `Member`, and the `Owner` of the
+    client's decisions.
 
     `on_decided` is called when a decision has been answered: the client is read again.
     """

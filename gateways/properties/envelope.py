@@ -78,7 +78,7 @@ class Field(NamedTuple):
     """One row."""
 
     name: str
-    """Its record header, where it has one."""
+    """The name of the field's record header, where it has one."""
 
     kind: Kind
     cells: dict[str, tuple[Cell, ...]]

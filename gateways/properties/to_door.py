@@ -27,7 +27,8 @@ from kernel.addresses.address import is_address
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)                # RFC 9110, 5.6.2
 CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 DUPLICATES: Final = "x-dup-"
-"""Of an AMQP header that a message has several times: all its values, as an array."""
+"""The beginning of the name of an AMQP header with all values, as an array, of a header that a message has several
+times."""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,8 @@ PARTS: Final = (*SUBJECT, *ALTERNATIVE, "serial")
 _PART: Final = re.compile(r"\{([^{}]*)\}")
 
 PeerCertificate = Mapping[str, Any]
-"""As `ssl.SSLSocket.getpeercert` gives it; empty where the peer showed none or it was not verified."""
+"""A peer's certificate as `ssl.SSLSocket.getpeercert` gives it; empty where the peer showed none or it was not
+verified."""
 
 
 def check_rule(rule: str) -> None:

@@ -32,7 +32,8 @@ class Releasing(Protocol):
     listen: Listen
 
     def release(self) -> tuple[asyncio.Transport, bytes]:
-        """Its transport, and what came behind the request. The request's task is cancelled."""
+        """Give up the connection: returns its transport, and the bytes that came behind the request. The request's task
+        is cancelled."""
 
 
 def websocket_route(path: str, door: str, subprotocol: str) -> Callable[[Services, Any], list[web.RouteDef]]:

@@ -67,7 +67,7 @@ class KafkaLink:
         raise LinkLost(str(error))
 
     def _reader(self, topic: str) -> Consumer:
-        """Of what comes from now on."""
+        """A consumer of what comes to the topic from now on."""
         consumer = Consumer(self._where | {"group.id": GROUP, "enable.auto.commit": False})
         try:
             end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=ANSWER_S)[1]

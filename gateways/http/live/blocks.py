@@ -27,7 +27,8 @@ class Entry(NamedTuple):
 
 
 class Block:
-    """`before` and `after` are shared: copy them to go on from there."""
+    """Some messages of one stream, and the places before and after them. `before` and `after` are shared: copy them to
+    go on from there."""
 
     __slots__ = ("_bodies", "_chunk", "_events", "_word", "after", "before", "entries", "plain")
 
@@ -44,14 +45,14 @@ class Block:
 
     @property
     def events(self) -> bytes:
-        """All of it as Server-Sent Events."""
+        """All entries of the block as Server-Sent Events."""
         if self._events is None:
             self._events = b"".join(self._each())
         return self._events
 
     @property
     def chunk(self) -> bytes:
-        """The block as one HTTP chunk."""
+        """All entries of the block as Server-Sent Events, in one HTTP chunk."""
         if self._chunk is None:
             self._chunk = chunk_of(self.events)
         return self._chunk
@@ -65,7 +66,7 @@ class Block:
 
     @property
     def word(self) -> bytes:
-        """The place behind it, "" where it has no word."""
+        """The word of the place behind the block; "" where that place has no word."""
         if self._word is None:
             self._word = self.after.word()
         return self._word

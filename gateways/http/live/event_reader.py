@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 EVENT_STREAM: Final = "text/event-stream"
 HEADERS: Final = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
-"""The last but one keeps nginx from holding events back."""
+"""Headers of a stream of events. `X-Accel-Buffering` keeps nginx from holding events back."""
 
 RETRY: Final = b"retry: %d\n"
-"""No empty line behind it, nor behind a comment alone: some readers take every empty line for the end of an event."""
+"""The line that tells a reader when to connect again, in ms. No empty line stands behind it, nor behind a comment
+alone: some readers take every empty line for the end of an event."""
 
 
 class EventReader:
@@ -71,7 +72,7 @@ class EventReader:
         return self._response
 
     def describe(self) -> dict[str, Any]:
-        """For people."""
+        """The reader's state, for people."""
         return {"protocol": "events", "subscriptions": 1, "path": self._request.path}
 
     async def _live(self) -> None:
@@ -93,7 +94,7 @@ class EventReader:
         self._door.flow.bytes_out += len(block.events)
 
     def _write(self, data: bytes) -> bool:
-        """False where the reader has gone: the server is about to cancel this call."""
+        """Write to the reader. False where the reader has gone: the server is about to cancel this call."""
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return False
@@ -103,19 +104,19 @@ class EventReader:
     # --- what admission calls ---------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
-        """The answer ends; whoever comes again is asked who he is."""
+        """End the answer: whoever comes again has to log in again."""
         self._ended = True
         self.on_dropped(self._replay.positions)
 
     def on_rights_changed(self) -> None:
-        """It ends where it is no longer allowed."""
+        """End the answer where its reader may no longer read the stream."""
         if not self._allowed():
             self.on_principal_ended("the right to read this was taken away")
 
     # --- what the feed calls ----------------------------------------------------------------------------------------
 
     def on_block(self, block: Block) -> bool:
-        """Write it, unless too much waits already."""
+        """Write a block to the reader, unless too much waits already."""
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return True
@@ -128,7 +129,8 @@ class EventReader:
 
     # decision 67: carries the id on
     def on_heartbeat(self, positions: Positions) -> None:
-        """A comment, with the place where that is a new one: an `id` without `data` is remembered and no event."""
+        """Write a comment as a sign of life, with the place where that is a new one: an `id` without `data` is
+        remembered and no event."""
         transport = self._request.transport
         if transport is not None and not transport.is_closing() \
                 and transport.get_write_buffer_size() <= self._unsent_max:
@@ -141,7 +143,7 @@ class EventReader:
         self._write(chunk_of(text) if self._chunked else text)
 
     def on_dropped(self, positions: Positions) -> None:
-        """Go on from there by the log."""
+        """Go on from these positions by reading the log."""
         self._replay.positions = positions.copy()
         if self._behind is not None and not self._behind.done():
             self._behind.set_result(None)

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from kernel.message import Delivery, Fetched
 
 PACE_S: Final = 0.00002  # decision 68
-"""How long a flush may take of the hub's time, per reader: about twice what a write to a socket costs."""
+"""Seconds of the hub's time that one reader may cost per flush: about twice what a write to a socket costs."""
 
 BLOCK_BYTES: Final = 131_072
 BLOCK_MESSAGES: Final = 512
-"""A block at most, so that what a reader is given beyond its bound is bounded too; a larger message is still given."""
+"""The most messages in one block; `BLOCK_BYTES` bounds its bytes. So what a reader is given beyond its bound is bounded
+too; a larger message is still given."""
 
 MAX_MATCHED: Final = 4_096
 """Partitions in which a filter's feed has messages to read; with more its readers read the log."""
@@ -53,7 +54,8 @@ class Reader(Protocol):
 
 # decision 65: each flush is read once, however many are live
 class Feed:
-    """`positions`: everything before them has been given to the readers in `live`. `users` counts who opened it."""
+    """The live end of one stream. `positions`: everything before them has been given to the readers in `live`. `users`
+    counts who opened the feed."""
 
     def __init__(self, feeds: Feeds, scope: Scope) -> None:
         self.scope = scope
@@ -78,17 +80,17 @@ class Feed:
         """Begin to hear of new messages."""
 
     def close(self) -> None:
-        """Nobody reads it any more."""
+        """End the feed: nobody reads it any more."""
 
     def _listen(self) -> None:
         """Everything has been read: wake the feed when there is more."""
 
     def _wanted(self) -> list[tuple[int, int]]:
-        """(partition id, offset) from where there is something to read."""
+        """(partition id, offset) of each partition that has something to read, from that offset on."""
         raise NotImplementedError
 
     def _read_up_to(self, partition_id: int, offset: int) -> None:
-        """The partition has been read so far."""
+        """A partition has been read up to this offset."""
 
     def _knows_all(self) -> bool:
         """Whether the feed has been told of everything that is durable."""
@@ -123,7 +125,7 @@ class Feed:
                 reader.on_heartbeat(self.positions)
 
     def wake(self) -> None:
-        """Look: there may be something new."""
+        """Look for new messages soon: there may be some."""
         if not self._scheduled and not self._fetching and self.live:
             self._scheduled = True
             self._loop.call_later(max(0.0, self._next_at - self._loop.time()), self._pump)
@@ -134,7 +136,7 @@ class Feed:
             self._listen()
 
     def _refresh(self) -> bool:
-        """Whether there are other partitions now."""
+        """Look at the topics again. Whether the stream has other partitions now."""
         if not self.scope.refresh():
             return False
         for partition_id in self.positions.offsets.keys() - self.scope.partitions.keys():
@@ -178,17 +180,18 @@ class Feed:
         self.give(block)
 
     def _first_of(self, fetched: Fetched) -> int:
-        """From where this partition was wanted."""
+        """The first offset that the feed wants of the partition that was read."""
         return 0
 
     def give(self, block: Block) -> None:
-        """To all readers, in this turn and the next ones."""
+        """Give a block to all readers, in this turn and the next ones."""
         self._fetching, self._under_way = True, block
         self._owed = set(self.live) if block.entries else set()
         self._slices.run(self._hand_out(block), self._on_given)
 
     def _hand_out(self, block: Block) -> Iterator[None]:
-        """May be interrupted after each reader. Who joins meanwhile has read the log as far as this block goes."""
+        """Give a block to one reader after the other. May be interrupted after each reader; who joins meanwhile has
+        read the log as far as this block goes."""
         for reader in list(self.live):
             if reader in self._owed:
                 if not reader.on_block(block):
@@ -211,7 +214,8 @@ class Feed:
             self._listen()
 
     def _drop_readers(self) -> None:
-        """What is stored cannot be read: each reader finds out for itself, and says so."""
+        """Leave all readers to the log, because what is stored cannot be read: each reader finds that out for itself,
+        and says so."""
         readers, self.live = self.live, {}
         owed, self._owed = self._owed, set()
         for reader in readers:
@@ -225,7 +229,7 @@ class TopicFeed(Feed):
     _watch: Watch | None = None
 
     def close(self) -> None:
-        """Nobody reads it any more."""
+        """Stop watching the topic's partitions: nobody reads the feed any more."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -259,12 +263,12 @@ class FilterFeed(Feed):
         self.ready = self._feeds.when_durable()
 
     def close(self) -> None:
-        """Nobody reads it any more."""
+        """Unsubscribe from the filter: nobody reads the feed any more."""
         wanted = self.scope.wanted
         self._kernel.unsubscribe(wanted.filter or "", self, tenant=wanted.tenant)
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
-        """Where one flush put messages that match."""
+        """Note where one flush put messages that match the filter."""
         if not self.live:
             return
         self._refresh()

@@ -162,6 +162,6 @@ class _Waiter:
         self.future: asyncio.Future[None] = loop.create_future()
 
     def on_stored(self, stored: list[Stored]) -> None:
-        """It is as durable as it gets."""
+        """The answer has come: what was appended is durable, or refused."""
         if not self.future.done():
             self.future.set_result(None)

@@ -27,7 +27,7 @@ MAX_PARTITIONS: Final = 512  # decision 67
 """The most partitions of a stream that can be resumed: as many as a word within `MAX_WORD_CHARS` holds."""
 
 MAX_WORD_CHARS: Final = 7000
-"""A browser sends it back in a header, which has at most 8190 bytes."""
+"""The longest word, in characters. A browser sends it back in a header, which has at most 8190 bytes."""
 
 _HUB_BYTES: Final = 4
 _CRC_BYTES: Final = 4
@@ -37,7 +37,7 @@ _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 
 # decision 67: the place in every partition, the server keeps nothing
 class Positions:
-    """Next offsets by partition id. Offset 0 is where everybody begins and is not written down."""
+    """Where a reader is: next offsets by partition id. Offset 0 is where everybody begins and is not written down."""
 
     __slots__ = ("_head", "_parts", "offsets")
 
@@ -49,7 +49,7 @@ class Positions:
             self.move(partition_id, offset)
 
     def copy(self) -> Positions:
-        """A copy of this place, to go on from independently."""
+        """A copy of these positions, to go on from independently."""
         twin = Positions.__new__(Positions)
         twin._head = self._head
         twin.offsets = self.offsets.copy()
@@ -61,18 +61,18 @@ class Positions:
         return self.offsets.get(partition_id, 0)
 
     def move(self, partition_id: int, offset: int) -> None:
-        """The reader is there now."""
+        """The reader is at this offset of the partition now."""
         if offset != self.offsets.get(partition_id, 0):
             self.offsets[partition_id] = offset
             self._parts[partition_id] = encode_number(partition_id) + encode_number(offset)
 
     def forget(self, partition_id: int) -> None:
-        """The partition is gone."""
+        """Forget a partition that is gone."""
         self.offsets.pop(partition_id, None)
         self._parts.pop(partition_id, None)
 
     def word(self) -> bytes:
-        """The opaque word; "" of more partitions than go into one."""
+        """The opaque word for these positions; "" where they have more partitions than go into a word."""
         if len(self._parts) > MAX_PARTITIONS:
             return b""
         out = b"".join((self._head, encode_number(len(self._parts)), *self._parts.values()))
@@ -81,7 +81,7 @@ class Positions:
 
 
 def decode_word(text: str, hub: bytes) -> Positions:
-    """The place that a word says. Raises ValueError where it is none of this hub's."""
+    """The positions that a word stands for. Raises ValueError for what is no word of this hub."""
     if len(text) > MAX_WORD_CHARS or not text.isascii():
         raise ValueError("too long or not ASCII")
     data = a2b_base64(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), strict_mode=True)

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 REPLAY_BYTES: Final = 65_536
 REPLAY_MESSAGES: Final = 256
-"""The most bytes and messages of one step, since a reader that stops reading holds it in memory; a larger message is
-still given."""
+"""The most messages of one step of a replay; `REPLAY_BYTES` bounds its bytes. A reader that stops reading holds one
+step in memory. A larger message is still given."""
 
 MAX_AT_ONCE: Final = 64
 """Partitions that are read in one step; the others come in the next."""
 
 AHEAD_S: Final = 0.01
-"""After how long a feed is looked at again that has not caught up itself."""
+"""Seconds until a replay looks again at a feed that has not caught up itself with what is durable."""
 
 
 # decision 65: who is behind reads the log at its own pace
 class Replay:
-    """`positions` is where the reader is; it is nobody else's."""
+    """One reader's way through the log. `positions` is where the reader is; the object is shared with nobody."""
 
     def __init__(self, feeds: Feeds, feed: Feed, positions: Positions) -> None:
         self.positions = positions

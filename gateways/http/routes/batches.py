@@ -46,7 +46,7 @@ MAX_BATCHES: Final = 10_000
 _PREFIX = struct.Struct("<II")
 
 LEADER_EPOCH: Final = 0
-"""There is one leader; the field lies outside a batch's checksum."""
+"""The leader epoch of every batch. There is one leader; the field lies outside a batch's checksum."""
 
 
 PARTITION: Final = Whole("partition", "Of which partition of the topic.", required=True, highest=MAX_OFFSET)

@@ -69,7 +69,8 @@ MAX_RANGES: Final = 10_000
 """Ranges in one fetch."""
 
 MIN_SHARE_BYTES: Final = 65_536
-"""Of one range in an answer with many: what lies behind a short range's end is read in vain."""
+"""The least share of one range, in bytes, in an answer with many ranges: what lies behind a short range's end is read
+in vain."""
 
 _HEAD_BYTES = struct.Struct("<I")
 

@@ -99,7 +99,7 @@ class HttpMember:
         self._asked.set()
 
     def on_rights_changed(self) -> None:
-        """The same where the right to the group is gone."""
+        """End as `on_principal_ended` does, where the right to the group is gone."""
         if not self._door.admission.may_group(self._principal, Operation.TRANSACT, self._group):
             self.on_principal_ended("the right to transact was taken away")
 

@@ -63,7 +63,7 @@ MAX_LEFT: Final = 1_000
 
 UNKNOWN_DEATH: Final[dict[str, Any]] = {
     "reason": "unknown", "topic": "", "partition": 0, "offset": 0, "attempts": 0, "at_ms": 0, "address": ""}
-"""Of a message that somebody put among the dead letters."""
+"""What is shown of a message that somebody put among the dead letters."""
 
 
 GROUP: Final = Parameter("group", "Whose dead letters.", required=True, example="workers")
@@ -236,7 +236,8 @@ def _unsealed(death: dict[str, Any]) -> dict[str, Any]:
 
 
 def _transaction(read: Any) -> dict[str, Any] | None:
-    """Of a half message that nobody answered for; None for others, and for what a sender made up."""
+    """The transaction of a half message that nobody answered for. None for other dead letters, and for what a sender
+    made up."""
     try:
         return {"id": str(read["id"]), "by": str(read["by"]), "begun": _time(read["begun_ms"]),
                 "checks": [{"at": _time(one["at_ms"]), "to": str(one["to"])} for one in read["checks"]]}

@@ -181,7 +181,8 @@ def read_items(body: bytes, max_messages: int) -> list[Any]:
 
 
 def items_of(items: Any, max_messages: int) -> list[Any]:
-    """The same list. Refuses `invalid_body` where it is none, or too long."""
+    """The items of a list of messages. Refuses `invalid_body` where it is no list, empty, or longer than
+    `max_messages`."""
     if not isinstance(items, list):
         raise Refusal("invalid_body", 'application/json here is {"messages": [...]}; for one JSON value use '
                                       "/v1/publish/ADDRESS")
@@ -224,7 +225,8 @@ def prepare(door: Door, principal: Principal, topic: str | None, items: list[Any
 
 
 def prepare_each(door: Door, items: list[Any], request: Publication, read: Read) -> Batch:
-    """The same for a list of any kind."""
+    """Messages of a list of any kind, ready to be stored, and what is told of each that cannot be. `read` reads one
+    item."""
     wall_ms = door.services.wall_ms()
     batch = Batch([], [], [])
     trace = [pair for pair in request.headers if pair[0] == b"traceparent"]

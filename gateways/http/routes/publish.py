@@ -90,7 +90,7 @@ async def publish_at(door: Door, call: Call, principal: Principal, publication: 
 
 @publish.directly
 def publish_directly(door: Door, exchange: Exchange) -> bool:
-    """The same at an address that its sender has published to before."""
+    """Publish in the short form, at an address that its sender has published to before. False: nothing was done."""
     publication, principal = exchange.publication, exchange.principal
     placement = door.admission.cache(principal, NAME).places.get(exchange.captures[0].encode())
     if placement is None or exchange.raw_query:

@@ -272,7 +272,7 @@ class Selection:
 
     @property
     def unknown_names(self) -> list[str]:
-        """As they are written; none where nothing was looked at."""
+        """Names in the selector that no message had, as they are written; none where no message was looked at."""
         return [self._selector.names[slot] for slot in sorted(self._unseen)] if self._looked else []
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gateways.admission.principal import Principal
 
 MAX_KEY_BYTES: Final = 17
-"""Of the place a cursor names."""
+"""The most bytes of the place that a cursor names."""
 
 
 _WAITING: Final = {name: schema for name, schema in MESSAGE_FIELDS.items() if name != "offset"} | {

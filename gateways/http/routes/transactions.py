@@ -136,7 +136,7 @@ _read_query: Final = lru_cache(QUERIES_MAX)(begin.read_query)
 
 @begin.directly
 def begin_directly(door: Door, exchange: Exchange) -> bool:
-    """The same with one message that is the body, for now."""
+    """Begin a transaction in the short form, with one message that is the body, for now. False: nothing was done."""
     if exchange.fields.media == JSON:
         return False
     publication, principal, query = exchange.publication, exchange.principal, _read_query(exchange.raw_query)

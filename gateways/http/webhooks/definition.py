@@ -69,7 +69,7 @@ class Webhook:
 
 
 def decode_webhook(value: bytes) -> Webhook:
-    """As it was kept; what a later version added is passed over."""
+    """The webhook that is kept in these bytes; fields that a later version added are passed over."""
     known = {field.name for field in fields(Webhook)}
     return Webhook(**{name: given for name, given in orjson.loads(value).items() if name in known})
 

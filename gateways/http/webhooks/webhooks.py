@@ -55,25 +55,25 @@ class Webhooks:
         await asyncio.gather(*(runner.close() for runner in runners), *self._closing, return_exceptions=True)
 
     def names(self, tenant: str) -> list[str]:
-        """Sorted."""
+        """The names of a tenant's webhooks, sorted."""
         return sorted(name for of, name in self._known if of == tenant)
 
     def get(self, tenant: str, name: str) -> Webhook | None:
-        """As it is kept."""
+        """The webhook of this name as it is kept; None where there is none."""
         return self._known.get((tenant, name))
 
     def define(self, tenant: str, name: str) -> dict[str, Any] | None:
-        """As it is kept, for people. None: there is none."""
+        """The definition of a webhook as it is kept, for people. None where there is no such webhook."""
         webhook = self.get(tenant, name)
         return None if webhook is None else {"name": name, **webhook.describe()}
 
     def state(self, tenant: str, name: str) -> dict[str, Any]:
-        """How it does, for people."""
+        """The state of a webhook at work, for people."""
         runner = self._runners.get((tenant, name))
         return {"state": None if runner is None else runner.describe()}
 
     def describe(self, tenant: str, name: str) -> dict[str, Any]:
-        """Both."""
+        """The definition and the state of a webhook, for people."""
         return {**(self.define(tenant, name) or {}), **self.state(tenant, name)}
 
     async def put(self, tenant: str, name: str, webhook: Webhook) -> None:

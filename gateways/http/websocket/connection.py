@@ -84,7 +84,7 @@ class Connection:
                 task.cancel()
 
     def describe(self) -> dict[str, Any]:
-        """For people."""
+        """The connection's state, for people."""
         return {"user": self.principal.name, "protocol": "websocket", "subscriptions": len(self._subscriptions),
                 "filters": [one.describe() for one in self._subscriptions.values()]}
 
@@ -148,7 +148,7 @@ class Connection:
             self.answer({"type": "unsubscribed", "id": frame_id, "subscription": subscription.name})
 
     def _listen(self, kind: str, frame: Frame, frame_id: Id) -> None:
-        """Be asked about the transactions of a group, or more ahead, or no more."""
+        """Let the client be asked about the transactions of a group, or be asked more checks ahead, or no more."""
         group = group_name(frame.get("group"))
         listening = self._listening.get(group)
         if kind == "unlisten":
@@ -246,7 +246,7 @@ class Connection:
         return {"type": "subscribed", "subscription": name, "cursor": cursor}
 
     def forget(self, subscription: Subscription) -> None:
-        """It has ended."""
+        """Forget a subscription that has ended."""
         if self._subscriptions.get(subscription.name) is subscription:
             del self._subscriptions[subscription.name]
 
@@ -254,7 +254,7 @@ class Connection:
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits for the client."""
+        """Bytes that wait for the client to take them."""
         transport = self._transport
         return 0 if transport is None else transport.get_write_buffer_size()
 
@@ -286,7 +286,7 @@ class Connection:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
-        """RFC 6455, 7.4.1: 1008 is a policy that was violated."""
+        """Close the connection with code 1008, a policy that was violated (RFC 6455, 7.4.1)."""
         self._close(WSCloseCode.POLICY_VIOLATION, reason)
 
     def on_rights_changed(self) -> None:

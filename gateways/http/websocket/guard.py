@@ -32,13 +32,13 @@ class Reader(Protocol):
     """What the server hands bytes to."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Whether it has ended, and what it left."""
+        """Take bytes; returns whether the reader has ended, and what it left."""
 
     def feed_eof(self) -> None: ...
 
 
 class FrameGuard:
-    """A `Reader` before another. Holds less than one head."""
+    """A `Reader` before another, which checks frame heads. Holds less than one head."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Listening:
-    """A `transactions.Member`. Checks are sent as far as its credit goes; every frame `checks` may give more."""
+    """One client's membership in a group, a `transactions.Member`. Checks are sent as far as its credit goes; every
+    frame `checks` may give more credit."""
 
     def __init__(self, connection: Connection, group: str, credit: int) -> None:
         door, principal = connection.door, connection.principal
@@ -24,7 +25,7 @@ class Listening:
             group, principal.tenant, self, name=f"{principal.name} websocket", credit=credit)
 
     def add_credit(self, count: int) -> None:
-        """So many checks more."""
+        """Let the client be sent so many checks more."""
         self._membership.add_credit(count)
 
     def allowed(self) -> bool:
@@ -33,11 +34,11 @@ class Listening:
         return connection.door.admission.may_group(connection.principal, Operation.TRANSACT, self.group)
 
     def on_checks(self, checks: list[Check]) -> None:
-        """Called by the coordinator."""
+        """Send checks to the client. Called by the coordinator."""
         names = self._connection.door.door_names
         self._connection.send(orjson.dumps({"type": "checks", "group": self.group,
                                             "checks": [describe_check(check, names) for check in checks]}))
 
     def end(self) -> None:
-        """Be asked nothing more."""
+        """End the membership: the client is asked nothing more."""
         self._membership.leave()

@@ -51,11 +51,11 @@ class Subscription:
         self._wake()
 
     def end(self) -> None:
-        """Nothing is sent any more."""
+        """End the subscription: nothing is sent any more."""
         self._task.cancel()
 
     def describe(self) -> dict[str, object]:
-        """For people."""
+        """The subscription's state, for people."""
         wanted = self._feed.scope.wanted
         return {"subscription": self.name, "topic": wanted.topic, "filter": wanted.filter, "credit": self.credit}
 
@@ -82,7 +82,7 @@ class Subscription:
         self._connection.forget(self)
 
     async def _wait(self) -> None:
-        """Until there is credit, or the feed has left the reader behind."""
+        """Wait until there is credit, or the feed has left the reader behind."""
         self._waiting = self._door.loop.create_future()
         await self._waiting
 
@@ -102,10 +102,10 @@ class Subscription:
         return self._take(block)
 
     def on_heartbeat(self, positions: Positions) -> None:
-        """The connection has signs of life of its own."""
+        """Does nothing: a WebSocket connection has signs of life of its own."""
 
     def on_dropped(self, positions: Positions) -> None:
-        """Go on from there by the log."""
+        """Go on from these positions by reading the log."""
         self._replay.positions = positions.copy()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)

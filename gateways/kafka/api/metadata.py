@@ -82,7 +82,7 @@ def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
 
 
 def may_see(session: KafkaSession, name: str) -> bool:
-    """As Kafka's DESCRIBE, which comes with the right to read or to write."""
+    """Whether a client may see a topic: as Kafka's DESCRIBE, which comes with the right to read or to write."""
     may = session.admission.may_topic
     return may(session.principal, Operation.CONSUME, name) or may(session.principal, Operation.PUBLISH, name)
 

@@ -58,7 +58,7 @@ class Produced:
         self.error, self.text = error, text
 
     def keep_decisions(self, header: BatchHeader, records: list[Record]) -> bool:
-        """They are carried out once they are stored."""
+        """Keep the decisions of a batch: they are carried out once they are stored."""
         self.decisions = records
         return False
 
