@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernel.halves.records import (
     PAGE_BYTES,
-    Held,
+    HeldMessage,
     cut_pages,
     decode_page,
     decode_rows,
@@ -217,13 +217,13 @@ VALUES = st.one_of(st.none(), BYTES, st.just(bytes(200_000)))
 def test_pages_hold_their_messages_in_order(
         messages: list[tuple[int, Pending, bytes | None, bytes, int, int]], first_id: int) -> None:
     rows = [(encode_place(delay_ms, place), *own) for delay_ms, place, *own in messages]
-    found: list[Held] = []
+    found: list[HeldMessage] = []
     for of_page in cut_pages(rows):
         assert size_of(of_page[:-1]) <= PAGE_BYTES
         page = encode_page(first_id + len(found), of_page)
         assert decode_rows(page) == (first_id + len(found), of_page) and decode_page(page, 1) == decode_page(page)[:1]
         found += decode_page(page)
     assert found == held(first_id, rows) == [
-        Held(first_id + number, delay_ms, place._replace(value=value, headers=headers, attributes=attributes,
+        HeldMessage(first_id + number, delay_ms, place._replace(value=value, headers=headers, attributes=attributes,
                                                          timestamp_ms=timestamp_ms))
         for number, (delay_ms, place, value, headers, attributes, timestamp_ms) in enumerate(messages)]
