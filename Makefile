@@ -3,7 +3,7 @@
 #   run      set up .venv on first use, start the hub from gateways.toml
 #   test     set up what the tests need, lint, run the tests (ARGS= goes to pytest)
 #   lint     ruff, mypy, layers
-#   compile  build the hot modules with mypyc (optional: the plain files do the same, slower)
+#   wheel    build the wheel with the hot modules compiled by mypyc (optional: the plain files do the same, slower)
 #   bench    measure side by side with mosquitto, RabbitMQ and Apache Kafka, about ten minutes (ARGS= names measurements);
 #            bench-all: everything, about an hour
 #   interop  run what needs a server of its own: users, rights and the worked example of docs/transactions.md on PostgreSQL,
@@ -24,8 +24,8 @@ PIP    := $(PYTHON) -m pip --quiet --disable-pip-version-check
 # A registry that stalls is waited for; what it builds in between asks as patiently.
 export PIP_RETRIES         ?= 10
 export PIP_DEFAULT_TIMEOUT ?= 60
-# The compiler itself runs on the plain files: what is stale is what it is about to replace.
-COMPILE := GATEHOUSE_PLAIN=1 $(PYTHON) -m gatehouse.compile
+# `$(COMPILED) -m pytest` runs on the compiled wheel of these very sources, `$(PYTHON) -m pytest` on the plain files.
+COMPILED := $(PYTHON) scripts/wheel.py python
 CONFIG ?= gateways.toml
 SEED   ?= 1
 ROUNDS ?= 100
@@ -39,7 +39,7 @@ DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
 
 # Two processes; who has nothing left takes from the other, so that neither waits for long at the end.
-PYTEST := $(PYTHON) -m pytest -n 2 --dist worksteal
+PYTEST := -m pytest -n 2 --dist worksteal
 # What runs on the hot modules is tested twice: compiled where there is a compiler, and plain.
 PLAIN_TESTS := tests/kernel tests/gateways tests/properties --ignore=tests/gateways/admission
 
@@ -49,39 +49,33 @@ INTEROP_STAMP := $(VENV)/.stamp-interop
 SPARK_STAMP := $(VENV)/.stamp-spark
 DEMO_STAMP  := $(VENV)/.stamp-demo
 
-.PHONY: run lock test lint compile compiled bench bench-all docs setup clean demo fuzz interop sim soak
+.PHONY: run lock test lint wheel bench bench-all docs setup clean demo fuzz interop sim soak
 
 run: $(RUN_STAMP)
-	@$(COMPILE) --quiet
-	@exec $(VENV)/bin/gatehouse serve --config $(CONFIG)
+	@exec $(PYTHON) scripts/wheel.py serve $(CONFIG)
 
 test: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
-	@$(MAKE) --no-print-directory --jobs=2 lint compiled
-	$(PYTEST) $(ARGS)
-	GATEHOUSE_PLAIN=1 $(PYTEST) $(PLAIN_TESTS)
+	@$(MAKE) --no-print-directory --jobs=2 lint wheel
+	$(COMPILED) $(PYTEST) $(ARGS)
+	$(PYTHON) $(PYTEST) $(PLAIN_TESTS)
 
 # mypyc and gcc take as long as lint does, on the other processor.
-compiled: $(TEST_STAMP)
-	@$(COMPILE) --quiet
+wheel: $(TEST_STAMP)
+	@$(PYTHON) scripts/wheel.py build
 
 interop: $(INTEROP_STAMP)
 	@sh scripts/need.sh "the interop tests" $(INTEROP_NEEDS)
-	@$(COMPILE) --quiet
-	$(PYTEST) $(ARGS) tests/databases
+	$(COMPILED) $(PYTEST) $(ARGS) tests/databases
 
 lint: $(TEST_STAMP)
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-compile: $(RUN_STAMP)
-	@$(COMPILE)
-
 bench: $(TEST_STAMP)
 	@sh scripts/need.sh "the benchmarks" $(BENCH_NEEDS)
-	@$(COMPILE) --quiet
-	$(PYTHON) -m bench $(ARGS)
+	$(COMPILED) -m bench $(ARGS)
 
 bench-all: ARGS += --all
 bench-all: bench
@@ -91,22 +85,19 @@ sim: $(TEST_STAMP)
 
 soak: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
-	@$(COMPILE) --quiet
-	$(PYTHON) -m tests.simulation $(SEED) --rounds 2000
-	GATEHOUSE_EXAMPLES=random $(PYTEST) tests/properties
-	$(PYTHON) -m tests.faults --rounds 1000 --seed $(SEED)
-	$(PYTHON) -m tests.faults.attack --kills 200 --seed $(SEED)
-	$(PYTHON) -m tests.faults.orders --kills 100 --seed $(SEED)
-	$(PYTHON) -m tests.faults.full_of_halves || test $$? = 3
+	$(COMPILED) -m tests.simulation $(SEED) --rounds 2000
+	GATEHOUSE_EXAMPLES=random $(COMPILED) $(PYTEST) tests/properties
+	$(COMPILED) -m tests.faults --rounds 1000 --seed $(SEED)
+	$(COMPILED) -m tests.faults.attack --kills 200 --seed $(SEED)
+	$(COMPILED) -m tests.faults.orders --kills 100 --seed $(SEED)
+	$(COMPILED) -m tests.faults.full_of_halves || test $$? = 3
 
 fuzz: $(TEST_STAMP)
-	@$(COMPILE) --quiet
-	$(PYTHON) -m tests.fuzz --seed $(SEED) --seconds $(SECONDS) $(ARGS)
+	$(COMPILED) -m tests.fuzz --seed $(SEED) --seconds $(SECONDS) $(ARGS)
 
 demo: $(DEMO_STAMP)
 	@sh scripts/need.sh "the demo" $(DEMO_NEEDS)
-	@$(COMPILE) --quiet
-	@exec $(PYTHON) -m gatehouse.demo $(ARGS)
+	@exec $(COMPILED) -m gatehouse.demo $(ARGS)
 
 lock: | $(PYTHON)
 	@$(PYTHON) scripts/lock.py
@@ -116,7 +107,7 @@ docs: $(RUN_STAMP)
 
 setup: $(RUN_STAMP) $(TEST_STAMP) $(SPARK_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
-	@$(COMPILE)
+	@$(PYTHON) scripts/wheel.py build
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -129,9 +120,9 @@ $(PYTHON):
 # its files in requirements/*.lock, and is built with what is there: pip fetches nothing else. What the tests need
 # includes what the hub needs, and so on: whoever asks for more first waits for one installation.
 INSTALL = $(PIP) install --require-hashes --no-build-isolation
-PROJECT = $(PIP) install --no-deps --no-build-isolation --editable .
+PROJECT = $(PIP) install --no-deps --no-build-isolation --editable client --editable .
 
-$(RUN_STAMP): pyproject.toml requirements/run.lock | $(PYTHON)
+$(RUN_STAMP): pyproject.toml client/pyproject.toml requirements/run.lock | $(PYTHON)
 	@echo "installing what the hub needs into $(VENV) (first use, or its list has changed)"
 	@$(INSTALL) -r requirements/run.lock
 	@$(PROJECT)

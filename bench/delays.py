@@ -19,8 +19,8 @@ from typing import Final
 
 from bench.kernel_rig import KernelRig, run_on_kernel
 from bench.load_mqtt import resident_kib
-from kernel.kernel import Kernel
-from kernel.message import Delivery, Message, Stored, When
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.message import Delivery, Message, Stored, When
 
 IN_FLIGHT: Final = 32
 BURST: Final = 1_000

@@ -14,10 +14,10 @@ import random
 import time
 
 from bench.kernel_rig import KernelRig, run_on_kernel
-from kernel.kernel import Kernel
-from kernel.message import Stored
-from kernel.records.record import encode_headers
-from kernel.write import batch_builder
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.write import batch_builder
 
 IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them
 

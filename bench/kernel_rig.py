@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from gatehouse.clocks import HubLoop
+from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.index.store import RocksStore
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.log.disk import RealDisk
+from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.settings import KernelSettings
 from gatehouse.runtime import Completions, ThreadWorker
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
-from kernel.addresses.routes import Routes
-from kernel.index.store import RocksStore
-from kernel.kernel import Kernel
-from kernel.log.disk import RealDisk
-from kernel.log.segments import SegmentLog
-from kernel.message import Stored
-from kernel.settings import KernelSettings
 
 
 class KernelRig:

@@ -18,7 +18,7 @@ from typing import Final
 from bench.kernel_rig import KernelRig
 from bench.undecided import Beside, until_true
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
-from transactions.coordinator import CheckSettings, Half, Transactions
+from gatehouse.transactions.coordinator import CheckSettings, Half, Transactions
 
 OVER: Final = CheckSettings(1_000, 1_000, 0)
 

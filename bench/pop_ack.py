@@ -13,10 +13,10 @@ import gc
 import time
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
-from kernel.groups.group import LeasedGroup
-from kernel.groups.members import Pop
-from kernel.kernel import Kernel
-from kernel.message import Leased
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import Pop
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.message import Leased
 
 BURST = 1_000
 

@@ -16,11 +16,11 @@ import time
 import psutil
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
-from kernel.groups.group import LeasedGroup
-from kernel.groups.members import Membership
-from kernel.groups.settings import Queue
-from kernel.kernel import Kernel
-from kernel.message import Leased
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import Membership
+from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.message import Leased
 
 BURST = 1_000
 CREDIT = 2_000

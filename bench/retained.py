@@ -18,8 +18,8 @@ from typing import Final
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
 from bench.load_mqtt import resident_kib
-from kernel.kernel import Kernel
-from kernel.message import RETAIN, Retained
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.message import RETAIN, Retained
 
 BURST: Final = 1_000
 IN_FLIGHT: Final = 8

@@ -19,7 +19,7 @@ from typing import Final
 
 from bench.measure import table
 from bench.servers import ROOT, start_hub, work_folder
-from gatehouse.client.sync import SyncClient
+from gatehouse_client.sync import SyncClient
 
 NOT_COUNTED: Final = 10
 START_S: Final = 300.0

@@ -29,11 +29,11 @@ from bench.apache_kafka import create_topic, start_kafka
 from bench.measure import LOAD, measure_rate, median_spread, table
 from bench.servers import Server, start_hub, work_folder
 from bench.spark_session import fetch_connector, start_session
-from spark.fetching import ReadSpec, pages
-from spark.hub import Hub, HubAddress
-from spark.options import Subscription
-from spark.plan import Range
-from spark.positions import Positions
+from gatehouse.spark.fetching import ReadSpec, pages
+from gatehouse.spark.hub import Hub, HubAddress
+from gatehouse.spark.options import Subscription
+from gatehouse.spark.plan import Range
+from gatehouse.spark.positions import Positions
 
 LIVE_RATE: Final = 10_000
 SINK_ROWS: Final = 2_000_000

@@ -59,7 +59,7 @@ def fetch_connector() -> list[Path]:
 def start_session(master: str, jars: list[Path]) -> SparkSession:
     """A session whose workers find this source tree."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ.setdefault("PYTHONPATH", str(ROOT))
     session: SparkSession = (
         SparkSession.builder.master(master).appName("gatehouse-bench").config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", "2")

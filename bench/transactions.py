@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 
 from bench import undecided
 from bench.kernel_rig import KernelRig
+from gatehouse.kernel.message import Message, Stored
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
-from kernel.message import Message, Stored
-from transactions.coordinator import CheckSettings, Decision, Half, Transactions
+from gatehouse.transactions.coordinator import CheckSettings, Decision, Half, Transactions
 
 KEYS: Final = 1_000
 BURST: Final = 1_000

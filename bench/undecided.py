@@ -31,9 +31,9 @@ from typing import Any, Final, NamedTuple
 from bench.kernel_rig import KernelRig
 from bench.load_mqtt import resident_kib
 from gatehouse.clocks import HubLoop
+from gatehouse.kernel.message import Stored
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
-from kernel.message import Stored
-from transactions.coordinator import Check, CheckSettings, Half, Query, Transaction, Transactions
+from gatehouse.transactions.coordinator import Check, CheckSettings, Half, Query, Transaction, Transactions
 
 BURST: Final = 1_000
 PUBLISHED_S: Final = 500            # messages a second beside what is measured

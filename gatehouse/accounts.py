@@ -19,19 +19,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from gatehouse import exits
 from gatehouse.clocks import HubLoop
 from gatehouse.exits import Refused
+from gatehouse.gateways.admission.account_store import AccountStore
+from gatehouse.gateways.admission.accounts import Accounts, ApiKey, User
+from gatehouse.gateways.admission.administration import Administration, Affected
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.audit import By, compose
+from gatehouse.gateways.admission.check_queue import CHECKS_AT_ONCE
+from gatehouse.gateways.admission.errors import AccountError
+from gatehouse.gateways.admission.ports import Outside
+from gatehouse.gateways.admission.rules import Rule
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.ports import Loop, Timer, Worker
+from gatehouse.kernel.state.catalogue import make_engine
 from gatehouse.runtime import Completions, ThreadWorker
-from gateways.admission.account_store import AccountStore
-from gateways.admission.accounts import Accounts, ApiKey, User
-from gateways.admission.administration import Administration, Affected
-from gateways.admission.admission import Admission
-from gateways.admission.audit import By, compose
-from gateways.admission.check_queue import CHECKS_AT_ONCE
-from gateways.admission.errors import AccountError
-from gateways.admission.ports import Outside
-from gateways.admission.rules import Rule
-from kernel.message import Stored
-from kernel.ports import Loop, Timer, Worker
-from kernel.state.catalogue import make_engine
 
 FETCH_S: Final = 10.0
 MAX_KEY_SET_BYTES: Final = 1 << 20

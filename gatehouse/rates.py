@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gateways.admission.trace import Trace
+    from gatehouse.gateways.admission.trace import Trace
 
 TICK_S: Final = 1.0
 KEPT: Final = 180                  # looks: three minutes of history

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from gatehouse.config.config import Door
-from gateways.contract import Listen
-from gateways.tls.tls import TlsFault
+from gatehouse.gateways.contract import Listen
+from gatehouse.gateways.tls.tls import TlsFault
 
 log = logging.getLogger("gatehouse")
 

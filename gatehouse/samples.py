@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.trace import Trace
 from gatehouse.metrics import Sample
-from gateways.admission.admission import Admission
-from gateways.admission.trace import Trace
 
 
 @runtime_checkable

@@ -33,6 +33,18 @@ from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, ch
 from gatehouse.console import read_console
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.rule_set import RuleSet
+from gatehouse.gateways.connections.capacity import descriptor_capacity
+from gatehouse.gateways.connections.listener import Listener
+from gatehouse.gateways.connections.open_connections import OpenConnections
+from gatehouse.gateways.connections.unsent import UnsentBudget
+from gatehouse.gateways.contract import GatewaySpec, Service, Services
+from gatehouse.gateways.registry import GatewayClash, Specs, load_specs
+from gatehouse.gateways.tls.revocation import find_revoked
+from gatehouse.gateways.tls.tls import TlsFault
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.state.catalogue import default_url
 from gatehouse.memory import GivingBack, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
@@ -41,18 +53,6 @@ from gatehouse.runtime import Stall
 from gatehouse.samples import Counted, admission_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
-from gateways.admission.admission import Admission
-from gateways.admission.rule_set import RuleSet
-from gateways.connections.capacity import descriptor_capacity
-from gateways.connections.listener import Listener
-from gateways.connections.open_connections import OpenConnections
-from gateways.connections.unsent import UnsentBudget
-from gateways.contract import GatewaySpec, Service, Services
-from gateways.registry import GatewayClash, Specs, load_specs
-from gateways.tls.revocation import find_revoked
-from gateways.tls.tls import TlsFault
-from kernel.kernel import Kernel
-from kernel.state.catalogue import default_url
 
 log = logging.getLogger("gatehouse")
 

@@ -35,9 +35,9 @@ from gatehouse.rates import FIELDS, NOTHING, Rates
 if TYPE_CHECKING:
     from collections import Counter
 
+    from gatehouse.gateways.admission.trace import Trace
     from gatehouse.runtime import Stall
     from gatehouse.storage import Storage
-    from gateways.admission.trace import Trace
 
 GROUPS_AT_ONCE: Final = 200        # counted before others have a turn: about two milliseconds
 RESTS: Final = 20                  # counting takes at most one part in so many of the time

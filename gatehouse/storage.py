@@ -23,20 +23,20 @@ from gatehouse.config.config import Config
 from gatehouse.damaged import count_damaged, set_index_aside
 from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
+from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
+from gatehouse.kernel.index.store import RocksStore, StoreDamaged, is_full
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.log.backups import Backups
+from gatehouse.kernel.log.disk import RealDisk
+from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
+from gatehouse.kernel.log.reserve import NoReserve, Reserve, ReserveFile
+from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.set_aside import Note
+from gatehouse.kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
+from gatehouse.kernel.state.catalogue_copy import copy_truth
 from gatehouse.metrics import Sample
 from gatehouse.runtime import Completions, ThreadWorker
-from gateways.properties.envelope import SELECTOR_NAMES
-from kernel.index.store import RocksStore, StoreDamaged, is_full
-from kernel.kernel import Kernel
-from kernel.log.backups import Backups
-from kernel.log.disk import RealDisk
-from kernel.log.log import Damage, LogFailed, LogFull
-from kernel.log.reserve import NoReserve, Reserve, ReserveFile
-from kernel.log.segments import SegmentLog
-from kernel.log.set_aside import Note
-from kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
-from kernel.state.catalogue_copy import copy_truth
-from transactions.coordinator import Transactions
+from gatehouse.transactions.coordinator import Transactions
 
 log = logging.getLogger("gatehouse")
 

@@ -23,9 +23,9 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from kernel.addresses.address import KEY_ESCAPES, LEVEL_ESCAPES, check_address, escape, is_address, unescape
-from kernel.addresses.filters import MANY, ONE
-from kernel.errors import InvalidAddress
+from gatehouse.kernel.addresses.address import KEY_ESCAPES, LEVEL_ESCAPES, check_address, escape, is_address, unescape
+from gatehouse.kernel.addresses.filters import MANY, ONE
+from gatehouse.kernel.errors import InvalidAddress
 
 TOPIC_EXCHANGE: Final = "amq.topic"
 DEFAULT_EXCHANGE: Final = ""

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from gateways.admission.decision import Operation
-from gateways.json_messages import door_of, record_to_json
-from kernel.errors import AlreadyDecided, InvalidCheckBack
-from kernel.records.record import read_headers
-from transactions.answering import unknown
-from transactions.coordinator import Check, CheckSettings, Decision
-from transactions.settings import MAX_TIME_MS
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.errors import AlreadyDecided, InvalidCheckBack
+from gatehouse.kernel.records.record import read_headers
+from gatehouse.transactions.answering import unknown
+from gatehouse.transactions.coordinator import Check, CheckSettings, Decision
+from gatehouse.transactions.settings import MAX_TIME_MS
 
 if TYPE_CHECKING:
-    from gateways.admission.admission import Admission
-    from gateways.admission.principal import Principal
-    from transactions.deciding import Guarded
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.transactions.deciding import Guarded
 
 NOT_YET: Final = frozenset(("id", "partition", "offset", "timestamp"))
 """What of a message a half message does not have."""

@@ -15,21 +15,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from gateways.connections.capacity import Capacity, descriptor_capacity
-from gateways.connections.open_connections import OpenConnections
-from gateways.connections.unsent import UnsentBudget
-from gateways.not_honoured import NotHonoured
+from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
+from gatehouse.gateways.connections.open_connections import OpenConnections
+from gatehouse.gateways.connections.unsent import UnsentBudget
+from gatehouse.gateways.not_honoured import NotHonoured
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateways.admission.administration import Administration
-    from gateways.admission.admission import Admission
-    from gateways.connections.listener import Listener
-    from gateways.tls.tls import TlsSettings
-    from kernel.kernel import Kernel
-    from kernel.log.backups import Backups
-    from transactions.coordinator import Transactions
+    from gatehouse.gateways.admission.administration import Administration
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.connections.listener import Listener
+    from gatehouse.gateways.tls.tls import TlsSettings
+    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.log.backups import Backups
+    from gatehouse.transactions.coordinator import Transactions
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateways.addresses import (
+from gatehouse.gateways.addresses import (
     TOPIC_EXCHANGE,
     AmqpName,
     address_of_amqp,
@@ -25,11 +25,11 @@ from gateways.addresses import (
     mqtt_name,
     parse_kafka_name,
 )
-from gateways.properties.envelope import DOOR_TITLES, DOORS, FIELDS, HEADER_LIMITS, USER_HEADERS, losses
-from kernel.addresses.address import UNROUTED, is_topic_name, levels_of
-from kernel.addresses.murmur2 import partition_for
-from kernel.addresses.routes import Routed, Routes
-from kernel.errors import InvalidAddress, InvalidTopic, Unroutable
+from gatehouse.gateways.properties.envelope import DOOR_TITLES, DOORS, FIELDS, HEADER_LIMITS, USER_HEADERS, losses
+from gatehouse.kernel.addresses.address import UNROUTED, is_topic_name, levels_of
+from gatehouse.kernel.addresses.murmur2 import partition_for
+from gatehouse.kernel.addresses.routes import Routed, Routes
+from gatehouse.kernel.errors import InvalidAddress, InvalidTopic, Unroutable
 
 COLUMN_OF_DOOR: Final = {"mqtt": "mqtt3", "mqtt5": "mqtt5", "amqp": "amqp", "kafka": "kafka", "http": "http"}
 """The doors that `explain` knows, and the column of the property table that speaks for each."""

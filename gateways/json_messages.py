@@ -20,10 +20,10 @@ from typing import Any, Final
 import orjson
 from orjson import Fragment
 
-from gateways.properties.envelope import FIELDS, OWN_HEADERS, Kind
-from gateways.properties.values import normalize
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Record
+from gatehouse.gateways.properties.envelope import FIELDS, OWN_HEADERS, Kind
+from gatehouse.gateways.properties.values import normalize
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Record
 
 OF_THE_RECORD: Final = frozenset(("key", "timestamp", "durability"))
 """Fields that are no record header: a JSON message has them in a form of its own, or cannot say them."""

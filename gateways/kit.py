@@ -16,17 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from gateways.admission.admission import Admission
-from gateways.admission.audit import By
-from gateways.admission.decision import Decide
-from gateways.admission.quota import Quota
-from gateways.contract import GatewaySpec, Listen, Services, Session
-from kernel.addresses.address import UNROUTED, check_address, join_address
-from kernel.addresses.filters import FilterTrie, matches, parse_filter
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.delivery.slices import Slices
-from kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownPartition
-from kernel.message import (
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.audit import By
+from gatehouse.gateways.admission.decision import Decide
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
+from gatehouse.kernel.addresses.address import UNROUTED, check_address, join_address
+from gatehouse.kernel.addresses.filters import FilterTrie, matches, parse_filter
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownPartition
+from gatehouse.kernel.message import (
     RETAIN,
     Delivery,
     Fetched,
@@ -42,12 +42,12 @@ from kernel.message import (
     Stored,
     Subscriber,
 )
-from kernel.records.record import encode_key, read_headers, varint
-from kernel.settings import KernelSettings
+from gatehouse.kernel.records.record import encode_key, read_headers, varint
+from gatehouse.kernel.settings import KernelSettings
 
 if TYPE_CHECKING:
-    from kernel.kernel import Kernel
-    from kernel.ports import Loop
+    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.ports import Loop
 
 LISTEN: Final = Listen("127.0.0.1", 0)
 START_MS: Final = 1_700_000_000_000      # where the fake clock stands at first

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from gateways.contract import GatewaySpec
+from gatehouse.gateways.contract import GatewaySpec
 
 ENTRY_POINT_GROUP: Final = "gatehouse.gateways"
 BUILT_IN: Final = ("mqtt", "http", "amqp", "kafka")
@@ -38,7 +38,7 @@ class Specs(dict[str, GatewaySpec]):
 def load_specs() -> Specs:
     """Every door that can be opened. Raises GatewayClash, and ImportError if the code of a built-in one does not load.
     """
-    declared = [(f"gateways.{name}", built_in(name)) for name in BUILT_IN if _is_there(name)]
+    declared = [(f"gatehouse.gateways.{name}", built_in(name)) for name in BUILT_IN if _is_there(name)]
     broken: dict[str, str] = {}
     for point in entry_points(group=ENTRY_POINT_GROUP):
         spec = _loaded(point)
@@ -51,16 +51,16 @@ def load_specs() -> Specs:
 
 def _is_there(name: str) -> bool:
     """Whether the door's folder exists and declares something; one that is not built yet may be a README alone."""
-    if importlib.util.find_spec(f"gateways.{name}") is None:
+    if importlib.util.find_spec(f"gatehouse.gateways.{name}") is None:
         return False
-    return hasattr(importlib.import_module(f"gateways.{name}"), "GATEWAY")
+    return hasattr(importlib.import_module(f"gatehouse.gateways.{name}"), "GATEWAY")
 
 
 def built_in(name: str) -> GatewaySpec:
     """The declaration in `gateways/NAME`."""
-    spec = importlib.import_module(f"gateways.{name}").GATEWAY
+    spec = importlib.import_module(f"gatehouse.gateways.{name}").GATEWAY
     if not isinstance(spec, GatewaySpec):
-        raise GatewayClash(f"gateways.{name}: GATEWAY is no GatewaySpec")
+        raise GatewayClash(f"gatehouse.gateways.{name}: GATEWAY is no GatewaySpec")
     return spec
 
 

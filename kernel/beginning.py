@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.index.leaving_out import Loss, left_out
-from kernel.index.recovery import Recovered
-from kernel.log.frame import Entries, StateRecord, encode_head
-from kernel.log.resuming import ROOM_EPOCHS, ROOM_IDS
-from kernel.parts import Parts
-from kernel.retention.retention import frame_of
-from kernel.state.state import Kind
+from gatehouse.kernel.index.leaving_out import Loss, left_out
+from gatehouse.kernel.index.recovery import Recovered
+from gatehouse.kernel.log.frame import Entries, StateRecord, encode_head
+from gatehouse.kernel.log.resuming import ROOM_EPOCHS, ROOM_IDS
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.retention.retention import frame_of
+from gatehouse.kernel.state.state import Kind
 
 ID_STEP: Final = 1 << 20  # decision 8
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""

@@ -22,13 +22,13 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import Stopping
-from kernel.log.frame import StateRecord
-from kernel.ports import Loop
-from kernel.state.state import Kind
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.state.state import Kind
 
 if TYPE_CHECKING:
-    from kernel.write.pending_frame import PendingFrame
+    from gatehouse.kernel.write.pending_frame import PendingFrame
 
 STEP_MS: Final = 500
 """Clocks further apart than a stretch says begin another one."""

@@ -13,60 +13,60 @@ from array import array
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from kernel.addresses.address import is_topic_name
-from kernel.addresses.filters import MANY, ONE, parse_filter
-from kernel.addresses.makers import Makers
-from kernel.addresses.placing import Places
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.beginning import begin_epoch
-from kernel.clock import Clock
-from kernel.delivery.deliveries import Deliveries
-from kernel.delivery.retained import RetainedValues
-from kernel.delivery.slices import Slices
-from kernel.delivery.subscriptions import Subscriptions
-from kernel.delivery.watches import Watch, Watches
-from kernel.errors import InvalidTopic
-from kernel.groups.calls import GroupCalls
-from kernel.groups.leasing import Leasing
-from kernel.groups.needed import NeededByCursors
-from kernel.groups.redriving import Redriving
-from kernel.groups.rewinding import Rewinding
-from kernel.groups.settings import decode_binding
-from kernel.groups.sharing import Sharing
-from kernel.halves.halves import Halves
-from kernel.index.checkpoints import Checkpoints
-from kernel.index.index import Index
-from kernel.index.reader import Reader
-from kernel.index.recovery import Recovery
-from kernel.index.store import IndexStore
-from kernel.index.watermarks import Watermarks
-from kernel.log.cut import Cutting
-from kernel.log.disk_guard import DiskGuard
-from kernel.log.log import Damage, Log
-from kernel.log.reserve import Reserve
-from kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
-from kernel.parts import Parts
-from kernel.ports import Loop, Worker
-from kernel.records.message_expiry import expires_at
-from kernel.records.validation import Divert
-from kernel.retention.compaction import Compaction
-from kernel.retention.holders import Holder
-from kernel.retention.retention import Retention
-from kernel.retention.retention_writes import RetentionWrites
-from kernel.retention.segment_scan import SegmentScanner
-from kernel.retention.spill import Spill
-from kernel.scheduling.scheduling import Scheduling
-from kernel.settings import LIVE, KernelSettings
-from kernel.state.projection import Projection
-from kernel.state.state import Kind, StateTable
-from kernel.state.topics import Topic, Topics, TopicSettings
-from kernel.state.views import Views
-from kernel.write.appending import Appending
-from kernel.write.committer import Committer
-from kernel.write.flushing import Flushing
-from kernel.write.idempotency import Window
-from kernel.write.producer_expiry import ProducerExpiry
-from kernel.write.producers import Producers
+from gatehouse.kernel.addresses.address import is_topic_name
+from gatehouse.kernel.addresses.filters import MANY, ONE, parse_filter
+from gatehouse.kernel.addresses.makers import Makers
+from gatehouse.kernel.addresses.placing import Places
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.beginning import begin_epoch
+from gatehouse.kernel.clock import Clock
+from gatehouse.kernel.delivery.deliveries import Deliveries
+from gatehouse.kernel.delivery.retained import RetainedValues
+from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.delivery.watches import Watch, Watches
+from gatehouse.kernel.errors import InvalidTopic
+from gatehouse.kernel.groups.calls import GroupCalls
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.needed import NeededByCursors
+from gatehouse.kernel.groups.redriving import Redriving
+from gatehouse.kernel.groups.rewinding import Rewinding
+from gatehouse.kernel.groups.settings import decode_binding
+from gatehouse.kernel.groups.sharing import Sharing
+from gatehouse.kernel.halves.halves import Halves
+from gatehouse.kernel.index.checkpoints import Checkpoints
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.reader import Reader
+from gatehouse.kernel.index.recovery import Recovery
+from gatehouse.kernel.index.store import IndexStore
+from gatehouse.kernel.index.watermarks import Watermarks
+from gatehouse.kernel.log.cut import Cutting
+from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.log.log import Damage, Log
+from gatehouse.kernel.log.reserve import Reserve
+from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.records.message_expiry import expires_at
+from gatehouse.kernel.records.validation import Divert
+from gatehouse.kernel.retention.compaction import Compaction
+from gatehouse.kernel.retention.holders import Holder
+from gatehouse.kernel.retention.retention import Retention
+from gatehouse.kernel.retention.retention_writes import RetentionWrites
+from gatehouse.kernel.retention.segment_scan import SegmentScanner
+from gatehouse.kernel.retention.spill import Spill
+from gatehouse.kernel.scheduling.scheduling import Scheduling
+from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.kernel.state.projection import Projection
+from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
+from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.flushing import Flushing
+from gatehouse.kernel.write.idempotency import Window
+from gatehouse.kernel.write.producer_expiry import ProducerExpiry
+from gatehouse.kernel.write.producers import Producers
 
 
 class Kernel(GroupCalls):

@@ -4,25 +4,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kernel.addresses.placing import Places
-from kernel.clock import Clock
-from kernel.delivery.deliveries import Deliveries
-from kernel.delivery.subscriptions import Subscriptions
-from kernel.delivery.watches import Watches
-from kernel.index.index import Index
-from kernel.index.reader import Reader
-from kernel.index.watermarks import Watermarks
-from kernel.log.disk_guard import DiskGuard
-from kernel.log.log import Damage, Log
-from kernel.ports import Loop, Worker
-from kernel.retention.holders import Holder
-from kernel.settings import KernelSettings
-from kernel.state.projection import Projection
-from kernel.state.state import StateTable
-from kernel.state.topics import Topics
-from kernel.state.views import Views
-from kernel.write.idempotency import Window
-from kernel.write.producers import Producers
+from gatehouse.kernel.addresses.placing import Places
+from gatehouse.kernel.clock import Clock
+from gatehouse.kernel.delivery.deliveries import Deliveries
+from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.delivery.watches import Watches
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.reader import Reader
+from gatehouse.kernel.index.watermarks import Watermarks
+from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.log.log import Damage, Log
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.retention.holders import Holder
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.projection import Projection
+from gatehouse.kernel.state.state import StateTable
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.write.idempotency import Window
+from gatehouse.kernel.write.producers import Producers
 
 
 @dataclass(slots=True)

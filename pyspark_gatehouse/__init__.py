@@ -4,7 +4,7 @@
 """
 from __future__ import annotations
 
-from spark.decoding import decode_values
-from spark.source import GatehouseSource as DefaultSource
+from gatehouse.spark.decoding import decode_values
+from gatehouse.spark.source import GatehouseSource as DefaultSource
 
 __all__ = ["DefaultSource", "decode_values"]

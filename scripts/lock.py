@@ -44,7 +44,8 @@ def blocks_of(text: str) -> dict[str, str]:
 def resolve(uv: Path, extras: tuple[str, ...], build: Path, output: Path, constraint: Path | None) -> dict[str, str]:
     """The lock of one set, as blocks."""
     command = [str(uv), "pip", "compile", "--quiet", "--universal", "--python-version", OLDEST_PYTHON, "--no-header",
-               "--no-annotate", "--generate-hashes", "pyproject.toml", str(build), "-o", str(output)]
+               "--no-annotate", "--generate-hashes", "--no-emit-package", "gatehouse-client", "pyproject.toml",
+               "client/pyproject.toml", "--extra", "handled", str(build), "-o", str(output)]
     command += [part for extra in extras for part in ("--extra", extra)]
     command += ["--constraint", str(constraint)] if constraint is not None else []
     subprocess.run(command, cwd=ROOT, check=True)

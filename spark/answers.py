@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spark.errors import GatehouseError
+from gatehouse.spark.errors import GatehouseError
 
 Longs = npt.NDArray[np.int64]
 

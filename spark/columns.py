@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.errors import CorruptBatch
-from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Headers
-from kernel.records.record import read_headers
-from spark.answers import Longs
-from spark.records import Located
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.errors import CorruptBatch
+from gatehouse.kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Headers
+from gatehouse.kernel.records.record import read_headers
+from gatehouse.spark.answers import Longs
+from gatehouse.spark.records import Located
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark.errors import InvalidOption
+from gatehouse.spark.errors import InvalidOption
 
 FORMATS: Final = ("json", "csv", "avro", "protobuf")
 CORRUPT: Final = "_corrupt_record"

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import zstandard
 from crc32c import crc32c
 
-from kernel.addresses.murmur2 import POSITIVE
-from kernel.records.batch import CRC_COVERS_FROM, HEADER_BYTES, LENGTH_COVERS_FROM
-from kernel.records.compression import LZ4, NONE, ZSTD
-from kernel.records.record import NO_HEADERS, NULL, SMALL, SMALL_LIMIT, encode_headers, varint
-from spark.answers import Longs
+from gatehouse.kernel.addresses.murmur2 import POSITIVE
+from gatehouse.kernel.records.batch import CRC_COVERS_FROM, HEADER_BYTES, LENGTH_COVERS_FROM
+from gatehouse.kernel.records.compression import LZ4, NONE, ZSTD
+from gatehouse.kernel.records.record import NO_HEADERS, NULL, SMALL, SMALL_LIMIT, encode_headers, varint
+from gatehouse.spark.answers import Longs
 
 HTTP: Final = 2
 """The door that rows come in by, as it stands in a record's attribute byte."""

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from kernel.addresses.filters import matches
-from spark.answers import Heads, Served, join_heads, read_answer
-from spark.columns import Columns, HubFacts
-from spark.errors import DataLoss, HubRefused
-from spark.hub import Hub, HubAddress
-from spark.plan import Range
-from spark.records import Located, locate
+from gatehouse.kernel.addresses.filters import matches
+from gatehouse.spark.answers import Heads, Served, join_heads, read_answer
+from gatehouse.spark.columns import Columns, HubFacts
+from gatehouse.spark.errors import DataLoss, HubRefused
+from gatehouse.spark.hub import Hub, HubAddress
+from gatehouse.spark.plan import Range
+from gatehouse.spark.records import Located, locate
 
 RANGES_PER_REQUEST: Final = 256
 GROUP_BYTES: Final = 2 << 20

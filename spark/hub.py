@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from spark.errors import HubRefused, HubUnreachable, InvalidOption
+from gatehouse.spark.errors import HubRefused, HubUnreachable, InvalidOption
 
 TIMEOUT_S: Final = 60.0
 FIRST_PAUSE_S: Final = 0.05

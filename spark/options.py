@@ -13,8 +13,8 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
-from spark.errors import InvalidOption
-from spark.hub import HubAddress
+from gatehouse.spark.errors import InvalidOption
+from gatehouse.spark.hub import HubAddress
 
 COMPRESSIONS: Final = ("none", "lz4", "zstd")
 EARLIEST: Final = "earliest"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from kernel.addresses.address import UNROUTED, is_topic_name
-from kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
-from kernel.addresses.routes import RouteEntry
-from spark.columns import HubFacts
-from spark.errors import InvalidOption
-from spark.hub import Hub
-from spark.options import EARLIEST, LATEST, SPECIAL, AtTime, Place, ReadOptions, Subscription
+from gatehouse.kernel.addresses.address import UNROUTED, is_topic_name
+from gatehouse.kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
+from gatehouse.kernel.addresses.routes import RouteEntry
+from gatehouse.spark.columns import HubFacts
+from gatehouse.spark.errors import InvalidOption
+from gatehouse.spark.hub import Hub
+from gatehouse.spark.options import EARLIEST, LATEST, SPECIAL, AtTime, Place, ReadOptions, Subscription
 
 TOPICS_PER_REQUEST: Final = 1_000
 

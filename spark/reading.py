@@ -9,12 +9,12 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, GreaterThanOrEqual, In, InputPartition
 
-from spark.errors import InvalidOption
-from spark.fetching import ReadSpec, Task, read_task
-from spark.hub import Hub
-from spark.options import EARLIEST, LATEST, AtTime, ReadOptions
-from spark.plan import Range, split, task_count
-from spark.positions import Positions, filter_levels
+from gatehouse.spark.errors import InvalidOption
+from gatehouse.spark.fetching import ReadSpec, Task, read_task
+from gatehouse.spark.hub import Hub
+from gatehouse.spark.options import EARLIEST, LATEST, AtTime, ReadOptions
+from gatehouse.spark.plan import Range, split, task_count
+from gatehouse.spark.positions import Positions, filter_levels
 
 PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """Spark plans a read in this worker where its configuration allows filters to be pushed, and else in another."""

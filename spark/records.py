@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kernel.errors import CorruptBatch
-from kernel.records.batch import (
+from gatehouse.kernel.errors import CorruptBatch
+from gatehouse.kernel.records.batch import (
     CODEC_MASK,
     CONTROL,
     HEADER_BYTES,
@@ -27,9 +27,9 @@ from kernel.records.batch import (
     MAX_OPENED_BYTES,
     read_header,
 )
-from kernel.records.compression import decompress
-from kernel.records.record import record_starts
-from spark.answers import Heads, Longs
+from gatehouse.kernel.records.compression import decompress
+from gatehouse.kernel.records.record import record_starts
+from gatehouse.spark.answers import Heads, Longs
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.murmur2 import partition_for
-from kernel.addresses.routes import Routed, RouteEntry, Routes
-from kernel.errors import InvalidAddress
-from spark.answers import Longs
-from spark.encoding import Rows, header_blocks, partitions_of
-from spark.errors import HubRefused, InvalidRow
-from spark.hub import Hub
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.addresses.murmur2 import partition_for
+from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
+from gatehouse.kernel.errors import InvalidAddress
+from gatehouse.spark.answers import Longs
+from gatehouse.spark.encoding import Rows, header_blocks, partitions_of
+from gatehouse.spark.errors import HubRefused, InvalidRow
+from gatehouse.spark.hub import Hub
 
 COLUMNS: Final = ("value", "key", "topic", "address", "partition", "headers", "timestamp")
 Placed = list[tuple[int, Rows]]

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark.errors import InvalidOption
+from gatehouse.spark.errors import InvalidOption
 
 HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 """A header as the Kafka connector shows it: its name is `key`."""

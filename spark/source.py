@@ -6,12 +6,12 @@ from collections.abc import MutableMapping
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from spark.errors import InvalidOption
-from spark.options import read_options, read_write_options
-from spark.reading import BatchReader, batch_reader
-from spark.schema import check_schema, schema_of
-from spark.streaming import StreamReader
-from spark.writing import BatchWriter, StreamWriter
+from gatehouse.spark.errors import InvalidOption
+from gatehouse.spark.options import read_options, read_write_options
+from gatehouse.spark.reading import BatchReader, batch_reader
+from gatehouse.spark.schema import check_schema, schema_of
+from gatehouse.spark.streaming import StreamReader
+from gatehouse.spark.writing import BatchWriter, StreamWriter
 
 
 class GatehouseSource(DataSource):

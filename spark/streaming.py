@@ -21,13 +21,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark.errors import DataLoss
-from spark.fetching import Task, pages, read_task
-from spark.hub import Hub
-from spark.options import LATEST, ReadOptions
-from spark.plan import Range, share
-from spark.positions import Positions, TopicBounds
-from spark.reading import plan, spec_of
+from gatehouse.spark.errors import DataLoss
+from gatehouse.spark.fetching import Task, pages, read_task
+from gatehouse.spark.hub import Hub
+from gatehouse.spark.options import LATEST, ReadOptions
+from gatehouse.spark.plan import Range, share
+from gatehouse.spark.positions import Positions, TopicBounds
+from gatehouse.spark.reading import plan, spec_of
 
 SAMPLE_BYTES: Final = 65_536
 SAMPLED_PARTITIONS: Final = 8

@@ -28,11 +28,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from spark.encoding import CODECS, encode_batch
-from spark.errors import GatehouseError, HubRefused
-from spark.hub import Hub, HubAddress
-from spark.options import WriteOptions
-from spark.rows import Placed, Placer
+from gatehouse.spark.encoding import CODECS, encode_batch
+from gatehouse.spark.errors import GatehouseError, HubRefused
+from gatehouse.spark.hub import Hub, HubAddress
+from gatehouse.spark.options import WriteOptions
+from gatehouse.spark.rows import Placed, Placer
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"

@@ -3,6 +3,7 @@ how long an example takes says how busy the machine is, and nothing of what is t
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -17,3 +18,6 @@ if settings.default.derandomize:
 
 # Spark looks up this machine's name to find its address; in a container nobody may know that name.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+# Processes that tests start find the packages where this one does: in the wheel that `make test` runs on, or here.
+os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1]))

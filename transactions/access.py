@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.halves.records import HeldMessage, decode_page, half_key
-from kernel.state.state import Kind
-from transactions.book import Book
-from transactions.loading import Loading
-from transactions.records import Transaction, decode, open_key
-from transactions.shared_records import Ended, decode_ending
+from gatehouse.kernel.halves.records import HeldMessage, decode_page, half_key
+from gatehouse.kernel.state.state import Kind
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.loading import Loading
+from gatehouse.transactions.records import Transaction, decode, open_key
+from gatehouse.transactions.shared_records import Ended, decode_ending
 
 if TYPE_CHECKING:
-    from kernel.halves.halves import Halves
+    from gatehouse.kernel.halves.halves import Halves
 
 MAX_WAITING: Final = 1_000            # requests about one transaction, while it is read
 MAX_LATER: Final = 100_000            # transactions that are looked for while a start reads what there is

@@ -1,11 +1,11 @@
 """Refusals that are found after the call has returned: answered as everything else is."""
 from __future__ import annotations
 
-from kernel.errors import AlreadyDecided, KernelError, StorageFull, UnknownTransaction
-from kernel.message import Owner, Stored
-from transactions.book import Book
-from transactions.records import Transaction
-from transactions.states import Answer, State
+from gatehouse.kernel.errors import AlreadyDecided, KernelError, StorageFull, UnknownTransaction
+from gatehouse.kernel.message import Owner, Stored
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.records import Transaction
+from gatehouse.transactions.states import Answer, State
 
 WORDS = {State.COMMITTED: "has been committed", State.ROLLED_BACK: "has been rolled back",
          State.EXPIRED: "was given up, as nobody decided in time"}

@@ -14,16 +14,16 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from kernel.write.pending_frame import PendingFrame
-from transactions.fresh import Batch, Begun, Fresh
-from transactions.outcomes import Outcomes
-from transactions.plan import Plan
-from transactions.records import Brief, Transaction
-from transactions.states import State
-from transactions.undecided import Name, Undecided
+from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.transactions.fresh import Batch, Begun, Fresh
+from gatehouse.transactions.outcomes import Outcomes
+from gatehouse.transactions.plan import Plan
+from gatehouse.transactions.records import Brief, Transaction
+from gatehouse.transactions.states import State
+from gatehouse.transactions.undecided import Name, Undecided
 
 if TYPE_CHECKING:
-    from kernel.kernel import Kernel
+    from gatehouse.kernel.kernel import Kernel
 
 RETRY_MS: Final = 1_000           # after the disk refused a frame
 ENDS: Final = (State.COMMITTED, State.ROLLED_BACK, State.EXPIRED)

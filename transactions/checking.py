@@ -15,27 +15,27 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.errors import KernelError, Stopping
-from kernel.halves.records import half_key
-from kernel.log.frame import StateRecord
-from kernel.message import Owner
-from kernel.ports import Timer
-from kernel.state.reading import StateWalk
-from kernel.state.state import Kind
-from kernel.write.pending_frame import PendingFrame
-from transactions.access import Access
-from transactions.answering import refuse
-from transactions.book import RETRY_MS, Book
-from transactions.due import DueTransaction
-from transactions.members import Check, Members, Membership
-from transactions.plan import Plan
-from transactions.records import Transaction, decode, open_key
-from transactions.states import Event, step
-from transactions.undecided import Name
+from gatehouse.kernel.errors import KernelError, Stopping
+from gatehouse.kernel.halves.records import half_key
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Owner
+from gatehouse.kernel.ports import Timer
+from gatehouse.kernel.state.reading import StateWalk
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.transactions.access import Access
+from gatehouse.transactions.answering import refuse
+from gatehouse.transactions.book import RETRY_MS, Book
+from gatehouse.transactions.due import DueTransaction
+from gatehouse.transactions.members import Check, Members, Membership
+from gatehouse.transactions.plan import Plan
+from gatehouse.transactions.records import Transaction, decode, open_key
+from gatehouse.transactions.states import Event, step
+from gatehouse.transactions.undecided import Name
 
 if TYPE_CHECKING:
-    from kernel.halves.halves import Halves
-    from kernel.kernel import Kernel
+    from gatehouse.kernel.halves.halves import Halves
+    from gatehouse.kernel.kernel import Kernel
 
 ROUND_BYTES: Final = 4 << 20          # half messages that are read for one round
 BURY: Final = 4                       # one that is over costs as much as so many that are asked

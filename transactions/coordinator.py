@@ -12,27 +12,27 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kernel.errors import Busy
-from kernel.halves.records import Half
-from kernel.message import Owner
-from transactions.access import Access
-from transactions.answering import refusal, refuse, refuse_settled
-from transactions.book import Book
-from transactions.checking import Checking
-from transactions.deciding import Deciding, Decision, Decisions, Guard
-from transactions.forgetting import Forgetter
-from transactions.holding import Holding
-from transactions.loading import Loading
-from transactions.members import Check, Member, Members, Membership
-from transactions.moving import Moving
-from transactions.records import Transaction
-from transactions.registry import Page, Query, Registry
-from transactions.settings import CheckSettings, TransactionSettings
-from transactions.states import Answer, State
+from gatehouse.kernel.errors import Busy
+from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.message import Owner
+from gatehouse.transactions.access import Access
+from gatehouse.transactions.answering import refusal, refuse, refuse_settled
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.checking import Checking
+from gatehouse.transactions.deciding import Deciding, Decision, Decisions, Guard
+from gatehouse.transactions.forgetting import Forgetter
+from gatehouse.transactions.holding import Holding
+from gatehouse.transactions.loading import Loading
+from gatehouse.transactions.members import Check, Member, Members, Membership
+from gatehouse.transactions.moving import Moving
+from gatehouse.transactions.records import Transaction
+from gatehouse.transactions.registry import Page, Query, Registry
+from gatehouse.transactions.settings import CheckSettings, TransactionSettings
+from gatehouse.transactions.states import Answer, State
 
 if TYPE_CHECKING:
-    from kernel.halves.halves import Acks, Offsets
-    from kernel.kernel import Kernel
+    from gatehouse.kernel.halves.halves import Acks, Offsets
+    from gatehouse.kernel.kernel import Kernel
 
 __all__ = ["Check", "CheckSettings", "Decision", "Half", "Member", "Membership", "Query", "State", "Transaction",
            "TransactionSettings", "Transactions"]

@@ -6,21 +6,21 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kernel.errors import Busy, KernelError
-from kernel.halves.records import HeldMessage
-from kernel.message import Owner
-from kernel.write.pending_frame import PendingFrame, Submission
-from transactions.access import Access
-from transactions.answering import refusal, refuse, refuse_settled
-from transactions.book import Book
-from transactions.fresh import Begun
-from transactions.plan import Plan
-from transactions.records import Transaction
-from transactions.settings import MAX_BY
-from transactions.states import Answer, Effect, Event, State, step
+from gatehouse.kernel.errors import Busy, KernelError
+from gatehouse.kernel.halves.records import HeldMessage
+from gatehouse.kernel.message import Owner
+from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
+from gatehouse.transactions.access import Access
+from gatehouse.transactions.answering import refusal, refuse, refuse_settled
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.fresh import Begun
+from gatehouse.transactions.plan import Plan
+from gatehouse.transactions.records import Transaction
+from gatehouse.transactions.settings import MAX_BY
+from gatehouse.transactions.states import Answer, Effect, Event, State, step
 
 if TYPE_CHECKING:
-    from kernel.halves.halves import Acks, Halves, Offsets
+    from gatehouse.kernel.halves.halves import Acks, Halves, Offsets
 
 
 class Decision(Enum):

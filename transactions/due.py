@@ -9,10 +9,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from kernel.halves.records import decode_page
-from transactions.members import Check
-from transactions.records import CHECK, HEAD
-from transactions.states import Event, due_event
+from gatehouse.kernel.halves.records import decode_page
+from gatehouse.transactions.members import Check
+from gatehouse.transactions.records import CHECK, HEAD
+from gatehouse.transactions.states import Event, due_event
 
 MAX_LISTED: Final = 100               # checks that are kept with a transaction, the last ones
 MAX_ATTEMPTS: Final = 65_535          # somebody may ask by hand as often as they like

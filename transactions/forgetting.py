@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import Stopping
-from kernel.ports import Loop
-from transactions.book import Book
-from transactions.plan import Plan
-from transactions.settings import TransactionSettings
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.ports import Loop
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.plan import Plan
+from gatehouse.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
-    from kernel.halves.halves import Halves
+    from gatehouse.kernel.halves.halves import Halves
 
 LOOK_MS: Final = 10_000
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kernel.halves.records import HeldMessage, Row, decode_rows, held, held_of, size_of
-from kernel.message import Message
-from kernel.write.batch_builder import Run
-from transactions.records import Transaction, decode, encode
-from transactions.settings import MAX_BY, CheckSettings
-from transactions.shared_records import decode_begun
-from transactions.states import State
-from transactions.timers import Timers
+from gatehouse.kernel.halves.records import HeldMessage, Row, decode_rows, held, held_of, size_of
+from gatehouse.kernel.message import Message
+from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.transactions.records import Transaction, decode, encode
+from gatehouse.transactions.settings import MAX_BY, CheckSettings
+from gatehouse.transactions.shared_records import decode_begun
+from gatehouse.transactions.states import State
+from gatehouse.transactions.timers import Timers
 
 FRESH_MS: Final = 10_000
 MAX_FRESH: Final = 50_000

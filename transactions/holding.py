@@ -4,23 +4,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import KernelError, TooManyTransactions, TransactionTooLarge
-from kernel.groups.settings import check_name
-from kernel.halves.records import PAGE_BYTES, Half, cut_pages
-from kernel.message import Message, Owner
-from kernel.write.batch_builder import Run
-from kernel.write.pending_frame import PendingFrame, Places, Submission
-from transactions.access import Access
-from transactions.answering import refusal, refuse, refuse_settled
-from transactions.book import Book
-from transactions.fresh import Begun, Origin
-from transactions.plan import Hold
-from transactions.records import Transaction
-from transactions.settings import CheckSettings, TransactionSettings
-from transactions.states import Answer, Event, step
+from gatehouse.kernel.errors import KernelError, TooManyTransactions, TransactionTooLarge
+from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.halves.records import PAGE_BYTES, Half, cut_pages
+from gatehouse.kernel.message import Message, Owner
+from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
+from gatehouse.transactions.access import Access
+from gatehouse.transactions.answering import refusal, refuse, refuse_settled
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.fresh import Begun, Origin
+from gatehouse.transactions.plan import Hold
+from gatehouse.transactions.records import Transaction
+from gatehouse.transactions.settings import CheckSettings, TransactionSettings
+from gatehouse.transactions.states import Answer, Event, step
 
 if TYPE_CHECKING:
-    from kernel.halves.halves import Halves
+    from gatehouse.kernel.halves.halves import Halves
 
 ORIGINS: Final = 10_000            # that are remembered
 

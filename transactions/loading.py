@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import Busy
-from kernel.state.reading import StatePages
-from kernel.state.state import Kind
-from transactions.book import Book
-from transactions.fresh import Batch, Begun, decode_batch
-from transactions.records import BEGUN, ENDED, OPEN, Brief, decode_brief
-from transactions.shared_records import Ended, decode_ended
-from transactions.undecided import ALL_IDS, Name
+from gatehouse.kernel.errors import Busy
+from gatehouse.kernel.state.reading import StatePages
+from gatehouse.kernel.state.state import Kind
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.fresh import Batch, Begun, decode_batch
+from gatehouse.transactions.records import BEGUN, ENDED, OPEN, Brief, decode_brief
+from gatehouse.transactions.shared_records import Ended, decode_ended
+from gatehouse.transactions.undecided import ALL_IDS, Name
 
 if TYPE_CHECKING:
-    from kernel.kernel import Kernel
+    from gatehouse.kernel.kernel import Kernel
 
 # decision 43
 GRACE_MS: Final = 6_000                # after a start, for members to come back before anything is asked of nobody

@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import Busy, KernelError, StorageFull
-from kernel.ports import Loop, Timer
-from transactions.access import Access, Step
-from transactions.book import Book
-from transactions.fresh import Begun
-from transactions.plan import Plan
-from transactions.records import Transaction
+from gatehouse.kernel.errors import Busy, KernelError, StorageFull
+from gatehouse.kernel.ports import Loop, Timer
+from gatehouse.transactions.access import Access, Step
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.fresh import Begun
+from gatehouse.transactions.plan import Plan
+from gatehouse.transactions.records import Transaction
 
 if TYPE_CHECKING:
-    from kernel.halves.halves import Halves
+    from gatehouse.kernel.halves.halves import Halves
 
 RETRY_MS: Final = 1_000           # after the disk refused some
 BUSY_MS: Final = 100

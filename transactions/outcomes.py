@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from transactions.shared_records import Ended
+from gatehouse.transactions.shared_records import Ended
 
 SPARE: Final = 4_096                   # taken from the front, and their room kept
 THOUSAND: Final = 10                   # bits

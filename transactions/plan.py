@@ -4,14 +4,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kernel.halves.records import PAGE_BYTES, Row, cut_pages, encode_page, half_key
-from kernel.log.frame import StateRecord
-from kernel.state.state import Kind
-from kernel.write.batch_builder import Run
-from transactions.fresh import Batch, Begun, Origin
-from transactions.records import Transaction, encode, open_key
-from transactions.shared_records import Ended, Ending, begun_key, encode_begun, encode_ended, ending_of
-from transactions.states import State
+from gatehouse.kernel.halves.records import PAGE_BYTES, Row, cut_pages, encode_page, half_key
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.transactions.fresh import Batch, Begun, Origin
+from gatehouse.transactions.records import Transaction, encode, open_key
+from gatehouse.transactions.shared_records import Ended, Ending, begun_key, encode_begun, encode_ended, ending_of
+from gatehouse.transactions.states import State
 
 NEW: Final = 0                    # id of a transaction that has none yet
 

@@ -32,8 +32,8 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from transactions.settings import CheckSettings
-from transactions.states import State
+from gatehouse.transactions.settings import CheckSettings
+from gatehouse.transactions.states import State
 
 OPEN: Final = b"\1"
 ENDED: Final = b"\2"

@@ -7,18 +7,18 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kernel.ports import Loop
-from kernel.state.state import Kind
-from transactions.access import Access
-from transactions.book import Book
-from transactions.loading import Loading
-from transactions.outcomes import BEFORE_ALL
-from transactions.records import Transaction, decode, open_key
-from transactions.shared_records import Ended, decode_ending
-from transactions.states import State
+from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.state.state import Kind
+from gatehouse.transactions.access import Access
+from gatehouse.transactions.book import Book
+from gatehouse.transactions.loading import Loading
+from gatehouse.transactions.outcomes import BEFORE_ALL
+from gatehouse.transactions.records import Transaction, decode, open_key
+from gatehouse.transactions.shared_records import Ended, decode_ending
+from gatehouse.transactions.states import State
 
 if TYPE_CHECKING:
-    from kernel.halves.halves import Halves
+    from gatehouse.kernel.halves.halves import Halves
 
 PAGE: Final = 1_000               # transactions of a page at most, and as many are looked at for it
 

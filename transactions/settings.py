@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kernel.errors import InvalidCheckBack
+from gatehouse.kernel.errors import InvalidCheckBack
 
 MAX_TIME_MS: Final = 30 * 24 * 3_600_000         # of one wait: a month
 MAX_CHECKS: Final = 1_000

@@ -30,9 +30,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from kernel.log.frame import StateRecord
-from kernel.state.state import Kind
-from transactions.records import BEGUN, ENDED, Transaction, decode, encode
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.state.state import Kind
+from gatehouse.transactions.records import BEGUN, ENDED, Transaction, decode, encode
 
 _ID = struct.Struct(">Q")
 _ENDED = struct.Struct(">QQ")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Final
 
-from transactions.id_set import IdSet
+from gatehouse.transactions.id_set import IdSet
 
 BUCKET_MS: Final = 100             # a check comes so much too late at most, and never too early;
 LATE_PART: Final = 512             # where it is waited for longer, this part of the wait

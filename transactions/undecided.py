@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from transactions.due import DueTransaction
-from transactions.id_set import IdSet
-from transactions.records import Brief, Transaction
-from transactions.timers import Timers
+from gatehouse.transactions.due import DueTransaction
+from gatehouse.transactions.id_set import IdSet
+from gatehouse.transactions.records import Brief, Transaction
+from gatehouse.transactions.timers import Timers
 
 ALL_IDS: Final = 1 << 63
 

@@ -22,10 +22,10 @@ from gatehouse.backup import manifest as manifests
 from gatehouse.backup.manifest import INCOMPLETE, SEGMENTS, Copy, Manifest
 from gatehouse.datadir import FORMAT, begin_data_dir
 from gatehouse.exits import Refused
-from kernel.log.disk import RealDisk
-from kernel.log.log import Damage, LogFailed, LogFull
-from kernel.log.resuming import Found, look_through, resume
-from kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.disk import RealDisk
+from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
+from gatehouse.kernel.log.resuming import Found, look_through, resume
+from gatehouse.kernel.log.segments import SegmentLog
 
 PIECE_BYTES: Final = 1 << 20
 

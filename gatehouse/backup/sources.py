@@ -14,7 +14,7 @@ from gatehouse.backup.manifest import CATALOGUE, is_inside
 from gatehouse.exits import Refused
 
 if TYPE_CHECKING:
-    from gatehouse.client.sync import SyncClient
+    from gatehouse_client.sync import SyncClient
 
 PIECE_BYTES: Final = 8 << 20
 
@@ -46,7 +46,7 @@ class HubSource:
     """A running hub."""
 
     def __init__(self, hub: SyncClient) -> None:
-        from gatehouse.client.retry import Retry
+        from gatehouse_client.retry import Retry
         self._hub = hub
         self._retry = Retry()
         told = hub.wait(hub.client.door.ask("POST", "/v1/backups")).document()
@@ -78,10 +78,10 @@ class FolderSource:
 
     def __init__(self, folder: Path, name: str, catalogue: str, file: Path | None) -> None:
         from gatehouse.datadir import FORMAT
-        from kernel.log.disk import RealDisk
-        from kernel.log.resuming import lineage_of, look_through
-        from kernel.log.segments import SegmentLog
-        from kernel.state.catalogue_copy import copy_truth
+        from gatehouse.kernel.log.disk import RealDisk
+        from gatehouse.kernel.log.resuming import lineage_of, look_through
+        from gatehouse.kernel.log.segments import SegmentLog
+        from gatehouse.kernel.state.catalogue_copy import copy_truth
         self._log = SegmentLog(RealDisk(folder))
         found = look_through(self._log, lambda damage: None)
         if not found.hub:
@@ -119,7 +119,7 @@ class FolderSource:
 def running_hub(url: str) -> Iterator[HubSource]:
     """The hub at `url`; its backup has ended at the end of the block. Raises Refused."""
     from gatehouse.cli.hub_option import asking
-    from gatehouse.client.errors import HubError
+    from gatehouse_client.errors import HubError
     with asking(url) as hub:
         source = HubSource(hub)
         try:
@@ -136,7 +136,7 @@ def stopped_hub(folder: Path, name: str, catalogue: str, file: Path | None) -> I
     """The data directory of a hub of that name that does not run. `catalogue` is what the manifest says of it, `file`
     what is to be copied of it. Raises Refused."""
     from gatehouse.datadir import open_data_dir
-    from kernel.log.log import LogFailed
+    from gatehouse.kernel.log.log import LogFailed
     if not (folder / "format").exists():
         raise Refused(f"{folder} is no data directory of a hub", exits.USAGE)
     data_dir = open_data_dir(folder)

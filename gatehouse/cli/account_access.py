@@ -19,8 +19,8 @@ import click
 
 from gatehouse import exits
 from gatehouse.cli.hub_option import asking, default_url, login_options
-from gatehouse.client.errors import HubError
 from gatehouse.exits import Refused
+from gatehouse_client.errors import HubError
 
 Document = dict[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -147,8 +147,8 @@ def _offline(config: Any, folder: Path) -> Iterator[Access]:
     """The data directory is ours meanwhile: no hub can start on it."""
     from gatehouse.accounts import offline_administration
     from gatehouse.datadir import open_data_dir
+    from gatehouse.kernel.state.catalogue import default_url as default_catalogue
     from gatehouse.storage import open_catalogue
-    from kernel.state.catalogue import default_url as default_catalogue
     data_dir = open_data_dir(folder)
     try:
         url = config.kernel.catalogue_url or default_catalogue(folder)
@@ -205,9 +205,9 @@ class Offline:
         self._changed(lambda on_done: self._administration.delete_rule(_by(), id, on_done))
 
     def ask(self, question: Document) -> Document:
-        from gateways.admission.admission import Admission
-        from gateways.admission.decision import Operation
-        from gateways.admission.rights import ask_rights
+        from gatehouse.gateways.admission.admission import Admission
+        from gatehouse.gateways.admission.decision import Operation
+        from gatehouse.gateways.admission.rights import ask_rights
         admission = Admission(cast(Any, None), _now_ms, accounts=self._administration.accounts,
                               allow_anonymous=self._config.auth.allow_anonymous, routes=self._config.routes)
         operation = Operation(question["operation"])
@@ -217,7 +217,7 @@ class Offline:
         return verdict.as_dict()
 
     def _put(self, name: str, document: Document, create: bool) -> Any:
-        from gateways.admission.administration import UserChanges
+        from gatehouse.gateways.admission.administration import UserChanges
         names: Document = {one: frozenset(document[one]) for one in ("tenants", "groups") if one in document}
         if "expires" in document:
             names["expires_ms"] = document["expires"] or 0
@@ -236,7 +236,7 @@ class Offline:
         return self._did(lambda: _or_raise(told[-1]))      # the last word: it may yet not be kept
 
     def _did(self, ask: Callable[[], Any]) -> Any:
-        from gateways.admission.errors import AccountError
+        from gatehouse.gateways.admission.errors import AccountError
         try:
             return ask()
         except AccountError as error:
@@ -248,7 +248,7 @@ COMMAND_LINE = "command line"
 
 def _by() -> Any:
     """For the audit topic: no user of the hub, but one of this machine."""
-    from gateways.admission.audit import Author
+    from gatehouse.gateways.admission.audit import Author
     try:
         user = getpass.getuser()
     except (OSError, KeyError):          # a number without a name, as containers have

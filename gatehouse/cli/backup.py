@@ -44,7 +44,7 @@ def backup(dest: Path, data: Path | None, config_file: Path, url: str, json_want
     from gatehouse.backup.copying import Copying, open_folder
     from gatehouse.backup.manifest import locked
     from gatehouse.cli.hub_option import refusal
-    from gatehouse.client.errors import HubError
+    from gatehouse_client.errors import HubError
     open_folder(dest)
     with locked(dest), _source(url, data, config_file) as source:
         total = sum(part.bytes for part in source.plan.parts)
@@ -104,9 +104,9 @@ def _source(url: str, data: Path | None, config_file: Path) -> AbstractContextMa
 def _configured(config_file: Path, data: Path) -> tuple[str, str, Path | None]:
     """The hub's name, what a manifest says of its catalogue, and the file of that."""
     from gatehouse.config.config import ConfigError, load
+    from gatehouse.kernel.state.catalogue import default_url, make_engine, sqlite_file
     from gatehouse.serve import read_specs
     from gatehouse.storage import where_catalogue_is
-    from kernel.state.catalogue import default_url, make_engine, sqlite_file
     if not config_file.exists():
         raise Refused(f"there is no {config_file}: name the hub's configuration with --config, it says where users and "
                       "rights are", exits.USAGE)

@@ -13,11 +13,11 @@ import click
 
 from gatehouse import exits
 from gatehouse.cli.tls_option import client_tls, tls_options
-from gatehouse.client.errors import HubError, NotAuthenticated, OutcomeUnknown, Unavailable
 from gatehouse.config.listeners import EVERYWHERE, parse_address
+from gatehouse_client.errors import HubError, NotAuthenticated, OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
-    from gatehouse.client.sync import SyncClient
+    from gatehouse_client.sync import SyncClient
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
@@ -106,8 +106,8 @@ def hub_options(command: Command) -> Command:
 @contextmanager
 def asking(url: str) -> Iterator[SyncClient]:
     """The hub at `url`, asked once for everything: people see at once that it is not there. Raises Refused."""
-    from gatehouse.client.retry import NO_RETRY
-    from gatehouse.client.sync import SyncClient
+    from gatehouse_client.retry import NO_RETRY
+    from gatehouse_client.sync import SyncClient
     try:
         with SyncClient(url, retry=NO_RETRY, tls=client_tls(), **_login()) as hub:
             yield hub

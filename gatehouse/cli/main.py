@@ -99,9 +99,9 @@ def explain(where: str, config_file: Path, json_wanted: bool) -> None:
     Works from the configuration alone; no hub needs to run. Example: gatehouse explain mqtt:plant/line1/temp
     """
     from gatehouse.config.config import ConfigError, load
+    from gatehouse.gateways.explain import explain as explain_address
+    from gatehouse.kernel.errors import KernelError
     from gatehouse.serve import read_specs
-    from gateways.explain import explain as explain_address
-    from kernel.errors import KernelError
     door, colon, address = where.partition(":")
     if not colon:
         raise click.UsageError(f"{where!r} is not DOOR:ADDRESS, like mqtt:plant/line1/temp")

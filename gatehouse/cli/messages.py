@@ -14,12 +14,12 @@ import click
 
 from gatehouse.cli.hub_option import asking, hub_options, refusal
 from gatehouse.cli.tables import as_json, cell, show
-from gatehouse.client.errors import HubError
-from kernel.errors import InvalidSelector
-from kernel.selectors.selector import parse_selector
+from gatehouse.kernel.errors import InvalidSelector
+from gatehouse.kernel.selectors.selector import parse_selector
+from gatehouse_client.errors import HubError
 
 if TYPE_CHECKING:
-    from gatehouse.client.message import Properties, Stored
+    from gatehouse_client.message import Properties, Stored
 
 # A line without an end would otherwise be read into memory whole; the hub refuses larger messages anyway.
 MAX_LINE_BYTES: Final = 64 << 20

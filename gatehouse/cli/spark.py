@@ -16,9 +16,9 @@ import click
 
 from gatehouse import exits
 from gatehouse.exits import Refused
-from spark.jobs.arguments import option_name
-from spark.jobs.failure import JobFailed
-from spark.jobs.settings import AnalyticsSettings, ArchiveSettings, JobSettings
+from gatehouse.spark.jobs.arguments import option_name
+from gatehouse.spark.jobs.failure import JobFailed
+from gatehouse.spark.jobs.settings import AnalyticsSettings, ArchiveSettings, JobSettings
 
 DEFAULT_CONFIG: Final = "gateways.toml"
 NEEDS: Final = "Spark is not installed here: pip install 'gatehouse[spark]', and Java 17 or later"
@@ -66,7 +66,7 @@ def _run(name: str, config_file: Path, once: bool, given: dict[str, str]) -> Non
     if not settings.url:
         settings = dataclasses.replace(settings, url=default_url(config_file))
     try:
-        job = importlib.import_module(f"spark.jobs.{name}")
+        job = importlib.import_module(f"gatehouse.spark.jobs.{name}")
     except ModuleNotFoundError as error:
         raise Refused(f"{NEEDS} ({error.name} is missing)", exits.FAILED) from None
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gatehouse.config.settings import Place, Problems, read_section
-from transactions.settings import MAX_CHECKS, MAX_TIME_MS, CheckSettings, TransactionSettings
+from gatehouse.transactions.settings import MAX_CHECKS, MAX_TIME_MS, CheckSettings, TransactionSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,15 @@ from gatehouse.config.rights import (
     read_rights,
 )
 from gatehouse.config.settings import Place, Problems, Text, read_section
-from gateways.admission.own_topics import ROUTES as OWN_ROUTES
-from gateways.admission.tokens import JwtSettings
-from gateways.connections.unsent import UNSENT_BYTES
-from gateways.contract import GatewaySpec, Listen
-from gateways.registry import Specs
-from gateways.tls.certificates import check_rule
-from kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
-from kernel.settings import LIVE, KernelSettings
-from spark.jobs.settings import AnalyticsSettings, ArchiveSettings
+from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
+from gatehouse.gateways.admission.tokens import JwtSettings
+from gatehouse.gateways.connections.unsent import UNSENT_BYTES
+from gatehouse.gateways.contract import GatewaySpec, Listen
+from gatehouse.gateways.registry import Specs
+from gatehouse.gateways.tls.certificates import check_rule
+from gatehouse.kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
+from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.spark.jobs.settings import AnalyticsSettings, ArchiveSettings
 
 ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
 GIB: Final = 1 << 30

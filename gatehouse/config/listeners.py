@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from gatehouse.config.settings import Place, Problems, Text, read_section
-from gateways.contract import Listen
-from gateways.tls.certificates import validity
-from gateways.tls.revocation import ends_of
-from gateways.tls.tls import TlsFault, TlsSettings, server_context
+from gatehouse.gateways.contract import Listen
+from gatehouse.gateways.tls.certificates import validity
+from gatehouse.gateways.tls.revocation import ends_of
+from gatehouse.gateways.tls.tls import TlsFault, TlsSettings, server_context
 
 EVERYWHERE: Final = {"", "*", "0.0.0.0", "::"}
 MAX_LISTENERS: Final = 64    # of one door

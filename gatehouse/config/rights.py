@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gatehouse.config.settings import Place, Problems, read_section
-from gateways.admission.accounts import check_group_name, check_user_name
-from gateways.admission.errors import InvalidUser
-from gateways.admission.rules import InvalidRule, Rule, read_rule
-from gateways.admission.tokens import JwtSettings
+from gatehouse.gateways.admission.accounts import check_group_name, check_user_name
+from gatehouse.gateways.admission.errors import InvalidUser
+from gatehouse.gateways.admission.rules import InvalidRule, Rule, read_rule
+from gatehouse.gateways.admission.tokens import JwtSettings
 
 TABLE_LISTS: Final = ("acl", "user_groups")
 """Sections that are lists of tables."""

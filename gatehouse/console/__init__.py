@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final
 
-from gateways.contract import PageFile
+from gatehouse.gateways.contract import PageFile
 
 PAGE: Final = "index.html"
 CONTENT_TYPES: Final = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",

@@ -8,7 +8,7 @@ import click
 
 from gatehouse import exits
 from gatehouse.demo.stage import HOST, DemoFailed, Stage, wait_until
-from spark.jobs.progress import stop_signals
+from gatehouse.spark.jobs.progress import stop_signals
 
 FOLDER = Path("data/demo")
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import psutil
 from confluent_kafka import Producer
 
-from gatehouse.client.errors import HubError
-from gatehouse.client.sync import SyncClient
+from gatehouse_client.errors import HubError
+from gatehouse_client.sync import SyncClient
 
 TOPIC: Final = "events"
 EVERY_S: Final = 1.0

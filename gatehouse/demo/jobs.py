@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from spark.jobs import analytics
-from spark.jobs.archive import Archive
-from spark.jobs.failure import exit_code
-from spark.jobs.progress import follow
-from spark.jobs.session import make_session
-from spark.jobs.settings import AnalyticsSettings, ArchiveSettings
+from gatehouse.spark.jobs import analytics
+from gatehouse.spark.jobs.archive import Archive
+from gatehouse.spark.jobs.failure import exit_code
+from gatehouse.spark.jobs.progress import follow
+from gatehouse.spark.jobs.session import make_session
+from gatehouse.spark.jobs.settings import AnalyticsSettings, ArchiveSettings
 
 ARCHIVED: Final = ("machine", "events", "statistics")
 WINDOW_S: Final = 10.0

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from gatehouse.client.sync import SyncClient
 from gatehouse.demo.device import Device
 from gatehouse.demo.events import Events
 from gatehouse.demo.jobs import ARCHIVED, LATENESS_S, WINDOW_S
 from gatehouse.demo.page import PageServer
 from gatehouse.demo.table import TableWatch
+from gatehouse_client.sync import SyncClient
 
 HOST: Final = "127.0.0.1"
 PAGE_PORT: Final = 8090

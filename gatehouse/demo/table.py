@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from gatehouse.client.errors import HubError
-from gatehouse.client.sync import SyncClient
-from spark.jobs import delta
+from gatehouse.spark.jobs import delta
+from gatehouse_client.errors import HubError
+from gatehouse_client.sync import SyncClient
 
 ADDRESS: Final = "events/archive/size"
 EVERY_S: Final = 2.0

@@ -18,11 +18,11 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from gateways.admission.accounts import ApiKey, ScramSecret, User
-from gateways.admission.errors import UnknownKey, UnknownRule, UnknownUser, UserExists
-from gateways.admission.quota import Quota
-from gateways.admission.rules import Rule, read_rule
-from kernel.state.catalogue import settle
+from gatehouse.gateways.admission.accounts import ApiKey, ScramSecret, User
+from gatehouse.gateways.admission.errors import UnknownKey, UnknownRule, UnknownUser, UserExists
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.rules import Rule, read_rule
+from gatehouse.kernel.state.catalogue import settle
 
 TRUTH: Final = sa.MetaData()
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateways.admission.errors import InvalidUser
-from gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
-from gateways.admission.quota import Quota
-from gateways.admission.rules import MAX_TENANT_CHARACTERS, Rule
+from gatehouse.gateways.admission.errors import InvalidUser
+from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.rules import MAX_TENANT_CHARACTERS, Rule
 
 ADMINS: Final = "admins"
 """The group that may do everything."""

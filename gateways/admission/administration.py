@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateways.admission.account_store import AccountStore
-from gateways.admission.accounts import (
+from gatehouse.gateways.admission.account_store import AccountStore
+from gatehouse.gateways.admission.accounts import (
     MAX_GROUPS,
     MAX_NAME_CHARACTERS,
     MAX_TENANTS,
@@ -27,10 +27,10 @@ from gateways.admission.accounts import (
     check_tenant_name,
     check_user_name,
 )
-from gateways.admission.administrators import may_administer, somebody_administers
-from gateways.admission.api_keys import make_key
-from gateways.admission.audit import By
-from gateways.admission.errors import (
+from gatehouse.gateways.admission.administrators import may_administer, somebody_administers
+from gatehouse.gateways.admission.api_keys import make_key
+from gatehouse.gateways.admission.audit import By
+from gatehouse.gateways.admission.errors import (
     AccountError,
     AccountsUnavailable,
     FromFile,
@@ -41,12 +41,12 @@ from gateways.admission.errors import (
     UnknownUser,
     UserExists,
 )
-from gateways.admission.passwords import check_new_password, hash_password, scram_secrets
-from gateways.admission.ports import Outside
-from gateways.admission.principal import DEFAULT_TENANT
-from gateways.admission.quota import Quota
-from gateways.admission.rules import CLIENT, EVERYONE, Rule, read_rule
-from gateways.admission.saslprep import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.passwords import check_new_password, hash_password, scram_secrets
+from gatehouse.gateways.admission.ports import Outside
+from gatehouse.gateways.admission.principal import DEFAULT_TENANT
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.rules import CLIENT, EVERYONE, Rule, read_rule
+from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
 
 log = logging.getLogger("gatehouse.admission")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateways.admission.accounts import ADMINS, Accounts, User
-from gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
-from gateways.admission.rules import EVERY_TENANT, EVERYONE, Rule
+from gatehouse.gateways.admission.accounts import ADMINS, Accounts, User
+from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
+from gatehouse.gateways.admission.rules import EVERY_TENANT, EVERYONE, Rule
 
 
 def somebody_administers(accounts: Accounts, users: Mapping[str, User], rules: Iterable[Rule],  # decision 86

@@ -10,37 +10,37 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from gateways.admission.accounts import Accounts
-from gateways.admission.administrators import somebody_administers
-from gateways.admission.attempt import Gone, OnAuthenticated, never
-from gateways.admission.audit import Audit, By
-from gateways.admission.credentials import Credentials
-from gateways.admission.decision import Decide, Operation
-from gateways.admission.errors import Denied as Denied
-from gateways.admission.errors import LoginsFull as LoginsFull
-from gateways.admission.errors import NotAuthenticated as NotAuthenticated
-from gateways.admission.issuer import Issuer
-from gateways.admission.login import Login
-from gateways.admission.own_topics import ROUTES as OWN_ROUTES
-from gateways.admission.places import PlacementCache
-from gateways.admission.ports import Outside
-from gateways.admission.principal import ANONYMOUS, Principal
-from gateways.admission.quota import Meter, Quota
-from gateways.admission.rights import Rights, Verdict
-from gateways.admission.rights_cache import RightsCache
-from gateways.admission.routed import RoutedTopics
-from gateways.admission.rule_set import RuleSet
-from gateways.admission.rules import Rule
-from gateways.admission.scram import ScramServer
-from gateways.admission.session_registry import RegisteredSession, Registration, SessionRegistry
-from gateways.admission.tokens import JwtSettings
-from gateways.admission.trace import Trace
-from kernel.addresses.address import UNROUTED
-from kernel.addresses.routes import Routes
+from gatehouse.gateways.admission.accounts import Accounts
+from gatehouse.gateways.admission.administrators import somebody_administers
+from gatehouse.gateways.admission.attempt import Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.audit import Audit, By
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.decision import Decide, Operation
+from gatehouse.gateways.admission.errors import Denied as Denied
+from gatehouse.gateways.admission.errors import LoginsFull as LoginsFull
+from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthenticated
+from gatehouse.gateways.admission.issuer import Issuer
+from gatehouse.gateways.admission.login import Login
+from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
+from gatehouse.gateways.admission.places import PlacementCache
+from gatehouse.gateways.admission.ports import Outside
+from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
+from gatehouse.gateways.admission.quota import Meter, Quota
+from gatehouse.gateways.admission.rights import Rights, Verdict
+from gatehouse.gateways.admission.rights_cache import RightsCache
+from gatehouse.gateways.admission.routed import RoutedTopics
+from gatehouse.gateways.admission.rule_set import RuleSet
+from gatehouse.gateways.admission.rules import Rule
+from gatehouse.gateways.admission.scram import ScramServer
+from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration, SessionRegistry
+from gatehouse.gateways.admission.tokens import JwtSettings
+from gatehouse.gateways.admission.trace import Trace
+from gatehouse.kernel.addresses.address import UNROUTED
+from gatehouse.kernel.addresses.routes import Routes
 
 if TYPE_CHECKING:
-    from kernel.kernel import Kernel
-    from kernel.message import Owner, Placement
+    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.message import Owner, Placement
 
 log = logging.getLogger("gatehouse.admission")
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateways.admission.errors import NotAuthenticated
-from gateways.admission.principal import Principal
-from gateways.networks import network_of
+from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.networks import network_of
 
 OnAuthenticated = Callable[[Principal | NotAuthenticated], None]
 

@@ -14,15 +14,15 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC
-from gateways.admission.patterns import escaped
-from gateways.admission.principal import DEFAULT_TENANT
-from kernel.errors import KernelError, TopicExists
-from kernel.records.record import encode_headers
+from gatehouse.gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC
+from gatehouse.gateways.admission.patterns import escaped
+from gatehouse.gateways.admission.principal import DEFAULT_TENANT
+from gatehouse.kernel.errors import KernelError, TopicExists
+from gatehouse.kernel.records.record import encode_headers
 
 if TYPE_CHECKING:
-    from kernel.kernel import Kernel
-    from kernel.message import Owner
+    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.message import Owner
 
 HEADERS: Final = ((b"content-type", b"application/json"),)
 MAX_DETAILS_BYTES: Final = 65_536        # more is cut: a message says so

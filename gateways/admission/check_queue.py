@@ -19,9 +19,9 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-from gateways.admission.attempt import Check
-from gateways.admission.recent_logins import RecentLogins
-from gateways.admission.throttle import WAITING_MAX, Throttle
+from gatehouse.gateways.admission.attempt import Check
+from gatehouse.gateways.admission.recent_logins import RecentLogins
+from gatehouse.gateways.admission.throttle import WAITING_MAX, Throttle
 
 CHECKS_AT_ONCE: Final = 2            # threads that check: 19 MiB and a core each while they do
 FAILING_AT_ONCE: Final = 1           # of these for networks whose logins fail; the other one is there for newcomers

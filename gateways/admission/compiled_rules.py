@@ -11,8 +11,8 @@ from bisect import insort
 from collections.abc import Iterable
 from typing import Final
 
-from gateways.admission.decision import Operation
-from gateways.admission.patterns import (
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.patterns import (
     ANY_NAME,
     CLIENT_ID,
     FRESH,
@@ -25,8 +25,8 @@ from gateways.admission.patterns import (
     sample,
     speaks_of_client,
 )
-from gateways.admission.rules import ADDRESS, CLIENT, GROUP, HUB, TOPIC, Rule
-from kernel.addresses.filters import MANY, ONE, FilterTrie
+from gatehouse.gateways.admission.rules import ADDRESS, CLIENT, GROUP, HUB, TOPIC, Rule
+from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie
 
 NAMED: Final = (TOPIC, GROUP, CLIENT)
 """Kinds whose rules are found by a name."""

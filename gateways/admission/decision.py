@@ -4,7 +4,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-from gateways.admission.principal import Principal
+from gatehouse.gateways.admission.principal import Principal
 
 
 class Operation(enum.Enum):

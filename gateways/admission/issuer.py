@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gateways.admission.errors import NotAuthenticated
-from gateways.admission.ports import Outside
-from gateways.admission.tokens import MAX_TOKEN_BYTES, Claims, JwtSettings, KeySet, UnknownKid, read_claims
-from kernel.ports import Timer
+from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.ports import Outside
+from gatehouse.gateways.admission.tokens import MAX_TOKEN_BYTES, Claims, JwtSettings, KeySet, UnknownKid, read_claims
+from gatehouse.kernel.ports import Timer
 
 WAITING_MAX: Final = 1000                # tokens that wait for a key set
 

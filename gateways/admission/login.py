@@ -16,24 +16,31 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from gateways.admission.accounts import MAX_NAME_CHARACTERS, Accounts, ScramSecret, User
-from gateways.admission.api_keys import read_key
-from gateways.admission.attempt import Attempt, Check, Gone, OnAuthenticated, never
-from gateways.admission.check_queue import CheckQueue, Key
-from gateways.admission.credentials import Credentials
-from gateways.admission.errors import LoginsFull, NotAuthenticated
-from gateways.admission.issuer import Issuer
-from gateways.admission.passwords import MAX_PASSWORD_BYTES, SALT_BYTES, SCRAM_ITERATIONS, Proven, check_password, same
-from gateways.admission.ports import Outside
-from gateways.admission.principal import BY_CERTIFICATE, BY_KEY, BY_PASSWORD, Principal
-from gateways.admission.recent_logins import RecentLogins
-from gateways.admission.rules import Rule
-from gateways.admission.saslprep import ForbiddenCharacter, saslprep
-from gateways.admission.scram import HASHES, REFUSED, ScramServer
-from gateways.admission.throttle import Throttle
-from gateways.admission.tokens import Claims, Tokens, principal_of
-from gateways.admission.trace import Trace
-from kernel.ports import Timer
+from gatehouse.gateways.admission.accounts import MAX_NAME_CHARACTERS, Accounts, ScramSecret, User
+from gatehouse.gateways.admission.api_keys import read_key
+from gatehouse.gateways.admission.attempt import Attempt, Check, Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.check_queue import CheckQueue, Key
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.issuer import Issuer
+from gatehouse.gateways.admission.passwords import (
+    MAX_PASSWORD_BYTES,
+    SALT_BYTES,
+    SCRAM_ITERATIONS,
+    Proven,
+    check_password,
+    same,
+)
+from gatehouse.gateways.admission.ports import Outside
+from gatehouse.gateways.admission.principal import BY_CERTIFICATE, BY_KEY, BY_PASSWORD, Principal
+from gatehouse.gateways.admission.recent_logins import RecentLogins
+from gatehouse.gateways.admission.rules import Rule
+from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.scram import HASHES, REFUSED, ScramServer
+from gatehouse.gateways.admission.throttle import Throttle
+from gatehouse.gateways.admission.tokens import Claims, Tokens, principal_of
+from gatehouse.gateways.admission.trace import Trace
+from gatehouse.kernel.ports import Timer
 
 SAME_MAX: Final = 1024                   # logins that wait for the outcome of one check
 GUEST: Final = ("guest", "guest")        # what AMQP clients send unless told otherwise: RabbitMQ's default account

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.addresses.filters import MANY
-from kernel.addresses.routes import RouteEntry
+from gatehouse.kernel.addresses.filters import MANY
+from gatehouse.kernel.addresses.routes import RouteEntry
 
 AUDIT_TOPIC: Final = "audit"
 AUDIT_LEVEL: Final = "$audit"

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.addresses.address import LEVEL_ESCAPES, escape
-from kernel.addresses.filters import MANY, ONE, parse_filter
-from kernel.errors import InvalidFilter
+from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
+from gatehouse.kernel.addresses.filters import MANY, ONE, parse_filter
+from gatehouse.kernel.errors import InvalidFilter
 
 USER: Final = "{user}"
 CLIENT_ID: Final = "{client_id}"

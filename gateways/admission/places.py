@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kernel.message import Placement
+    from gatehouse.kernel.message import Placement
 
 PLACES_MAX: Final = 65536      # addresses remembered per principal and door; about 40 MiB when all are long
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernel.ports import Loop, Worker
+from gatehouse.kernel.ports import Loop, Worker
 
 
 @dataclass(frozen=True, slots=True)

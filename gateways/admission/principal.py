@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gateways.admission.rights_cache import RightsCache
-    from gateways.admission.rules import Rule
+    from gatehouse.gateways.admission.rights_cache import RightsCache
+    from gatehouse.gateways.admission.rules import Rule
 
 DEFAULT_TENANT: Final = "/"
 ANONYMOUS: Final = "anonymous"

@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from gateways.admission.accounts import ADMINS
-from gateways.admission.compiled_rules import Asker, Names, Section, Table, plain
-from gateways.admission.decision import Operation
-from gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC, CHECKS_LEVEL, HELD_LEVEL, group_of
-from gateways.admission.patterns import Levels
-from gateways.admission.principal import DEFAULT_TENANT
-from gateways.admission.routed import RoutedTopics
-from gateways.admission.rules import ADDRESS, CLIENT, EVERY_TENANT, EVERYONE, GROUP, HUB, KINDS, TOPIC, Rule
-from kernel.addresses.filters import MANY, ONE
+from gatehouse.gateways.admission.accounts import ADMINS
+from gatehouse.gateways.admission.compiled_rules import Asker, Names, Section, Table, plain
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC, CHECKS_LEVEL, HELD_LEVEL, group_of
+from gatehouse.gateways.admission.patterns import Levels
+from gatehouse.gateways.admission.principal import DEFAULT_TENANT
+from gatehouse.gateways.admission.routed import RoutedTopics
+from gatehouse.gateways.admission.rules import ADDRESS, CLIENT, EVERY_TENANT, EVERYONE, GROUP, HUB, KINDS, TOPIC, Rule
+from gatehouse.kernel.addresses.filters import MANY, ONE
 
 DEAD_LETTERS: Final = "$queue/$dead-letters"
 """First levels of the queues of groups' dead letters."""

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateways.admission.decision import Operation
-from gateways.admission.rights import Rights
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.rights import Rights
 
 KNOWN_MAX: Final = 4096                  # answers remembered for one principal
 

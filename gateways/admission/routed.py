@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateways.admission.patterns import Levels, overlaps
-from kernel.addresses.address import UNROUTED, is_address, is_topic_name
-from kernel.addresses.filters import MANY, ONE
-from kernel.addresses.routes import CAPTURE, RouteEntry, Routes
-from kernel.addresses.templates import Template
-from kernel.errors import InvalidAddress, Unroutable
+from gatehouse.gateways.admission.patterns import Levels, overlaps
+from gatehouse.kernel.addresses.address import UNROUTED, is_address, is_topic_name
+from gatehouse.kernel.addresses.filters import MANY, ONE
+from gatehouse.kernel.addresses.routes import CAPTURE, RouteEntry, Routes
+from gatehouse.kernel.addresses.templates import Template
+from gatehouse.kernel.errors import InvalidAddress, Unroutable
 
 
 class RoutedTopics:

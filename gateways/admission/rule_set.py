@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from gateways.admission.accounts import ADMINS
-from gateways.admission.compiled_rules import Asker, Table, is_personal
-from gateways.admission.patterns import speaks_of_client
-from gateways.admission.principal import DEFAULT_TENANT
-from gateways.admission.rights import BUILT_IN, Rights
-from gateways.admission.routed import RoutedTopics
-from gateways.admission.rules import EVERY_TENANT, EVERYONE, Rule
+from gatehouse.gateways.admission.accounts import ADMINS
+from gatehouse.gateways.admission.compiled_rules import Asker, Table, is_personal
+from gatehouse.gateways.admission.patterns import speaks_of_client
+from gatehouse.gateways.admission.principal import DEFAULT_TENANT
+from gatehouse.gateways.admission.rights import BUILT_IN, Rights
+from gatehouse.gateways.admission.routed import RoutedTopics
+from gatehouse.gateways.admission.rules import EVERY_TENANT, EVERYONE, Rule
 
 
 class Part:

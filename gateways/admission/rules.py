@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateways.admission import patterns
-from gateways.admission.decision import Operation
-from gateways.admission.errors import InvalidRule as InvalidRule
-from gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
+from gatehouse.gateways.admission import patterns
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import InvalidRule as InvalidRule
+from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
 
 EVERYONE: Final = "everyone"
 EVERY_TENANT: Final = "*"

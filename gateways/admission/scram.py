@@ -18,10 +18,10 @@ from binascii import Error as Base64Error
 from collections.abc import Callable
 from typing import Final
 
-from gateways.admission.accounts import ScramSecret
-from gateways.admission.errors import NotAuthenticated
-from gateways.admission.principal import Principal
-from gateways.admission.saslprep import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.accounts import ScramSecret
+from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MAX_MESSAGE_BYTES: Final = 4096

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
 
-from gateways.admission.principal import Principal
-from kernel.ports import Loop, Timer
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.kernel.ports import Loop, Timer
 
 TOLD_AT_ONCE: Final = 20                 # connections that are told in one turn: some 0.2 ms each with a few filters
 

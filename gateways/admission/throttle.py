@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from gateways.networks import region_of
+from gatehouse.gateways.networks import region_of
 
 DELAY_MS: Final = 100
 DELAY_MAX_MS: Final = 5_000

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import jwt
 
-from gateways.admission.accounts import check_tenant_name
-from gateways.admission.errors import InvalidUser, NotAuthenticated
-from gateways.admission.principal import ANONYMOUS, BY_TOKEN, DEFAULT_TENANT, Principal
+from gatehouse.gateways.admission.accounts import check_tenant_name
+from gatehouse.gateways.admission.errors import InvalidUser, NotAuthenticated
+from gatehouse.gateways.admission.principal import ANONYMOUS, BY_TOKEN, DEFAULT_TENANT, Principal
 
 MAX_TOKEN_BYTES: Final = 16_384
 MAX_KEYS: Final = 100                    # of one key set

@@ -1,13 +1,13 @@
 """The AMQP 0-9-1 door, with RabbitMQ's extensions. What it does not do is in README.md."""
 from __future__ import annotations
 
-from gateways.amqp.broker import DOOR_NAME, Broker
-from gateways.amqp.codec import DOOR
-from gateways.amqp.config import AmqpConfig
-from gateways.amqp.queues import KernelQueues
-from gateways.amqp.session import AmqpSession
-from gateways.contract import GatewaySpec, Services
-from gateways.websocket.upgrade import websocket_route
+from gatehouse.gateways.amqp.broker import DOOR_NAME, Broker
+from gatehouse.gateways.amqp.codec import DOOR
+from gatehouse.gateways.amqp.config import AmqpConfig
+from gatehouse.gateways.amqp.queues import KernelQueues
+from gatehouse.gateways.amqp.session import AmqpSession
+from gatehouse.gateways.contract import GatewaySpec, Services
+from gatehouse.gateways.websocket.upgrade import websocket_route
 
 
 def open_door(services: Services) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gateways.amqp.errors import ChannelFault, precondition
-from gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, described, plain, type_class
+from gatehouse.gateways.amqp.errors import ChannelFault, precondition
+from gatehouse.gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, described, plain, type_class
 
 NUMBERS: Final = ("x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority",
                   "x-delivery-limit", "x-consumer-timeout")

@@ -7,20 +7,20 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from gateways.addresses import QUEUE_LEVEL, TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
-from gateways.amqp import codec, mapping, records
-from gateways.amqp.dead_letters import dead_letter
-from gateways.amqp.errors import precondition
-from gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
-from gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
-from kernel.errors import KernelError
-from kernel.message import DOOR_MASK
+from gatehouse.gateways.addresses import QUEUE_LEVEL, TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
+from gatehouse.gateways.amqp import codec, mapping, records
+from gatehouse.gateways.amqp.dead_letters import dead_letter
+from gatehouse.gateways.amqp.errors import precondition
+from gatehouse.gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
+from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
-    from gateways.amqp.consuming import Consumer
-    from gateways.amqp.ports import Queues
-    from gateways.contract import Services
-    from kernel.message import Leased, Message, Owner
+    from gatehouse.gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.ports import Queues
+    from gatehouse.gateways.contract import Services
+    from gatehouse.kernel.message import Leased, Message, Owner
 
 NAME_BYTES: Final = 16         # of a generated name, before base64: RabbitMQ's have 22 characters too
 DOOR_NAME: Final = "amqp"

@@ -10,25 +10,25 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.decision import Operation
-from gateways.amqp import codec
-from gateways.amqp.arguments import check_priority
-from gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Source, encode_get_ok
-from gateways.amqp.definitions import Definitions
-from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
-from gateways.amqp.methods import Arguments, encode_method
-from gateways.amqp.publishing import Publishing
-from gateways.amqp.rights import READ
-from gateways.amqp.transacting import TXN, Listener
-from gateways.amqp.unacked import Unacked
-from gateways.amqp.vhost import RESERVED
-from kernel.groups.members import Budget
-from kernel.groups.sharing import SHARE
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp.arguments import check_priority
+from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Source, encode_get_ok
+from gatehouse.gateways.amqp.definitions import Definitions
+from gatehouse.gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
+from gatehouse.gateways.amqp.methods import Arguments, encode_method
+from gatehouse.gateways.amqp.publishing import Publishing
+from gatehouse.gateways.amqp.rights import READ
+from gatehouse.gateways.amqp.transacting import TXN, Listener
+from gatehouse.gateways.amqp.unacked import Unacked
+from gatehouse.gateways.amqp.vhost import RESERVED
+from gatehouse.kernel.groups.members import Budget
+from gatehouse.kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:
-    from gateways.amqp.session import AmqpSession
-    from gateways.amqp.vhost import AmqpQueue
-    from kernel.message import Handle, Leased
+    from gatehouse.gateways.amqp.session import AmqpSession
+    from gatehouse.gateways.amqp.vhost import AmqpQueue
+    from gatehouse.kernel.message import Handle, Leased
 
 NOT_IMPLEMENTED: Final = 540
 NOT_ALLOWED: Final = 530

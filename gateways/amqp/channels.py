@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.amqp import codec
-from gateways.amqp.channel import Channel
-from gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault
-from gateways.amqp.methods import IDS, decode_method, encode_method, start_of
+from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp.channel import Channel
+from gatehouse.gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault
+from gatehouse.gateways.amqp.methods import IDS, decode_method, encode_method, start_of
 
 if TYPE_CHECKING:
-    from gateways.amqp.session import AmqpSession
+    from gatehouse.gateways.amqp.session import AmqpSession
 
 CHANNEL_ERROR: Final = 504
 FRAME_ERROR: Final = 501

@@ -18,9 +18,9 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from gateways.amqp.errors import ConnectionFault
-from kernel.message import DOOR_MASK, TRANSIENT, Leased, Message, Placement
-from kernel.records.record import varint
+from gatehouse.gateways.amqp.errors import ConnectionFault
+from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased, Message, Placement
+from gatehouse.kernel.records.record import varint
 
 DOOR: Final = 3                        # this door's number in each record's attributes
 

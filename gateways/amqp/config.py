@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateways.amqp.arguments import MAX_EXPIRY_MS
-from gateways.connections.capacity import PER_ADDRESS
+from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
+from gatehouse.gateways.connections.capacity import PER_ADDRESS
 
 FRAME_MIN_SIZE = 4096          # 0-9-1, 1.2, "Constants": frame-min-size
 

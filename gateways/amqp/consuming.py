@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.amqp import codec
-from gateways.amqp.methods import encode_method
-from kernel.groups.members import HoldLimit
+from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.kernel.groups.members import HoldLimit
 
 if TYPE_CHECKING:
-    from gateways.amqp.channel import Channel
-    from gateways.amqp.vhost import AmqpQueue
-    from kernel.message import Handle, Leased
+    from gatehouse.gateways.amqp.channel import Channel
+    from gatehouse.gateways.amqp.vhost import AmqpQueue
+    from gatehouse.kernel.message import Handle, Leased
 
 UNACKNOWLEDGED_MAX: Final = 1 << 16
 """Deliveries of one channel that may await acknowledgement where the client set no prefetch: more wait in the queue."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateways.amqp import codec, mapping, properties
-from gateways.amqp.tables import Field, Table, text
+from gatehouse.gateways.amqp import codec, mapping, properties
+from gatehouse.gateways.amqp.tables import Field, Table, text
 
 if TYPE_CHECKING:
-    from gateways.amqp.vhost import AmqpQueue, VirtualHost
+    from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 DEATHS: Final = "x-death"
 REASONS: Final = {"expired": "expired", "rejected": "rejected", "overflow": "maxlen", "attempts": "delivery_limit"}

@@ -4,19 +4,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.decision import Operation
-from gateways.amqp.errors import AmqpError, ConnectionFault, in_use
-from gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
-from gateways.amqp.methods import Arguments, encode_method
-from gateways.amqp.rights import CONFIGURE, READ, WRITE
-from gateways.amqp.transacting import TXN, check_listened
-from gateways.amqp.vhost import RESERVED
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, in_use
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
+from gatehouse.gateways.amqp.methods import Arguments, encode_method
+from gatehouse.gateways.amqp.rights import CONFIGURE, READ, WRITE
+from gatehouse.gateways.amqp.transacting import TXN, check_listened
+from gatehouse.gateways.amqp.vhost import RESERVED
 
 if TYPE_CHECKING:
-    from gateways.amqp.channel import Channel
-    from gateways.amqp.rights import Rights
-    from gateways.amqp.vhost import AmqpQueue, Change
-    from kernel.message import Stored
+    from gatehouse.gateways.amqp.channel import Channel
+    from gatehouse.gateways.amqp.rights import Rights
+    from gatehouse.gateways.amqp.vhost import AmqpQueue, Change
+    from gatehouse.kernel.message import Stored
 
 GENERATED: Final = "amq.gen-"
 RESOURCE_ERROR: Final = 506

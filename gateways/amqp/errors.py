@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.errors import CreateDenied, KernelError
+from gatehouse.kernel.errors import CreateDenied, KernelError
 
 NO_METHOD: Final = (0, 0)
 

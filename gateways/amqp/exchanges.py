@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from gateways.amqp.errors import precondition
-from gateways.amqp.tables import TYPE_NAMES, Field, Table, encode_table, plain
-from kernel.addresses.filters import MANY, ONE, FilterTrie
+from gatehouse.gateways.amqp.errors import precondition
+from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, encode_table, plain
+from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie
 
 QUEUE: Final = "queue"
 EXCHANGE: Final = "exchange"

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateways.admission.admission import Denied, NotAuthenticated
-from gateways.admission.credentials import Credentials
-from gateways.amqp import login
-from gateways.amqp.broker import DOOR_NAME
-from gateways.amqp.errors import ConnectionFault
-from gateways.amqp.methods import IDS, Arguments
+from gatehouse.gateways.admission.admission import Denied, NotAuthenticated
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.amqp import login
+from gatehouse.gateways.amqp.broker import DOOR_NAME
+from gatehouse.gateways.amqp.errors import ConnectionFault
+from gatehouse.gateways.amqp.methods import IDS, Arguments
 
 if TYPE_CHECKING:
-    from gateways.admission.admission import Admission
-    from gateways.admission.attempt import Gone, OnAuthenticated
-    from gateways.admission.principal import Principal
-    from gateways.admission.session_registry import RegisteredSession, Registration
-    from gateways.contract import Link
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.attempt import Gone, OnAuthenticated
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
+    from gatehouse.gateways.contract import Link
 
 NOT_ALLOWED: Final = 530
 

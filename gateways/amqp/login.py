@@ -8,15 +8,15 @@ import logging
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
-from gateways.admission.credentials import Credentials
-from gateways.admission.errors import LoginsFull, NotAuthenticated
-from gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
-from gateways.amqp.errors import ConnectionFault, SyntaxFault
-from gateways.amqp.methods import IDS, Arguments, encode_method
-from gateways.amqp.tables import Field, Table, decode_table, plain, text
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
+from gatehouse.gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
+from gatehouse.gateways.amqp.errors import ConnectionFault, SyntaxFault
+from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
+from gatehouse.gateways.amqp.tables import Field, Table, decode_table, plain, text
 
 if TYPE_CHECKING:
-    from gateways.contract import Link
+    from gatehouse.gateways.contract import Link
 
 log = logging.getLogger("gatehouse.gateways")
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"

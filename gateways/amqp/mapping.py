@@ -9,17 +9,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from gateways.addresses import AmqpName
-from gateways.amqp import codec, properties
-from gateways.amqp.errors import precondition
-from gateways.amqp.properties import Traits
-from gateways.amqp.tables import Table, plain, text, typed
-from gateways.checks import InvalidHalfName, read_half_name
-from gateways.properties.from_door import from_door
-from gateways.properties.to_door import Dressed, Envelope, to_door
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.message import RETAIN, TRANSIENT
-from kernel.records.record import encode_headers, read_headers, read_varint
+from gatehouse.gateways.addresses import AmqpName
+from gatehouse.gateways.amqp import codec, properties
+from gatehouse.gateways.amqp.errors import precondition
+from gatehouse.gateways.amqp.properties import Traits
+from gatehouse.gateways.amqp.tables import Table, plain, text, typed
+from gatehouse.gateways.checks import InvalidHalfName, read_half_name
+from gatehouse.gateways.properties.from_door import from_door
+from gatehouse.gateways.properties.to_door import Dressed, Envelope, to_door
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.message import RETAIN, TRANSIENT
+from gatehouse.kernel.records.record import encode_headers, read_headers, read_varint
 
 EXPIRES_AT: Final = b"expires-at"      # `gateways.properties.envelope`
 ADDRESS: Final = "x-address"           # `gateways.addresses`

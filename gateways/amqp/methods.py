@@ -13,8 +13,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from gateways.amqp.errors import SyntaxFault
-from gateways.amqp.tables import Table, decode_table, encode_table
+from gatehouse.gateways.amqp.errors import SyntaxFault
+from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
 
 Arguments = dict[str, Any]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from kernel.message import Handle, Leased, Message, Owner, Placement
+from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement
 
 if TYPE_CHECKING:
-    from gateways.amqp.consuming import Consumer, Source
-    from gateways.amqp.exchanges import Binding
-    from gateways.amqp.vhost import AmqpQueue, VirtualHost
+    from gatehouse.gateways.amqp.consuming import Consumer, Source
+    from gatehouse.gateways.amqp.exchanges import Binding
+    from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 
 DeadLetter = Callable[[str, str, str, "Leased", str], "list[Message]"]

@@ -14,8 +14,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-from gateways.amqp.errors import SyntaxFault
-from gateways.amqp.tables import Table, decode_table, encode_table
+from gatehouse.gateways.amqp.errors import SyntaxFault
+from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
 
 NAMES: Final = ("content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
                 "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id")

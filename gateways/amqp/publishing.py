@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from gateways.amqp import codec
-from gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
-from gateways.amqp.methods import IDS, Arguments, encode_method
-from gateways.amqp.transacting import DECIDE, Held, decide, hold
-from kernel.errors import CreateDenied, KernelError, MessageTooLarge, QueueFull, TooManyTopics, UnknownTopic
-from kernel.message import Message, Stored
+from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
+from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
+from gatehouse.gateways.amqp.transacting import DECIDE, Held, decide, hold
+from gatehouse.kernel.errors import CreateDenied, KernelError, MessageTooLarge, QueueFull, TooManyTopics, UnknownTopic
+from gatehouse.kernel.message import Message, Stored
 
 if TYPE_CHECKING:
-    from gateways.amqp.channel import Channel
-    from gateways.amqp.mapping import HalfHeaders
-    from gateways.amqp.sending import Sent
+    from gatehouse.gateways.amqp.channel import Channel
+    from gatehouse.gateways.amqp.mapping import HalfHeaders
+    from gatehouse.gateways.amqp.sending import Sent
 
 NO_ROUTE: Final = 312
 UNEXPECTED_FRAME: Final = 505

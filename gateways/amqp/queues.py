@@ -10,29 +10,29 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding
-from gateways.amqp.dead_letters import encode_target
-from gateways.amqp.errors import ChannelFault, refused
-from gateways.amqp.exchanges import Binding
-from gateways.amqp.tables import Table, decode_table, encode_table
-from gateways.amqp.vhost import AmqpQueue, VirtualHost
-from kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
-from kernel.addresses.filters import MANY
-from kernel.addresses.stated import stated_in
-from kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
-from kernel.groups.group import LeasedGroup
-from kernel.groups.members import Membership
-from kernel.groups.pages import MAX_ATTEMPT
-from kernel.groups.settings import NOTHING, Queue, QueueSettings
-from kernel.groups.sharing import SHARE
-from kernel.message import Handle, Leased, Message, Owner, Placement, Stored
-from kernel.records.record import named_headers
+from gatehouse.gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding
+from gatehouse.gateways.amqp.dead_letters import encode_target
+from gatehouse.gateways.amqp.errors import ChannelFault, refused
+from gatehouse.gateways.amqp.exchanges import Binding
+from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
+from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
+from gatehouse.kernel.addresses.filters import MANY
+from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import Membership
+from gatehouse.kernel.groups.pages import MAX_ATTEMPT
+from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
+from gatehouse.kernel.groups.sharing import SHARE
+from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, Stored
+from gatehouse.kernel.records.record import named_headers
 
 if TYPE_CHECKING:
-    from gateways.amqp.arguments import QueueArguments
-    from gateways.amqp.consuming import Consumer, Source
-    from gateways.amqp.ports import DeadLetter
-    from kernel.kernel import Kernel
+    from gatehouse.gateways.amqp.arguments import QueueArguments
+    from gatehouse.gateways.amqp.consuming import Consumer, Source
+    from gatehouse.gateways.amqp.ports import DeadLetter
+    from gatehouse.kernel.kernel import Kernel
 
 SPACE: Final = "amqp"                  # of this door's definitions
 ONCE_UNCHECKED: Final = ("x-delivery-limit", "x-consumer-timeout")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-from gateways.amqp.exchanges import Binding, Destination, Exchange
-from gateways.amqp.tables import Field, Table, decode_table, encode_table, text
+from gatehouse.gateways.amqp.exchanges import Binding, Destination, Exchange
+from gatehouse.gateways.amqp.tables import Field, Table, decode_table, encode_table, text
 
 EXCHANGE_MARK: Final = "x "
 BINDING_MARK: Final = "b "

@@ -16,24 +16,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding, queue_address
-from gateways.admission.audit import Author
-from gateways.admission.decision import Operation
-from gateways.amqp.broker import DOOR_NAME
-from gateways.amqp.errors import ChannelFault, refused
-from gateways.amqp.vhost import RESERVED
-from gateways.checks import require_seen
-from kernel.addresses.address import LEVEL_ESCAPES, escape
-from kernel.addresses.filters import MANY, parse_filter
-from kernel.errors import InvalidAddress, InvalidFilter, KernelError
-from kernel.groups.sharing import SHARE, parse_share
+from gatehouse.gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding, queue_address
+from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.amqp.broker import DOOR_NAME
+from gatehouse.gateways.amqp.errors import ChannelFault, refused
+from gatehouse.gateways.amqp.vhost import RESERVED
+from gatehouse.gateways.checks import require_seen
+from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
+from gatehouse.kernel.addresses.filters import MANY, parse_filter
+from gatehouse.kernel.errors import InvalidAddress, InvalidFilter, KernelError
+from gatehouse.kernel.groups.sharing import SHARE, parse_share
 
 if TYPE_CHECKING:
-    from gateways.admission.admission import Admission
-    from gateways.admission.principal import Principal
-    from gateways.amqp.exchanges import Binding
-    from gateways.amqp.vhost import AmqpQueue, VirtualHost
-    from transactions.deciding import Guarded
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.amqp.exchanges import Binding
+    from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
+    from gatehouse.transactions.deciding import Guarded
 
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"

@@ -9,19 +9,19 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateways.addresses import address_of_amqp
-from gateways.amqp import mapping, properties
-from gateways.amqp.errors import not_placed, precondition, refused
-from gateways.amqp.methods import Arguments
-from gateways.amqp.properties import Traits
-from kernel.errors import KernelError, Unroutable
-from kernel.message import Message, Placement
+from gatehouse.gateways.addresses import address_of_amqp
+from gatehouse.gateways.amqp import mapping, properties
+from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
+from gatehouse.gateways.amqp.methods import Arguments
+from gatehouse.gateways.amqp.properties import Traits
+from gatehouse.kernel.errors import KernelError, Unroutable
+from gatehouse.kernel.message import Message, Placement
 
 if TYPE_CHECKING:
-    from gateways.amqp.broker import Broker
-    from gateways.amqp.rights import Rights
-    from gateways.amqp.vhost import AmqpQueue, VirtualHost
-    from gateways.contract import Services
+    from gatehouse.gateways.amqp.broker import Broker
+    from gatehouse.gateways.amqp.rights import Rights
+    from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
+    from gatehouse.gateways.contract import Services
 
 ROUTES_MAX: Final = 65_536     # names remembered per connection; forgotten all at once beyond that
 DELAY: Final = "x-delay"

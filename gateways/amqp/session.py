@@ -9,24 +9,24 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.admission import NotAuthenticated
-from gateways.amqp import codec, login
-from gateways.amqp.arguments import NOT_HONOURED
-from gateways.amqp.broker import DOOR_NAME, Broker
-from gateways.amqp.channels import Channels
-from gateways.amqp.closing import SILENCE_MS, STOPPING_MS, Closing
-from gateways.amqp.errors import AmqpError, ConnectionFault
-from gateways.amqp.identity import Identity
-from gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
-from gateways.amqp.rights import Rights
-from gateways.amqp.sending import Sender
+from gatehouse.gateways.admission.admission import NotAuthenticated
+from gatehouse.gateways.amqp import codec, login
+from gatehouse.gateways.amqp.arguments import NOT_HONOURED
+from gatehouse.gateways.amqp.broker import DOOR_NAME, Broker
+from gatehouse.gateways.amqp.channels import Channels
+from gatehouse.gateways.amqp.closing import SILENCE_MS, STOPPING_MS, Closing
+from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault
+from gatehouse.gateways.amqp.identity import Identity
+from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
+from gatehouse.gateways.amqp.rights import Rights
+from gatehouse.gateways.amqp.sending import Sender
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.amqp.config import AmqpConfig
-    from gateways.amqp.vhost import VirtualHost
-    from gateways.contract import Link, Services
-    from kernel.message import Message, Owner
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.amqp.config import AmqpConfig
+    from gatehouse.gateways.amqp.vhost import VirtualHost
+    from gatehouse.gateways.contract import Link, Services
+    from gatehouse.kernel.message import Message, Owner
 
 SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may
                                        # do before the others have their turn

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from gateways.amqp.errors import SyntaxFault
+from gatehouse.gateways.amqp.errors import SyntaxFault
 
 DEPTH_MAX: Final = 32                  # tables and arrays within each other
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from gateways.amqp import codec
-from gateways.amqp.consuming import Origin
-from gateways.amqp.errors import ChannelFault, ConnectionFault, not_placed, precondition, refused
-from gateways.amqp.methods import encode_method
-from gateways.checks import (
+from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp.consuming import Origin
+from gatehouse.gateways.amqp.errors import ChannelFault, ConnectionFault, not_placed, precondition, refused
+from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.gateways.checks import (
     InvalidDecision,
     describe_check,
     describe_decided,
@@ -31,15 +31,15 @@ from gateways.checks import (
     read_check_settings,
     read_decision,
 )
-from kernel.errors import KeptFull, KernelError, QueueFull, Stopping, StorageFull, TooManyTransactions
-from kernel.groups.settings import check_name
-from transactions.coordinator import Decision, Half
+from gatehouse.kernel.errors import KeptFull, KernelError, QueueFull, Stopping, StorageFull, TooManyTransactions
+from gatehouse.kernel.groups.settings import check_name
+from gatehouse.transactions.coordinator import Decision, Half
 
 if TYPE_CHECKING:
-    from gateways.amqp.channel import Channel
-    from gateways.amqp.mapping import HalfHeaders
-    from kernel.message import Handle, Leased, Message, Stored
-    from transactions.coordinator import Check, Membership
+    from gatehouse.gateways.amqp.channel import Channel
+    from gatehouse.gateways.amqp.mapping import HalfHeaders
+    from gatehouse.kernel.message import Handle, Leased, Message, Stored
+    from gatehouse.transactions.coordinator import Check, Membership
 
 TXN: Final = "$txn."
 HELD: Final = "$txn.half."

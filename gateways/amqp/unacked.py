@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Generic, TypeVar
 
-from kernel.message import Handle
+from gatehouse.kernel.message import Handle
 
 S = TypeVar("S")
 """Who the deliveries went to."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
-from gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, refused
-from gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Binding, Destination, Exchange, binding_of
-from gateways.amqp.tables import Table
+from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
+from gatehouse.gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, refused
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Binding, Destination, Exchange, binding_of
+from gatehouse.gateways.amqp.tables import Table
 
 if TYPE_CHECKING:
-    from gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.consuming import Consumer
 
 RESERVED: Final = "amq."
 PREDECLARED: Final = (("amq.direct", "direct"), ("amq.fanout", "fanout"), ("amq.topic", "topic"),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateways.networks import is_loopback, network_of
+from gatehouse.gateways.networks import is_loopback, network_of
 
 RESERVED_DESCRIPTORS: Final = 256     # for the log's segments, the index, the SQL file, listeners, the loop itself
 

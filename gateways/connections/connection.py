@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from gateways.connections.hang_ups import has_hung_up
-from gateways.connections.unsent import FLOOR_BYTES
-from gateways.tls.certificates import ends_ms_of, name_in
+from gatehouse.gateways.connections.hang_ups import has_hung_up
+from gatehouse.gateways.connections.unsent import FLOOR_BYTES
+from gatehouse.gateways.tls.certificates import ends_ms_of, name_in
 
 if TYPE_CHECKING:
-    from gateways.connections.listener import Listener
-    from gateways.contract import Link, Listen, Session
+    from gatehouse.gateways.connections.listener import Listener
+    from gatehouse.gateways.contract import Link, Listen, Session
 
 log = logging.getLogger("gatehouse.gateways")
 

@@ -10,14 +10,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.connections.capacity import Capacity, Room
-from gateways.connections.connection import CONGESTED, Connection, ConnectionSettings
-from gateways.connections.endings import Endings
-from gateways.connections.ports import Ports
-from gateways.connections.wakeups import Wakeups
+from gatehouse.gateways.connections.capacity import Capacity, Room
+from gatehouse.gateways.connections.connection import CONGESTED, Connection, ConnectionSettings
+from gatehouse.gateways.connections.endings import Endings
+from gatehouse.gateways.connections.ports import Ports
+from gatehouse.gateways.connections.wakeups import Wakeups
 
 if TYPE_CHECKING:
-    from gateways.contract import GatewaySpec, Link, Listen, Services, Session
+    from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services, Session
 
 log = logging.getLogger("gatehouse.gateways")
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gateways.connections.connection import peer_name
-from gateways.tls.certificates import validity
-from gateways.tls.tls import server_context
-from gateways.tls.transport import Doorstep, TlsTransport
+from gatehouse.gateways.connections.connection import peer_name
+from gatehouse.gateways.tls.certificates import validity
+from gatehouse.gateways.tls.tls import server_context
+from gatehouse.gateways.tls.transport import Doorstep, TlsTransport
 
 if TYPE_CHECKING:
     from asyncio.trsock import TransportSocket
 
-    from gateways.contract import Listen
+    from gatehouse.gateways.contract import Listen
 
 BACKLOG: Final = 4096                 # connections that the system may hold for us before they are accepted
 KEEP_ALIVE_S: Final = (120, 30, 4)    # TCP's own: idle time, interval, probes. A peer that has vanished holds no

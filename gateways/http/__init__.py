@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateways.contract import GatewaySpec
-from gateways.http.config import HttpConfig
-from gateways.http.door import DOOR, NAME
-from gateways.http.service import open_service
+from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.door import DOOR, NAME
+from gatehouse.gateways.http.service import open_service
 
 GATEWAY: Final = GatewaySpec(name=NAME, door=DOOR, config=HttpConfig, default_listen=("127.0.0.1:8080",),
                              service=open_service)

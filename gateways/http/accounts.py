@@ -5,19 +5,19 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.administration import Administration
-from gateways.admission.audit import Author
-from gateways.admission.decision import Operation
-from gateways.admission.errors import AccountError, AccountsUnavailable
-from gateways.admission.rules import ADDRESS, CLIENT, GROUP, HUB, KINDS, TOPIC
-from gateways.http.author import author
-from gateways.http.declaring import Need
-from gateways.http.preconditions import check_conditions
-from gateways.http.problems import Refusal
-from gateways.http.schemas import TEXT, Named, Schema, list_of, object_of, one_of
+from gatehouse.gateways.admission.administration import Administration
+from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import AccountError, AccountsUnavailable
+from gatehouse.gateways.admission.rules import ADDRESS, CLIENT, GROUP, HUB, KINDS, TOPIC
+from gatehouse.gateways.http.author import author
+from gatehouse.gateways.http.declaring import Need
+from gatehouse.gateways.http.preconditions import check_conditions
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import TEXT, Named, Schema, list_of, object_of, one_of
 
 if TYPE_CHECKING:
-    from gateways.http.door import Call, Door
+    from gatehouse.gateways.http.door import Call, Door
 
 ADMINISTERING: Final = (Need(Operation.ADMINISTER, "hub"),)
 CHANGES: Final = ("accounts_unavailable", "outcome_unknown")

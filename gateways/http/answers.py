@@ -14,8 +14,8 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_writer import HttpVersion11
 
-from gateways.http.preconditions import strong_tag
-from gateways.http.problems import CONTENT_TYPE, encode_problem, problem_of
+from gatehouse.gateways.http.preconditions import strong_tag
+from gatehouse.gateways.http.problems import CONTENT_TYPE, encode_problem, problem_of
 
 SERVER: Final = "Gatehouse"
 JSON: Final = "application/json"

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from gateways.admission.audit import Author
-from gateways.http.door import NAME
+from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.http.door import NAME
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateways.http.server import DoorProtocol
+    from gatehouse.gateways.http.server import DoorProtocol
 
 
 def author(request: web.Request, name: str) -> Author:

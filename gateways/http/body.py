@@ -7,9 +7,9 @@ from typing import Final
 from aiohttp import StreamReader, web
 from aiohttp.http_writer import HttpVersion11
 
-from gateways.http.config import HttpConfig
-from gateways.http.encoding import decode
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.encoding import decode
+from gatehouse.gateways.http.problems import Refusal
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 

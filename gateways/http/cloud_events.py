@@ -25,12 +25,12 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import orjson
 
-from gateways.http.mapping import Publication, decode_base64
-from gateways.http.problems import Refusal
-from gateways.properties.envelope import FIELDS, OWN_HEADERS, Kind
-from gateways.properties.values import normalize
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.message import Record
+from gatehouse.gateways.http.mapping import Publication, decode_base64
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.properties.envelope import FIELDS, OWN_HEADERS, Kind
+from gatehouse.gateways.properties.values import normalize
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.message import Record
 
 STRUCTURED: Final = "application/cloudevents+json"
 BATCH: Final = "application/cloudevents-batch+json"

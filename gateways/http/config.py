@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateways.connections.capacity import PER_ADDRESS
-from gateways.http.webhooks.guard import Guard
+from gatehouse.gateways.connections.capacity import PER_ADDRESS
+from gatehouse.gateways.http.webhooks.guard import Guard
 
 ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@]+/?")
 """The pattern of an origin as browsers name it (RFC 6454, 6.2), also with the slash that people put behind it."""

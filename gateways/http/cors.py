@@ -11,9 +11,9 @@ from typing import Final
 
 from aiohttp import web
 
-from gateways.http.answers import add_vary
-from gateways.http.config import HttpConfig
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.answers import add_vary
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.problems import Refusal
 
 EXPOSED: Final = ("Allow", "Content-Range", "Date", "ETag", "Location", "Preference-Applied", "Retry-After", "Server",
                   "WWW-Authenticate", "X-Cursor", "X-High-Watermark", "X-Log-Start-Offset", "X-Lost", "X-Next-Offset",

@@ -20,8 +20,8 @@ from binascii import a2b_base64
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from gateways.http.leb128 import encode_number, read_number
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.leb128 import encode_number, read_number
+from gatehouse.gateways.http.problems import Refusal
 
 VERSION: Final = 1
 MAX_CURSOR_CHARS: Final = 6000

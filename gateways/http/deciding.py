@@ -4,19 +4,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateways.admission.audit import Author
-from gateways.checks import describe_decided, require_seen
-from gateways.http.door import NAME
-from gateways.http.halves import read_id
-from transactions.coordinator import Decision, State
+from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.checks import describe_decided, require_seen
+from gatehouse.gateways.http.door import NAME
+from gatehouse.gateways.http.halves import read_id
+from gatehouse.transactions.coordinator import Decision, State
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.http.direct import Exchange
-    from gateways.http.door import Door
-    from kernel.halves.halves import Acks, Offsets
-    from kernel.message import Owner, Stored
-    from transactions.deciding import Guard, Guarded
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.http.direct import Exchange
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.kernel.halves.halves import Acks, Offsets
+    from gatehouse.kernel.message import Owner, Stored
+    from gatehouse.transactions.deciding import Guard, Guarded
 
 
 async def decide(door: Door, principal: Principal, transaction_id: int, decision: Decision, acks: Acks = (),

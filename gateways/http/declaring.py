@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import web
 
-from gateways.http.parameters import Parameter
-from gateways.http.problems import Refusal
-from gateways.http.schemas import BINARY
-from gateways.http.target import decode_query
+from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import BINARY
+from gatehouse.gateways.http.target import decode_query
 
 if TYPE_CHECKING:
-    from gateways.admission.decision import Operation
-    from gateways.http.direct import Direct
-    from gateways.http.door import Call, Door
+    from gatehouse.gateways.admission.decision import Operation
+    from gatehouse.gateways.http.direct import Direct
+    from gatehouse.gateways.http.door import Call, Door
 
 JSON: Final = "application/json"
 

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
 
-from gateways.http.answers import encode_answer, encode_json
-from gateways.http.heads import MAX_HEAD_BYTES, REQUEST_LINE, Fields, read_fields
+from gatehouse.gateways.http.answers import encode_answer, encode_json
+from gatehouse.gateways.http.heads import MAX_HEAD_BYTES, REQUEST_LINE, Fields, read_fields
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateways.admission.principal import Principal
-    from gateways.http.declaring import Declared
-    from gateways.http.door import Door
-    from gateways.http.mapping import Publication
-    from gateways.http.routing import RouteTable
-    from kernel.message import Message, Placement, Stored
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.http.declaring import Declared
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.mapping import Publication
+    from gatehouse.gateways.http.routing import RouteTable
+    from gatehouse.kernel.message import Message, Placement, Stored
 
 MAX_WAITING: Final = 256
 """Requests of one connection that are on their way; the next ones are held until all of them are answered."""

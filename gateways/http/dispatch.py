@@ -7,22 +7,22 @@ from typing import Final
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 
-from gateways.http.accepting import accepts
-from gateways.http.answers import SERVER, Created, add_vary
-from gateways.http.author import author
-from gateways.http.declaring import Declared
-from gateways.http.direct import DirectCalls
-from gateways.http.door import NAME, Call, Door
-from gateways.http.encoding import COMPRESSED_TYPES, TAGGED, choose, encode, matches, tag_of
-from gateways.http.errors import answer_to
-from gateways.http.hosts import authority_of, is_host
-from gateways.http.openapi import routes_of
-from gateways.http.preconditions import MATCHED, strong_tag
-from gateways.http.problems import Refusal
-from gateways.http.routes import build_not_built_table, build_table
-from gateways.http.routes.publish import PUBLISH_PREFIX, publish
-from gateways.http.server import speak_our_version
-from gateways.http.target import split_target
+from gatehouse.gateways.http.accepting import accepts
+from gatehouse.gateways.http.answers import SERVER, Created, add_vary
+from gatehouse.gateways.http.author import author
+from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.direct import DirectCalls
+from gatehouse.gateways.http.door import NAME, Call, Door
+from gatehouse.gateways.http.encoding import COMPRESSED_TYPES, TAGGED, choose, encode, matches, tag_of
+from gatehouse.gateways.http.errors import answer_to
+from gatehouse.gateways.http.hosts import authority_of, is_host
+from gatehouse.gateways.http.openapi import routes_of
+from gatehouse.gateways.http.preconditions import MATCHED, strong_tag
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes import build_not_built_table, build_table
+from gatehouse.gateways.http.routes.publish import PUBLISH_PREFIX, publish
+from gatehouse.gateways.http.server import speak_our_version
+from gatehouse.gateways.http.target import split_target
 
 Mounted = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from gateways.http.door import Door
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.door import Door
+from gatehouse.gateways.http.problems import Refusal
 
 NESTED_MAX: Final = 32
 """Lists and objects in each other: more than any document of this door has."""

@@ -14,34 +14,34 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from aiohttp import web
 
-from gateways.admission.credentials import NOTHING, Credentials
-from gateways.admission.decision import Operation
-from gateways.admission.errors import NotAuthenticated
-from gateways.http.answers import SERVER, DateHeader
-from gateways.http.body import Bodies
-from gateways.http.config import HttpConfig
-from gateways.http.cors import Cors
-from gateways.http.declaring import Declared
-from gateways.http.direct import Login
-from gateways.http.hosts import Hosts
-from gateways.http.live.feeds import Feeds
-from gateways.http.login import read_authorization
-from gateways.http.problems import Refusal
-from gateways.http.receipts import Receipts
-from gateways.http.target import decode_level
-from gateways.http.tickets import Tickets
-from gateways.http.waiting import registered
-from gateways.http.webhooks.webhooks import Webhooks
-from kernel.errors import UnknownTopic
+from gatehouse.gateways.admission.credentials import NOTHING, Credentials
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.http.answers import SERVER, DateHeader
+from gatehouse.gateways.http.body import Bodies
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.cors import Cors
+from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.direct import Login
+from gatehouse.gateways.http.hosts import Hosts
+from gatehouse.gateways.http.live.feeds import Feeds
+from gatehouse.gateways.http.login import read_authorization
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.receipts import Receipts
+from gatehouse.gateways.http.target import decode_level
+from gatehouse.gateways.http.tickets import Tickets
+from gatehouse.gateways.http.waiting import registered
+from gatehouse.gateways.http.webhooks.webhooks import Webhooks
+from gatehouse.kernel.errors import UnknownTopic
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.contract import Services
-    from gateways.http.fixed import Fixed
-    from gateways.http.openapi import Route
-    from gateways.http.server import DoorProtocol
-    from kernel.message import Message, Owner, Stored, When
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.http.fixed import Fixed
+    from gatehouse.gateways.http.openapi import Route
+    from gatehouse.gateways.http.server import DoorProtocol
+    from gatehouse.kernel.message import Message, Owner, Stored, When
+    from gatehouse.kernel.state.topics import Topic
 
 DOOR: Final = 2
 """This door's number in the attributes of each record that came in here."""

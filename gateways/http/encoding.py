@@ -13,7 +13,7 @@ from typing import Final
 
 import zstandard
 
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.problems import Refusal
 
 ZSTD: Final = "zstd"
 GZIP: Final = "gzip"

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateways.admission.errors import AccountError, Denied, LoginsFull, NotAuthenticated
-from gateways.http.answers import problem_answer
-from gateways.http.login import challenges
-from gateways.http.problems import PROBLEMS, Refusal, document_of
-from kernel.errors import AlreadyDecided, KernelError
+from gatehouse.gateways.admission.errors import AccountError, Denied, LoginsFull, NotAuthenticated
+from gatehouse.gateways.http.answers import problem_answer
+from gatehouse.gateways.http.login import challenges
+from gatehouse.gateways.http.problems import PROBLEMS, Refusal, document_of
+from gatehouse.kernel.errors import AlreadyDecided, KernelError
 
 log = logging.getLogger("gatehouse.gateways.http")
 

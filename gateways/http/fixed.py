@@ -5,7 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateways.http.encoding import matches, tag_of
+from gatehouse.gateways.http.encoding import matches, tag_of
 
 REVALIDATE: Final = "no-cache"
 """A browser may keep it and asks each time whether it still holds (RFC 9111, 5.2.2.4): after an upgrade it does not."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateways.checks import NOT_YET, read_check_settings
-from gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gateways.http.problems import Refusal
-from gateways.http.schemas import (
+from gatehouse.gateways.checks import NOT_YET, read_check_settings
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import (
     MESSAGE_ID,
     SECONDS,
     TEXT,
@@ -29,9 +29,9 @@ from gateways.http.schemas import (
     object_of,
     one_of,
 )
-from kernel.errors import InvalidCheckBack
-from transactions.coordinator import CheckSettings, State, Transaction
-from transactions.settings import MAX_CHECKS, MAX_TIME_MS
+from gatehouse.kernel.errors import InvalidCheckBack
+from gatehouse.transactions.coordinator import CheckSettings, State, Transaction
+from gatehouse.transactions.settings import MAX_CHECKS, MAX_TIME_MS
 
 STATES: Final = {state.name.lower(): state for state in State}
 _TIME: Final[Schema] = {"type": "number", "minimum": 0.001, "maximum": MAX_TIME_MS / 1000}

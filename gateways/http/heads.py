@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateways.http.mapping import SAID_FROM_NOW, Publication, read_headers
-from gateways.http.problems import Refusal
-from kernel.records.record import encode_headers
+from gatehouse.gateways.http.mapping import SAID_FROM_NOW, Publication, read_headers
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.kernel.records.record import encode_headers
 
 MAX_HEAD_BYTES: Final = 4096
 """A longer head is the library's."""

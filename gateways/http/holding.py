@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gateways.http.mapping import describe_place
+from gatehouse.gateways.http.mapping import describe_place
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.http.door import Door
-    from kernel.message import Stored
-    from transactions.coordinator import Half
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.kernel.message import Stored
+    from gatehouse.transactions.coordinator import Half
 
 
 class Holding:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.problems import Refusal
 
 ANY: Final = "*"
 LOCALHOST: Final = "localhost"

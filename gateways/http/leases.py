@@ -5,12 +5,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final
 
-from gateways.http.openapi import PROBLEM
-from gateways.http.problems import Refusal, document_of
-from gateways.http.schemas import TEXT, WHOLE, Named, Schema, Setting, list_of, object_of, one_of, properties_of
-from kernel.errors import KernelError
-from kernel.groups.members import Counts
-from kernel.groups.settings import (
+from gatehouse.gateways.http.openapi import PROBLEM
+from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.schemas import (
+    TEXT,
+    WHOLE,
+    Named,
+    Schema,
+    Setting,
+    list_of,
+    object_of,
+    one_of,
+    properties_of,
+)
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.members import Counts
+from gatehouse.kernel.groups.settings import (
     ASSIGNED,
     LEASED,
     MAX_BACKOFF_STEPS,
@@ -20,8 +30,8 @@ from kernel.groups.settings import (
     GroupSettings,
     Retry,
 )
-from kernel.selectors.tokens import MAX_TEXT_CHARS
-from kernel.state.topics import Topic
+from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
+from gatehouse.kernel.state.topics import Topic
 
 SETTINGS: Final = {field.name: field.type for field in fields(GroupSettings) if field.name != "retry"}
 RETRY: Final = {field.name: field.type for field in fields(Retry)}

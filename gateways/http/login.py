@@ -10,9 +10,9 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from typing import Final
 
-from gateways.admission.credentials import Credentials
-from gateways.admission.errors import NotAuthenticated
-from gateways.http.problems import Refusal
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.http.problems import Refusal
 
 TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 

@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gateways.http.problems import Refusal
-from gateways.json_messages import OF_THE_RECORD, json_name
-from gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
-from gateways.properties.values import CHARSET, normalize, read
-from kernel.message import NOW, RETAIN, Placement, When
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
+from gatehouse.gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
+from gatehouse.gateways.properties.values import CHARSET, normalize, read
+from gatehouse.kernel.message import NOW, RETAIN, Placement, When
 
 DOOR: Final = "http"
 """This door's column in the property table."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateways.http.mapping import DELIVER_AT, DOOR, MAX_IDEMPOTENCY_KEY_BYTES
-from gateways.http.parameters import Parameter
-from gateways.http.schemas import (
+from gatehouse.gateways.http.mapping import DELIVER_AT, DOOR, MAX_IDEMPOTENCY_KEY_BYTES
+from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.schemas import (
     ADDRESS,
     FLAG,
     MESSAGE_ID,
@@ -21,10 +21,10 @@ from gateways.http.schemas import (
     nullable,
     object_of,
 )
-from gateways.http.schemas import REPEAT as REPEAT_TEXT
-from gateways.json_messages import OF_THE_RECORD, json_name
-from gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Field, Kind, Shape, Where
-from gateways.properties.values import MAX_PRIORITY, MAX_TIME_MS
+from gatehouse.gateways.http.schemas import REPEAT as REPEAT_TEXT
+from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
+from gatehouse.gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Field, Kind, Shape, Where
+from gatehouse.gateways.properties.values import MAX_PRIORITY, MAX_TIME_MS
 
 BASE64: Final[Schema] = {"type": "string", "contentEncoding": "base64", "format": "byte"}
 TIME_IN: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_TIME_MS}

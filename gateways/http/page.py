@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kernel.errors import CorruptBatch, StorageFailed
-from kernel.message import Fetched, Piece, Record
-from kernel.records.batch import missing, sound_records
+from gatehouse.kernel.errors import CorruptBatch, StorageFailed
+from gatehouse.kernel.message import Fetched, Piece, Record
+from gatehouse.kernel.records.batch import missing, sound_records
 
 if TYPE_CHECKING:
-    from kernel.kernel import Kernel
+    from gatehouse.kernel.kernel import Kernel
 
 
 DAMAGED: Final = (StorageFailed.code, "the log is damaged there")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateways.http.config import HttpConfig
-from gateways.http.problems import Refusal
-from gateways.http.schemas import CURSOR_IN, TEXT, Bound, Schema, Setting, value_of
-from gateways.http.target import decode_number, decode_seconds
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import CURSOR_IN, TEXT, Bound, Schema, Setting, value_of
+from gatehouse.gateways.http.target import decode_number, decode_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateways.http.encoding import TAG_BYTES, matches
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.encoding import TAG_BYTES, matches
+from gatehouse.gateways.http.problems import Refusal
 
 MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/topics/{topic}", "/v1/groups/{group}",
                             "/v1/webhooks/{webhook}"))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from gateways.http.door import Door
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.kernel.state.topics import Topic
 
 GROUPS_AT_ONCE: Final = 100
 """Groups looked at before others have a turn: a millisecond or two."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol, cast
 
-from gateways.http.problems import Refusal
-from kernel.message import Stored
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.kernel.message import Stored
 
 SWEEP_S: Final = 0.25
 """How late a deadline may be noticed, in seconds."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from gateways.http.config import HttpConfig
-from kernel.selectors.tokens import MAX_TEXT_CHARS
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
 
 Schema = dict[str, Any]
 

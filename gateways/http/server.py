@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
-from gateways.connections.capacity import Room
-from gateways.connections.connection import peer_name
-from gateways.connections.endings import Endings
-from gateways.connections.hang_ups import has_hung_up
-from gateways.http.answers import SERVER, problem_answer
-from gateways.http.config import HttpConfig
-from gateways.http.direct import DirectCalls, Line
-from gateways.http.door import NAME
-from gateways.http.problems import CONTENT_TYPE, encode_problem
-from gateways.http.websocket.guard import FrameGuard
-from gateways.tls.certificates import ends_ms_of, name_in
+from gatehouse.gateways.connections.capacity import Room
+from gatehouse.gateways.connections.connection import peer_name
+from gatehouse.gateways.connections.endings import Endings
+from gatehouse.gateways.connections.hang_ups import has_hung_up
+from gatehouse.gateways.http.answers import SERVER, problem_answer
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.direct import DirectCalls, Line
+from gatehouse.gateways.http.door import NAME
+from gatehouse.gateways.http.problems import CONTENT_TYPE, encode_problem
+from gatehouse.gateways.http.websocket.guard import FrameGuard
+from gatehouse.gateways.tls.certificates import ends_ms_of, name_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateways.contract import Listen, Services
+    from gatehouse.gateways.contract import Listen, Services
 
 log = logging.getLogger("gatehouse.gateways.http")
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.connections.ports import Ports
-from gateways.http.config import HttpConfig
-from gateways.http.dispatch import Dispatcher
-from gateways.http.door import Door
-from gateways.http.server import LINGER_S, MAX_HEADERS, MAX_LINE_BYTES, Connections, DoorServer
-from gateways.tls.tls import TlsFault
+from gatehouse.gateways.connections.ports import Ports
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.dispatch import Dispatcher
+from gatehouse.gateways.http.door import Door
+from gatehouse.gateways.http.server import LINGER_S, MAX_HEADERS, MAX_LINE_BYTES, Connections, DoorServer
+from gatehouse.gateways.tls.tls import TlsFault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateways.contract import Listen, Services
+    from gatehouse.gateways.contract import Listen, Services
 
 ALPN: Final = ("http/1.1",)
 

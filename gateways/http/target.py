@@ -10,7 +10,7 @@ import re
 from typing import Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.problems import Refusal
 
 MAX_PARAMETERS: Final = 32
 """More query parameters than any call has; a bound on what one request makes us parse."""

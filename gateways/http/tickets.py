@@ -8,14 +8,14 @@ from __future__ import annotations
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
 
-from gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.errors import NotAuthenticated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateways.admission.admission import Admission
-    from gateways.admission.principal import Principal
-    from gateways.admission.session_registry import Registration
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.session_registry import Registration
 
 TICKET_BYTES: Final = 24
 MAX_TICKETS: Final = 10_000          # of all principals; the oldest goes

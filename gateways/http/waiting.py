@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.errors import NotAuthenticated
 
 if TYPE_CHECKING:
-    from gateways.admission.admission import Admission
-    from gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.principal import Principal
 
 
 class Guest:

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateways.contract import GatewaySpec
-from gateways.kafka.config import KafkaConfig
-from gateways.kafka.session import KafkaSession
+from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.kafka.config import KafkaConfig
+from gatehouse.gateways.kafka.session import KafkaSession
 
 GATEWAY: Final = GatewaySpec(
     name="kafka",

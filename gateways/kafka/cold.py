@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kafka.protocol.schemas.fields.codecs.types import UUID, Bytes, String
 
-from gateways.kafka.codec import Malformed, frame_header, read_bytes, read_count, read_string, skip_tags
+from gatehouse.gateways.kafka.codec import Malformed, frame_header, read_bytes, read_count, read_string, skip_tags
 
 Row = SimpleNamespace
 """One struct of a request or of an answer: its fields by their schema names in snake_case."""

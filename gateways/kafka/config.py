@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateways.connections.capacity import PER_ADDRESS
-from gateways.kafka.sasl import MECHANISMS
+from gatehouse.gateways.connections.capacity import PER_ADDRESS
+from gatehouse.gateways.kafka.sasl import MECHANISMS
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gateways.kafka.error_codes import FENCED_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH
+from gatehouse.gateways.kafka.error_codes import FENCED_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH
 
 MANY: Final = 64                     # partitions of one topic from which a block is faster, measured
 

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from gateways.kafka.codec import (
+from gatehouse.gateways.kafka.codec import (
     Malformed,
     encode_count,
     encode_string,
@@ -25,14 +25,14 @@ from gateways.kafka.codec import (
     read_string,
     skip_tags,
 )
-from gateways.kafka.error_codes import (
+from gatehouse.gateways.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
     NONE,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from gateways.kafka.fetch_block import MANY, REQUESTS, Block, partitions_of, read_block, scan_block
+from gatehouse.gateways.kafka.fetch_block import MANY, REQUESTS, Block, partitions_of, read_block, scan_block
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateways.admission.admission import LoginsFull, NotAuthenticated
-from gateways.kafka.error_codes import (
+from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
+from gatehouse.gateways.kafka.error_codes import (
     ILLEGAL_SASL_STATE,
     NONE,
     SASL_AUTHENTICATION_FAILED,
     UNSUPPORTED_SASL_MECHANISM,
 )
-from gateways.kafka.sasl import (
+from gatehouse.gateways.kafka.sasl import (
     MAX_TOKEN_BYTES,
     OAUTHBEARER,
     PLAIN,
@@ -34,10 +34,10 @@ from gateways.kafka.sasl import (
 )
 
 if TYPE_CHECKING:
-    from gateways.admission.credentials import Credentials
-    from gateways.admission.principal import Principal
-    from gateways.admission.scram import ScramServer
-    from gateways.kafka.session import KafkaSession
+    from gatehouse.gateways.admission.credentials import Credentials
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.scram import ScramServer
+    from gatehouse.gateways.kafka.session import KafkaSession
 
 MAX_ROUNDS: Final = 4          # messages of one login: SCRAM and a failing OAUTHBEARER take two
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from gateways.admission.admission import Denied
-from gateways.kafka import error_codes
-from kernel import errors
-from kernel.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_COVERS_FROM, TRANSACTIONAL
-from kernel.state.topics import TopicSettings
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.kafka import error_codes
+from gatehouse.kernel import errors
+from gatehouse.kernel.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_COVERS_FROM, TRANSACTIONAL
+from gatehouse.kernel.state.topics import TopicSettings
 
 ZSTD: Final = 4                          # codec number in a batch's attributes
 PRODUCE_ZSTD: Final = 7                  # the first Produce version that may carry it (KIP-110)

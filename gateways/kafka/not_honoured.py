@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kernel.records.batch import HEADER_BYTES
+from gatehouse.kernel.records.batch import HEADER_BYTES
 
 if TYPE_CHECKING:
-    from gateways.kafka.session import KafkaSession
+    from gatehouse.gateways.kafka.session import KafkaSession
 
 DELIVER_AT: Final = "deliver-at"
 NOT_HONOURED: Final = {

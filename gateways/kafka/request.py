@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gateways.kafka import cold
+from gatehouse.gateways.kafka import cold
 
 if TYPE_CHECKING:
-    from gateways.kafka.session import KafkaSession
+    from gatehouse.gateways.kafka.session import KafkaSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import json
 import re
 from typing import Final
 
-from gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.credentials import Credentials
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"

@@ -20,23 +20,23 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from gateways.admission.admission import NotAuthenticated
-from gateways.admission.audit import Author
-from gateways.admission.credentials import Credentials
-from gateways.admission.principal import Principal
-from gateways.contract import Link, Services
-from gateways.kafka.api import APIS
-from gateways.kafka.api.api_versions import API_VERSIONS, answer_unknown_version
-from gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from gateways.kafka.codec import SMALLEST_REQUEST, Frame, FrameReader, Malformed, decode_header, skip_tags
-from gateways.kafka.config import KafkaConfig
-from gateways.kafka.login import Login
-from gateways.kafka.request import Api, Request
-from gateways.kafka.sasl import MAX_TOKEN_BYTES
-from kernel.message import Stored
+from gatehouse.gateways.admission.admission import NotAuthenticated
+from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.contract import Link, Services
+from gatehouse.gateways.kafka.api import APIS
+from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, answer_unknown_version
+from gatehouse.gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, FrameReader, Malformed, decode_header, skip_tags
+from gatehouse.gateways.kafka.config import KafkaConfig
+from gatehouse.gateways.kafka.login import Login
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.sasl import MAX_TOKEN_BYTES
+from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
-    from gateways.admission.session_registry import Registration
+    from gatehouse.gateways.admission.session_registry import Registration
 
 DOOR: Final = "kafka"
 TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some tens of milliseconds of the slowest ones

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateways.admission.decision import Operation
-from gateways.admission.errors import Denied
-from gateways.admission.own_topics import CHECKS
-from gateways.kafka.transacting import CheckTopics
-from kernel.errors import InvalidTopic, UnknownTopic
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.own_topics import CHECKS
+from gatehouse.gateways.kafka.transacting import CheckTopics
+from gatehouse.kernel.errors import InvalidTopic, UnknownTopic
 
 if TYPE_CHECKING:
-    from gateways.kafka.session import KafkaSession
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.kafka.session import KafkaSession
+    from gatehouse.kernel.state.topics import Topic
 
 
 def text_of(name: bytes) -> str:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.admission.own_topics import HELD, group_of
-from gateways.checks import (
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.own_topics import HELD, group_of
+from gatehouse.gateways.checks import (
     InvalidDecision,
     InvalidHalfName,
     describe_check,
@@ -31,24 +31,24 @@ from gateways.checks import (
     read_half_name,
     require_seen,
 )
-from gateways.kafka.error_codes import INVALID_RECORD
-from gateways.kafka.mapping import Refused, code_of
-from kernel.errors import AlreadyDecided, Busy, KernelError, UnknownTransaction
-from kernel.groups.settings import check_name
-from kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
-from kernel.records.compression import NONE
-from kernel.records.record import encode_headers
-from transactions.coordinator import Half
+from gatehouse.gateways.kafka.error_codes import INVALID_RECORD
+from gatehouse.gateways.kafka.mapping import Refused, code_of
+from gatehouse.kernel.errors import AlreadyDecided, Busy, KernelError, UnknownTransaction
+from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
+from gatehouse.kernel.records.compression import NONE
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.transactions.coordinator import Half
 
 if TYPE_CHECKING:
-    from gateways.contract import Services
-    from gateways.kafka.api.produce import Produced
-    from gateways.kafka.session import KafkaSession
-    from kernel.message import Record, Stored
-    from kernel.records.batch import BatchHeader
-    from kernel.state.topics import Topic
-    from transactions.coordinator import Check, Decision, Membership
-    from transactions.deciding import Guarded
+    from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.kafka.api.produce import Produced
+    from gatehouse.gateways.kafka.session import KafkaSession
+    from gatehouse.kernel.message import Record, Stored
+    from gatehouse.kernel.records.batch import BatchHeader
+    from gatehouse.kernel.state.topics import Topic
+    from gatehouse.transactions.coordinator import Check, Decision, Membership
+    from gatehouse.transactions.deciding import Guarded
 
 HEADER: Final = b"half"
 NAME: Final = b"half-id"

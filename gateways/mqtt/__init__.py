@@ -1,11 +1,11 @@
 """The MQTT door: 3.1.1, QoS 0 and 1. What it does not do is in README.md."""
 from __future__ import annotations
 
-from gateways.contract import GatewaySpec
-from gateways.mqtt.codec import DOOR
-from gateways.mqtt.config import MqttConfig
-from gateways.mqtt.session import MqttSession
-from gateways.websocket.upgrade import websocket_route
+from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.mqtt.codec import DOOR
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.session import MqttSession
+from gatehouse.gateways.websocket.upgrade import websocket_route
 
 GATEWAY = GatewaySpec(name="mqtt", door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
                       session=MqttSession, http_routes=websocket_route("/mqtt", "mqtt", "mqtt"))

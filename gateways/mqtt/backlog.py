@@ -14,14 +14,14 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from gateways.mqtt import mapping
-from gateways.mqtt.codec import size_of
-from kernel.errors import OffsetOutOfRange, StorageFailed, UnknownPartition
-from kernel.message import Fetched, Message, Placement, Record
-from kernel.records.batch import sound_records
+from gatehouse.gateways.mqtt import mapping
+from gatehouse.gateways.mqtt.codec import size_of
+from gatehouse.kernel.errors import OffsetOutOfRange, StorageFailed, UnknownPartition
+from gatehouse.kernel.message import Fetched, Message, Placement, Record
+from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
-    from gateways.mqtt.outbox import Outbox
+    from gatehouse.gateways.mqtt.outbox import Outbox
 
 FETCH_RANGES: Final = 64               # ranges read back in one go
 FETCH_BYTES: Final = 256 * 1024        # and bytes

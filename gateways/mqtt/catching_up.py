@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateways.mqtt.backlog import Backlog
-    from kernel.delivery.slices import Slices
+    from gatehouse.gateways.mqtt.backlog import Backlog
+    from gatehouse.kernel.delivery.slices import Slices
 
 
 class CatchingUp:

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateways.mqtt.catching_up import CatchingUp
-from gateways.mqtt.codec import encode_qos0
-from gateways.mqtt.mapping import topic_field
+from gatehouse.gateways.mqtt.catching_up import CatchingUp
+from gatehouse.gateways.mqtt.codec import encode_qos0
+from gatehouse.gateways.mqtt.mapping import topic_field
 
 if TYPE_CHECKING:
-    from gateways.contract import Services
-    from gateways.mqtt.session import MqttSession
-    from kernel.message import Message, Placement
+    from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.mqtt.session import MqttSession
+    from gatehouse.kernel.message import Message, Placement
 
 TOPICS_MAX: Final = 65536          # topic names kept in encoded form
 ENCODED_MAX: Final = 512           # runs of messages kept in encoded form while they are handed out: two portions

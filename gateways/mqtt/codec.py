@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateways.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError, Unsupported
-from kernel.message import RETAIN, TRANSIENT, Message, Placement
-from kernel.records.record import NO_HEADERS
+from gatehouse.gateways.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError, Unsupported
+from gatehouse.kernel.message import RETAIN, TRANSIENT, Message, Placement
+from gatehouse.kernel.records.record import NO_HEADERS
 
 DOOR: Final = 1                        # this door's number in each record's attributes
 PACKET_IDS: Final = 65536              # ids are 1 to 65535; 0 is none [MQTT-2.3.1-1]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from gateways.admission.admission import Denied
-from gateways.checks import InvalidHalfName
-from gateways.mqtt import mapping
-from gateways.mqtt.codec import decode_publishes, encode_pubacks, packet_id_of, publish_topic, value_of
-from kernel.errors import (
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.checks import InvalidHalfName
+from gatehouse.gateways.mqtt import mapping
+from gatehouse.gateways.mqtt.codec import decode_publishes, encode_pubacks, packet_id_of, publish_topic, value_of
+from gatehouse.kernel.errors import (
     CreateDenied,
     IdempotencyConflict,
     InvalidAddress,
@@ -27,16 +27,16 @@ from kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from kernel.message import Message, Placement, Stored, When
+from gatehouse.kernel.message import Message, Placement, Stored, When
 
 if TYPE_CHECKING:
-    from gateways.admission.admission import Admission
-    from gateways.admission.places import PlacementCache
-    from gateways.admission.principal import Principal
-    from gateways.contract import Link
-    from gateways.mqtt.packets import Will
-    from gateways.mqtt.transacting import Transacting
-    from kernel.kernel import Kernel
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.places import PlacementCache
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.contract import Link
+    from gatehouse.gateways.mqtt.packets import Will
+    from gatehouse.gateways.mqtt.transacting import Transacting
+    from gatehouse.kernel.kernel import Kernel
 
 DOOR_NAME: Final = "mqtt"
 MakesAcks = Callable[[Stored], bytes]

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateways.mqtt.codec import DOOR
-from gateways.mqtt.errors import ProtocolError
-from gateways.mqtt.packets import Will, decode_text
-from kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Message, Placement, Record
-from kernel.records.record import NO_HEADERS
+from gatehouse.gateways.mqtt.codec import DOOR
+from gatehouse.gateways.mqtt.errors import ProtocolError
+from gatehouse.gateways.mqtt.packets import Will, decode_text
+from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Message, Placement, Record
+from gatehouse.kernel.records.record import NO_HEADERS
 
 RESERVED: Final = "$"          # a first level that begins so belongs to the hub
 DELAYED: Final = "$delayed/"   # `$delayed/SECONDS/ADDRESS`: to be delivered later

@@ -16,20 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gateways.mqtt.backlog import Backlog
-from gateways.mqtt.codec import encode_qos0, encode_qos1, fitting, parts_qos1, run_of
-from gateways.mqtt.retained import RetainedFeed
-from gateways.mqtt.window import Window
-from kernel.message import TRANSIENT, Delivery, Message, Placement
+from gatehouse.gateways.mqtt.backlog import Backlog
+from gatehouse.gateways.mqtt.codec import encode_qos0, encode_qos1, fitting, parts_qos1, run_of
+from gatehouse.gateways.mqtt.retained import RetainedFeed
+from gatehouse.gateways.mqtt.window import Window
+from gatehouse.kernel.message import TRANSIENT, Delivery, Message, Placement
 
 if TYPE_CHECKING:
-    from gateways.admission.trace import Trace
-    from gateways.contract import Link
-    from gateways.mqtt.clients import Clients
-    from gateways.mqtt.config import MqttConfig
-    from gateways.mqtt.shares import Shares
-    from gateways.mqtt.transacting import Transacting
-    from kernel.kernel import Kernel
+    from gatehouse.gateways.admission.trace import Trace
+    from gatehouse.gateways.contract import Link
+    from gatehouse.gateways.mqtt.clients import Clients
+    from gatehouse.gateways.mqtt.config import MqttConfig
+    from gatehouse.gateways.mqtt.shares import Shares
+    from gatehouse.gateways.mqtt.transacting import Transacting
+    from gatehouse.kernel.kernel import Kernel
 
 LARGE_BYTES: Final = 4096              # packets of QoS 1 that are larger on average are not joined: a buffer costs 1 us
 

@@ -15,8 +15,8 @@ from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Final
 
-from gateways.mqtt.codec import fixed_header
-from gateways.mqtt.errors import MalformedPacket, ProtocolError, Unsupported
+from gatehouse.gateways.mqtt.codec import fixed_header
+from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError, Unsupported
 
 # First bytes as a client must send them: type and reserved flags [MQTT-2.2.2-1].
 CONNECT: Final = 0x10

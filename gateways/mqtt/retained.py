@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateways.mqtt.codec import PACKET_ID_BYTES
-from gateways.mqtt.packets import encode_retained
-from kernel.message import TRANSIENT, Retained
+from gatehouse.gateways.mqtt.codec import PACKET_ID_BYTES
+from gatehouse.gateways.mqtt.packets import encode_retained
+from gatehouse.kernel.message import TRANSIENT, Retained
 
 if TYPE_CHECKING:
-    from gateways.mqtt.outbox import Outbox
+    from gatehouse.gateways.mqtt.outbox import Outbox
 
 PAGE_VALUES: Final = 256
 UNREADABLE: Final = "retained_unreadable"

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.admission.admission import LoginsFull, NotAuthenticated
-from gateways.admission.credentials import Credentials
-from gateways.admission.decision import Operation
-from gateways.mqtt import mapping, packets
-from gateways.mqtt.clients import ClientIdRefused, Clients
-from gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, decode_publishes, packet_size
-from gateways.mqtt.config import NOT_HONOURED
-from gateways.mqtt.errors import MalformedPacket, ProtocolError
-from gateways.mqtt.inbox import DOOR_NAME, Inbox
-from gateways.mqtt.outbox import Outbox
-from gateways.mqtt.shares import Shares
-from gateways.mqtt.transacting import Transacting
-from kernel.errors import KernelError
-from kernel.groups.sharing import SHARE, parse_share
-from kernel.message import Message
+from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.mqtt import mapping, packets
+from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
+from gatehouse.gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, decode_publishes, packet_size
+from gatehouse.gateways.mqtt.config import NOT_HONOURED
+from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
+from gatehouse.gateways.mqtt.inbox import DOOR_NAME, Inbox
+from gatehouse.gateways.mqtt.outbox import Outbox
+from gatehouse.gateways.mqtt.shares import Shares
+from gatehouse.gateways.mqtt.transacting import Transacting
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.sharing import SHARE, parse_share
+from gatehouse.kernel.message import Message
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.admission.session_registry import Registration
-    from gateways.contract import Link, Services
-    from gateways.mqtt.config import MqttConfig
-    from gateways.mqtt.packets import Connect, Will
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.session_registry import Registration
+    from gatehouse.gateways.contract import Link, Services
+    from gatehouse.gateways.mqtt.config import MqttConfig
+    from gatehouse.gateways.mqtt.packets import Connect, Will
 
 KEPT: Final = "clean_session_0"
 QOS_MAX: Final = 1                     # the highest that a subscription is granted

@@ -9,14 +9,14 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1
-from kernel.groups.members import HoldLimit
-from kernel.message import TRANSIENT, FirstLevel, Handle, Leased, Message, Placement
+from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1
+from gatehouse.kernel.groups.members import HoldLimit
+from gatehouse.kernel.message import TRANSIENT, FirstLevel, Handle, Leased, Message, Placement
 
 if TYPE_CHECKING:
-    from gateways.mqtt.outbox import Outbox
-    from kernel.groups.sharing import Shared
-    from kernel.kernel import Kernel
+    from gatehouse.gateways.mqtt.outbox import Outbox
+    from gatehouse.kernel.groups.sharing import Shared
+    from gatehouse.kernel.kernel import Kernel
 
 NOWHERE: Final = Placement("", "", "", 0, 0, 0, None, b"", b"", 0, FirstLevel())
 CREDIT: Final = 100                    # messages of one shared filter that are sent and not acknowledged, at most

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.checks import (
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.checks import (
     InvalidDecision,
     InvalidHalfName,
     describe_check,
@@ -32,10 +32,10 @@ from gateways.checks import (
     read_half_name,
     require_seen,
 )
-from gateways.mqtt import mapping
-from gateways.mqtt.codec import decode_publishes, encode_pubacks, encode_qos0, encode_qos1, packet_id_of
-from gateways.mqtt.shares import NOWHERE
-from kernel.errors import (
+from gatehouse.gateways.mqtt import mapping
+from gatehouse.gateways.mqtt.codec import decode_publishes, encode_pubacks, encode_qos0, encode_qos1, packet_id_of
+from gatehouse.gateways.mqtt.shares import NOWHERE
+from gatehouse.kernel.errors import (
     AlreadyDecided,
     Busy,
     InvalidCheckBack,
@@ -45,19 +45,19 @@ from kernel.errors import (
     KernelError,
     UnknownTransaction,
 )
-from kernel.groups.settings import check_name
-from transactions.coordinator import Half
+from gatehouse.kernel.groups.settings import check_name
+from gatehouse.transactions.coordinator import Half
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateways.admission.principal import Principal
-    from gateways.contract import Services
-    from gateways.mqtt.inbox import Inbox
-    from gateways.mqtt.outbox import Outbox
-    from kernel.message import Message, Stored
-    from transactions.coordinator import Check, Membership
-    from transactions.deciding import Guarded
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.mqtt.inbox import Inbox
+    from gatehouse.gateways.mqtt.outbox import Outbox
+    from gatehouse.kernel.message import Message, Stored
+    from gatehouse.transactions.coordinator import Check, Membership
+    from gatehouse.transactions.deciding import Guarded
 
 _SECONDS: Final = r"[0-9]{1,8}(?:\.[0-9]{1,3})?"
 _CHECK_BACK: Final = re.compile(rf"(?P<after>{_SECONDS})?,(?P<every>{_SECONDS})?,(?P<times>[0-9]{{1,5}})?", re.ASCII)

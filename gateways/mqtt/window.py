@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateways.mqtt.codec import PACKET_IDS, PUBACK_SIZE, PUBACKS
-from gateways.mqtt.errors import MalformedPacket, ProtocolError
+from gatehouse.gateways.mqtt.codec import PACKET_IDS, PUBACK_SIZE, PUBACKS
+from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 
 RUN_MAX: Final = 1024          # acknowledgements compared at once: a longer try costs too much when it fails
 LAST_ID: Final = PACKET_IDS - 1

@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from gateways.addresses import MAX_SHORTSTR_BYTES
+from gatehouse.gateways.addresses import MAX_SHORTSTR_BYTES
 
 DOORS: Final = ("mqtt3", "mqtt5", "amqp", "kafka", "http")
 """The columns. MQTT 3.1.1 and 5 are one door and two columns: 3.1.1 has no properties."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Shape, Where
-from gateways.properties.to_door import DUPLICATES, Dressed, Envelope
-from gateways.properties.values import normalize, plain, read
+from gatehouse.gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Shape, Where
+from gatehouse.gateways.properties.to_door import DUPLICATES, Dressed, Envelope
+from gatehouse.gateways.properties.values import normalize, plain, read
 
 
 def from_door(door: str, dressed: Dressed, now_ms: int) -> tuple[Envelope, list[str]]:

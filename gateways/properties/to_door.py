@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateways.addresses import MAX_SHORTSTR_BYTES
-from gateways.properties.envelope import (
+from gatehouse.gateways.addresses import MAX_SHORTSTR_BYTES
+from gatehouse.gateways.properties.envelope import (
     FIELD_BY_NAME,
     FIELDS,
     HTTP_USER_PREFIX,
@@ -21,8 +21,8 @@ from gateways.properties.envelope import (
     Shape,
     Where,
 )
-from gateways.properties.values import CHARSET, flag, normalize, show
-from kernel.addresses.address import is_address
+from gatehouse.gateways.properties.values import CHARSET, flag, normalize, show
+from gatehouse.kernel.addresses.address import is_address
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)                # RFC 9110, 5.6.2
 CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")

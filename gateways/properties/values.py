@@ -11,10 +11,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from gateways.addresses import DEFAULT_EXCHANGE, address_of_amqp, amqp_by_exchange
-from gateways.properties.envelope import Kind, Shape
-from kernel.addresses.address import is_address
-from kernel.errors import InvalidAddress
+from gatehouse.gateways.addresses import DEFAULT_EXCHANGE, address_of_amqp, amqp_by_exchange
+from gatehouse.gateways.properties.envelope import Kind, Shape
+from gatehouse.kernel.addresses.address import is_address
+from gatehouse.kernel.errors import InvalidAddress
 
 MAX_TIME_MS: Final = 253_402_300_799_999      # the last millisecond of the year 9999, where RFC 3339 ends
 MAX_SECONDS: Final = 0xFFFFFFFF               # MQTT 5, 3.3.2.3.3: a four-byte integer

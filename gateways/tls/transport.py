@@ -21,7 +21,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
-from gateways.connections.connection import peer_name
+from gatehouse.gateways.connections.connection import peer_name
 
 RECORD_BYTES: Final = 16_384        # plain text of one TLS record at most (RFC 8446 5.1), and of one `read`
 ALERT_S: Final = 2.0                # what a peer whose TLS is no good is given to take the alert that says so

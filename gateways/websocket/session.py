@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gateways.websocket.codec import (
+from gatehouse.gateways.websocket.codec import (
     BINARY,
     CLOSE,
     GOING_AWAY,
@@ -26,7 +26,7 @@ from gateways.websocket.codec import (
 )
 
 if TYPE_CHECKING:
-    from gateways.contract import Link, Listen, Session
+    from gatehouse.gateways.contract import Link, Listen, Session
 
 
 class WebSocketSession:  # decision 98

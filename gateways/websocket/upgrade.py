@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from aiohttp import web
 
-from gateways.connections.connection import Connection
-from gateways.websocket.session import WebSocketSession
+from gatehouse.gateways.connections.connection import Connection
+from gatehouse.gateways.websocket.session import WebSocketSession
 
 if TYPE_CHECKING:
-    from gateways.contract import Listen, Services
+    from gatehouse.gateways.contract import Listen, Services
 
 VERSION: Final = "13"
 UPGRADE: Final = {"Upgrade": "websocket", "Connection": "Upgrade"}      # RFC 9110, 7.8: never the one without the other

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kernel.errors import InvalidAddress, KernelError, Unroutable
+from gatehouse.kernel.errors import InvalidAddress, KernelError, Unroutable
 
 MAX_ADDRESS_BYTES: Final = 65535      # UTF-8; an MQTT string has a 16-bit length
 MAX_LEVELS: Final = 512               # holds every 255-byte AMQP routing key; bounds the work of one match

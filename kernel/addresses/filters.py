@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
-from kernel.addresses.address import check_size
-from kernel.errors import InvalidFilter as InvalidFilter  # doors find it here, beside `parse_filter`
+from gatehouse.kernel.addresses.address import check_size
+from gatehouse.kernel.errors import InvalidFilter as InvalidFilter  # doors find it here, beside `parse_filter`
 
 ONE: Final = "+"
 MANY: Final = "#"

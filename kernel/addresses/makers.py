@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.errors import TooManyTopics
-from kernel.settings import KernelSettings
-from kernel.state.topics import Topics
+from gatehouse.kernel.errors import TooManyTopics
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.topics import Topics
 
 PACED_MAX: Final = 10_000          # makers whose pace is known; who made something longest ago is forgotten, and may
                                    # then make as many at once as anybody new

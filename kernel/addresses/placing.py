@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.addresses.address import ADDRESS_HEADER, KEY_ESCAPES, UNROUTED, is_topic_name, unescape
-from kernel.addresses.murmur2 import partition_for
-from kernel.addresses.routes import Routes
-from kernel.delivery.subscriptions import Subscriptions
-from kernel.errors import (
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER, KEY_ESCAPES, UNROUTED, is_topic_name, unescape
+from gatehouse.kernel.addresses.murmur2 import partition_for
+from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.errors import (
     CreateDenied,
     InvalidAddress,
     InvalidTopic,
@@ -21,11 +21,11 @@ from kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from kernel.groups.settings import Queue
-from kernel.message import Headers, Placement
-from kernel.records.record import encode_header, encode_key
-from kernel.settings import KernelSettings
-from kernel.state.topics import Topic, Topics
+from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.message import Headers, Placement
+from gatehouse.kernel.records.record import encode_header, encode_key
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.topics import Topic, Topics
 
 QUEUE_PREFIX: Final = "$queue/"
 """Addresses of queues."""

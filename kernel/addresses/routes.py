@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kernel.addresses.address import (
+from gatehouse.kernel.addresses.address import (
     SHOWN_CHARACTERS,
     UNROUTED,
     check_address,
@@ -35,12 +35,12 @@ from kernel.addresses.address import (
     split_address,
     text_of_key,
 )
-from kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
-from kernel.addresses.murmur2 import partition_for
-from kernel.addresses.stated import stated_in
-from kernel.addresses.templates import ADDRESS, REST, InvalidTemplate, Template
-from kernel.errors import InvalidAddress, Unroutable
-from kernel.message import Headers
+from gatehouse.kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
+from gatehouse.kernel.addresses.murmur2 import partition_for
+from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.addresses.templates import ADDRESS, REST, InvalidTemplate, Template
+from gatehouse.kernel.errors import InvalidAddress, Unroutable
+from gatehouse.kernel.message import Headers
 
 CAPTURE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 WHOLE_ADDRESS: Final = "{address}"

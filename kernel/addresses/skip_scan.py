@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from kernel.addresses.filters import MANY, ONE, matches
+from gatehouse.kernel.addresses.filters import MANY, ONE, matches
 
 NUL: Final = b"\0"
 ABOVE_NUL: Final = b"\x01"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.message import Headers, Message
-from kernel.records.record import add_header, encode_header, named_headers, varint
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.message import Headers, Message
+from gatehouse.kernel.records.record import add_header, encode_header, named_headers, varint
 
 STATED: Final = varint(len(ADDRESS_HEADER)) + ADDRESS_HEADER
 """What encoded headers hold if one is called so, and perhaps if none is."""

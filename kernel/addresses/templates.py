@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kernel.addresses.address import KEY_ESCAPES, escape
+from gatehouse.kernel.addresses.address import KEY_ESCAPES, escape
 
 REST: Final = "rest"
 """What a trailing `#` matched, without the slash before it; empty where it matched no level."""

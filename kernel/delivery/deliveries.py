@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from kernel.addresses.placing import Places
-from kernel.delivery.slices import Slices
-from kernel.delivery.subscriptions import Outbox, Subscriptions
-from kernel.message import Message, Piece, Placement, Record
-from kernel.ports import Loop, Worker
-from kernel.records.batch import missing, sound_records
-from kernel.records.opened import Opened, opened_whole
-from kernel.records.record import encode_headers
-from kernel.records.unreadable import Unreadable
-from kernel.state.topics import Topic, Topics
-from kernel.write.batch_builder import Run
+from gatehouse.kernel.addresses.placing import Places
+from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.delivery.subscriptions import Outbox, Subscriptions
+from gatehouse.kernel.message import Message, Piece, Placement, Record
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.records.batch import missing, sound_records
+from gatehouse.kernel.records.opened import Opened, opened_whole
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.unreadable import Unreadable
+from gatehouse.kernel.state.topics import Topic, Topics
+from gatehouse.kernel.write.batch_builder import Run
 
 OPEN_HERE_BYTES: Final = 64 << 10          # of a producer's batch, opened on this thread: some milliseconds of records
 PART_BYTES: Final = 1 << 20                # of a larger one, opened and handed out at a time

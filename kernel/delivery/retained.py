@@ -17,19 +17,19 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kernel.addresses.filters import parse_filter
-from kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels
-from kernel.errors import StorageFailed
-from kernel.index.store import IndexStore, SortedCursor
-from kernel.log.frame import StateRecord
-from kernel.message import RETAIN, Headers, Message, OnRetained, Retained
-from kernel.parts import Parts
-from kernel.records import inline
-from kernel.records.batch import records_of
-from kernel.records.message_expiry import expires_at
-from kernel.retention.holders import retained_key
-from kernel.state.state import Changed, Kind, decode_held, store_key
-from kernel.write.batch_builder import Run
+from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels
+from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.index.store import IndexStore, SortedCursor
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import RETAIN, Headers, Message, OnRetained, Retained
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.records import inline
+from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.records.message_expiry import expires_at
+from gatehouse.kernel.retention.holders import retained_key
+from gatehouse.kernel.state.state import Changed, Kind, decode_held, store_key
+from gatehouse.kernel.write.batch_builder import Run
 
 RETAIN_HEADER: Final = b"retain"
 TRUE: Final = (b"true", b"1")

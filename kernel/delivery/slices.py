@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kernel.ports import Loop
+from gatehouse.kernel.ports import Loop
 
 SLICE_MS: Final = 5
 """How long one turn may work, in ms. Shorter slices cost more turns than they save waiting: a turn itself takes some

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kernel.addresses.address import ADDRESS_HEADER, levels_of
-from kernel.addresses.filters import MANY, ONE, FilterTrie, parse_filter
-from kernel.message import Delivery, FirstLevel, Message, Placement, Subscriber
-from kernel.records.record import encode_header
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER, levels_of
+from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie, parse_filter
+from gatehouse.kernel.message import Delivery, FirstLevel, Message, Placement, Subscriber
+from gatehouse.kernel.records.record import encode_header
 
 STEP_MESSAGES: Final = 64
 """Messages, counted for each who gets them, that are handed over before the clock is read: about a tenth of a slice."""

@@ -10,9 +10,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Final
 
-from kernel.groups.cursor import PAGE_SHIFT
-from kernel.groups.prefetcher import FETCH_BYTES, Prefetcher
-from kernel.message import Fetched
+from gatehouse.kernel.groups.cursor import PAGE_SHIFT
+from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, Prefetcher
+from gatehouse.kernel.message import Fetched
 
 FORGOTTEN_AT_ONCE: Final = 1_000
 

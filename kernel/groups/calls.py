@@ -3,17 +3,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.placing import Places
-from kernel.addresses.stated import stated_in
-from kernel.delivery.subscriptions import Subscriptions
-from kernel.errors import KernelError
-from kernel.groups.group import LeasedGroup
-from kernel.groups.leasing import Leasing
-from kernel.groups.members import HoldLimit, Member
-from kernel.groups.redriving import Gaps, Redriving
-from kernel.groups.rewinding import Rewinding
-from kernel.groups.settings import (
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.addresses.placing import Places
+from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.members import HoldLimit, Member
+from gatehouse.kernel.groups.redriving import Gaps, Redriving
+from gatehouse.kernel.groups.rewinding import Rewinding
+from gatehouse.kernel.groups.settings import (
     GroupSettings,
     Queue,
     QueueSettings,
@@ -22,14 +22,14 @@ from kernel.groups.settings import (
     decode_definition,
     definition_key,
 )
-from kernel.groups.sharing import Shared, Sharing
-from kernel.log.frame import StateRecord
-from kernel.message import Leased, Owner, Placement, Record
-from kernel.parts import Parts
-from kernel.records.record import read_headers
-from kernel.state.state import Kind
-from kernel.state.topics import Topic, Topics
-from kernel.write.appending import Appending
+from gatehouse.kernel.groups.sharing import Shared, Sharing
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Leased, Owner, Placement, Record
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import Topic, Topics
+from gatehouse.kernel.write.appending import Appending
 
 
 class GroupCalls:

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel.message import Stored
+from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
-    from kernel.groups.members import Core
-    from kernel.message import Owner
+    from gatehouse.kernel.groups.members import Core
+    from gatehouse.kernel.message import Owner
 
 
 class DeadLetterAnswer:

@@ -15,21 +15,21 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.placing import QUEUE_PREFIX
-from kernel.errors import KernelError, Stopping
-from kernel.groups.group import LeasedGroup
-from kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
-from kernel.groups.settings import Queue, QueueSettings
-from kernel.message import RETAIN, Headers, Leased, Message, Placement
-from kernel.parts import Parts
-from kernel.records.message_expiry import EXPIRES_HEADER
-from kernel.records.record import encode_headers, encode_key, read_headers
-from kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
+from gatehouse.kernel.errors import KernelError, Stopping
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from gatehouse.kernel.groups.settings import Queue, QueueSettings
+from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
+from gatehouse.kernel.records.record import encode_headers, encode_key, read_headers
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
-    from kernel.groups.leasing import Leasing
-    from kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.leasing import Leasing
+    from gatehouse.kernel.groups.prefetcher import Prefetcher
 
 PREFIX: Final = "$dead-letters/"
 HEADER: Final = b"dead-letter"

@@ -6,13 +6,13 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import Stopping
-from kernel.groups.cursor import Lease
-from kernel.ports import Loop
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.groups.cursor import Lease
+from gatehouse.kernel.ports import Loop
 
 if TYPE_CHECKING:
-    from kernel.groups.group import LeasedGroup
-    from kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.prefetcher import Prefetcher
 
 STEP_MS: Final = 50
 """Leases end at multiples of this: those of one step are looked at together."""

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
-from kernel.groups.settings import (
+from gatehouse.kernel.groups.settings import (
     GroupSettings,
     Queue,
     decode_group,
@@ -19,8 +19,8 @@ from kernel.groups.settings import (
     named_key,
     split_key,
 )
-from kernel.log.frame import StateRecord
-from kernel.state.state import Kind, StateTable
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.state.state import Kind, StateTable
 
 CACHED: Final = 10_000             # definitions of each kind
 

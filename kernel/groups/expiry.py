@@ -13,14 +13,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.groups.group import READ_AGAIN_MS, LeasedGroup
-from kernel.groups.prefetcher import EXPIRES, Prefetcher, Rules
-from kernel.groups.settings import Queue
-from kernel.message import Fetched, Leased
-from kernel.parts import Parts
+from gatehouse.kernel.groups.group import READ_AGAIN_MS, LeasedGroup
+from gatehouse.kernel.groups.prefetcher import EXPIRES, Prefetcher, Rules
+from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.message import Fetched, Leased
+from gatehouse.kernel.parts import Parts
 
 if TYPE_CHECKING:
-    from kernel.groups.leasing import Leasing
+    from gatehouse.kernel.groups.leasing import Leasing
 
 EXPIRED_AT_ONCE: Final = 100
 LOOKED_AT_ONCE: Final = 200              # queues, after a start

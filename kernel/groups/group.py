@@ -13,20 +13,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import InvalidGroup, KernelError, UnknownGroup
-from kernel.groups.cursor import Cursor, Lease
-from kernel.groups.dead_letter_answer import DeadLetterAnswer
-from kernel.groups.keys import KeysFreed
-from kernel.groups.members import Budget, Core, Counts, HoldLimit, Member, Membership, Pop
-from kernel.groups.prefetcher import Prefetcher, Rules, Taken
-from kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
-from kernel.groups.receipts import good_handles
-from kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
-from kernel.message import Handle, Leased, Owner
+from gatehouse.kernel.errors import InvalidGroup, KernelError, UnknownGroup
+from gatehouse.kernel.groups.cursor import Cursor, Lease
+from gatehouse.kernel.groups.dead_letter_answer import DeadLetterAnswer
+from gatehouse.kernel.groups.keys import KeysFreed
+from gatehouse.kernel.groups.members import Budget, Core, Counts, HoldLimit, Member, Membership, Pop
+from gatehouse.kernel.groups.prefetcher import Prefetcher, Rules, Taken
+from gatehouse.kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from gatehouse.kernel.groups.receipts import good_handles
+from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
+from gatehouse.kernel.message import Handle, Leased, Owner
 
 if TYPE_CHECKING:
-    from kernel.groups.expiry import Expiry
-    from kernel.groups.max_length import MaxLength
+    from gatehouse.kernel.groups.expiry import Expiry
+    from gatehouse.kernel.groups.max_length import MaxLength
 
 SHARE: Final = 1_000                 # taken from one cursor before the next has its turn
 MAX_POP: Final = 10_000              # messages of one pop

@@ -14,8 +14,8 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
 
-from kernel.errors import UnknownReceipt
-from kernel.message import Handle
+from gatehouse.kernel.errors import UnknownReceipt
+from gatehouse.kernel.message import Handle
 
 _HANDLE = struct.Struct(">QQHQ")
 _MAC_BYTES: Final = 10

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.groups.settings import Queue
+from gatehouse.kernel.groups.settings import Queue
 
 if TYPE_CHECKING:
-    from kernel.groups.leasing import Leasing
+    from gatehouse.kernel.groups.leasing import Leasing
 
 PARTS: Final = 4                       # of the time, before a use is written down again
 SHORTEST_MS: Final = 100               # between two looks at a queue in use

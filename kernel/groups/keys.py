@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel.groups.prefetcher import Prefetcher
-from kernel.log.frame import StateRecord
+from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.log.frame import StateRecord
 
 if TYPE_CHECKING:
-    from kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.group import LeasedGroup
 
 
 class KeysFreed:  # decision 28

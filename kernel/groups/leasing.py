@@ -15,26 +15,26 @@ from typing import Final
 
 from crc32c import crc32c
 
-from kernel.errors import AssignedGroup, GroupIsLeased, KernelError, Stopping
-from kernel.groups.cursor import Cursor, Lease
-from kernel.groups.dead_lettering import DeadLettering
-from kernel.groups.deadlines import Deadlines
-from kernel.groups.definitions import group_definitions
-from kernel.groups.group import LeasedGroup
-from kernel.groups.handles import Handles
-from kernel.groups.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
-from kernel.groups.prefetcher import Prefetcher
-from kernel.groups.queues import Queues
-from kernel.groups.restoring import Pages, Restoring
-from kernel.groups.selecting import Selecting
-from kernel.groups.settings import ASSIGNED, GroupSettings, Queue, check_name
-from kernel.log.frame import StateRecord
-from kernel.message import Handle, Leased, Owner
-from kernel.parts import Parts
-from kernel.state.state import Kind
-from kernel.state.topics import Topic
-from kernel.state.views import offset_record
-from kernel.write.pending_frame import PendingFrame, Reserved, Submission
+from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, KernelError, Stopping
+from gatehouse.kernel.groups.cursor import Cursor, Lease
+from gatehouse.kernel.groups.dead_lettering import DeadLettering
+from gatehouse.kernel.groups.deadlines import Deadlines
+from gatehouse.kernel.groups.definitions import group_definitions
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.handles import Handles
+from gatehouse.kernel.groups.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
+from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.groups.queues import Queues
+from gatehouse.kernel.groups.restoring import Pages, Restoring
+from gatehouse.kernel.groups.selecting import Selecting
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, check_name
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Handle, Leased, Owner
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.state.views import offset_record
+from gatehouse.kernel.write.pending_frame import PendingFrame, Reserved, Submission
 
 LEAVING: Final = 10_000  # partitions whose next start is remembered, before those that have reached it are not
 LAZY_MS: Final = 20

@@ -13,17 +13,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import QueueFull
-from kernel.groups.byte_count import ByteCount
-from kernel.groups.group import LeasedGroup
-from kernel.groups.prefetcher import Prefetcher, Rules
-from kernel.groups.reasons import OVERFLOW
-from kernel.groups.settings import Queue
-from kernel.message import Message
+from gatehouse.kernel.errors import QueueFull
+from gatehouse.kernel.groups.byte_count import ByteCount
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.prefetcher import Prefetcher, Rules
+from gatehouse.kernel.groups.reasons import OVERFLOW
+from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.message import Message
 
 if TYPE_CHECKING:
-    from kernel.groups.leasing import Leasing
-    from kernel.write.pending_frame import PendingFrame
+    from gatehouse.kernel.groups.leasing import Leasing
+    from gatehouse.kernel.write.pending_frame import PendingFrame
 
 UNLIMITED: Final = 1 << 62
 ANYTHING: Final = Rules(None, 0, False, 0)

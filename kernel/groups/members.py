@@ -4,15 +4,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kernel.errors import KernelError
-from kernel.groups.cursor import Cursor, Lease
-from kernel.groups.settings import Queue
-from kernel.message import Leased, Owner, Stored
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.cursor import Cursor, Lease
+from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
-    from kernel.groups.group import LeasedGroup
-    from kernel.groups.prefetcher import Prefetcher
-    from kernel.write.pending_frame import Reserved
+    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.write.pending_frame import Reserved
 
 PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
 

@@ -5,9 +5,9 @@ again. What nobody has had of a topic yet goes with its segment: a group that la
 """
 from __future__ import annotations
 
-from kernel.groups.leasing import Leasing
-from kernel.parts import Parts
-from kernel.retention.holders import NONE_NEEDED, Stretch
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 
 
 class NeededByCursors:

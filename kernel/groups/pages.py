@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from kernel.groups.cursor import PAGE_MASK, PAGE_SHIFT, Cursor, Lease
+from gatehouse.kernel.groups.cursor import PAGE_MASK, PAGE_SHIFT, Cursor, Lease
 
 LEASED_BY_HOLDER: Final = 1
 LEASED_UNTIL: Final = 2

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from kernel.errors import OffsetOutOfRange
-from kernel.groups.cursor import Cursor
-from kernel.groups.dead_letter_answer import DeadLetterAnswer
-from kernel.message import Fetched, Leased, Piece
-from kernel.records.batch import leased_of, missing
-from kernel.records.record import read_headers
-from kernel.records.unreadable import Unreadable
+from gatehouse.kernel.errors import OffsetOutOfRange
+from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.groups.dead_letter_answer import DeadLetterAnswer
+from gatehouse.kernel.message import Fetched, Leased, Piece
+from gatehouse.kernel.records.batch import leased_of, missing
+from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.unreadable import Unreadable
 
 FETCH_BYTES: Final = 256 << 10
 STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty

@@ -10,23 +10,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import QueueExists
-from kernel.groups.dead_lettering import PREFIX
-from kernel.groups.definitions import queue_definitions
-from kernel.groups.expiry import Expiry, Sweep
-from kernel.groups.group import LeasedGroup
-from kernel.groups.idle import Idle
-from kernel.groups.max_length import MaxLengths
-from kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
-from kernel.groups.sharing import shared_name
-from kernel.log.frame import StateRecord
-from kernel.parts import Parts
-from kernel.state.state import Kind
-from kernel.state.views import decode_offset, offset_record
-from kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.errors import QueueExists
+from gatehouse.kernel.groups.dead_lettering import PREFIX
+from gatehouse.kernel.groups.definitions import queue_definitions
+from gatehouse.kernel.groups.expiry import Expiry, Sweep
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.idle import Idle
+from gatehouse.kernel.groups.max_length import MaxLengths
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
+from gatehouse.kernel.groups.sharing import shared_name
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.views import decode_offset, offset_record
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
-    from kernel.groups.leasing import Leasing
+    from gatehouse.kernel.groups.leasing import Leasing
 
 REST_MS: Final = 15_000
 """A queue's group that rests at two looks in a row leaves memory; this lies between looks."""

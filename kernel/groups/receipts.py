@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel.errors import ExpiredReceipt, KernelError, UnknownReceipt
-from kernel.groups.cursor import Cursor
-from kernel.groups.prefetcher import Prefetcher
-from kernel.message import Handle
+from gatehouse.kernel.errors import ExpiredReceipt, KernelError, UnknownReceipt
+from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.message import Handle
 
 
 def good_handles(handles: Sequence[Handle], prefetchers: dict[int, Prefetcher], group: str

@@ -10,19 +10,19 @@ from collections.abc import Callable, Sequence
 from heapq import heapify
 from typing import Any
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.placing import QUEUE_PREFIX
-from kernel.errors import ExpiredReceipt, KernelError, UnknownPartition, UnknownTopic
-from kernel.groups.dead_lettering import SEAL, TO_ADDRESS, TO_QUEUE, read_deaths, seal_of
-from kernel.groups.group import LeasedGroup
-from kernel.groups.leasing import Leasing
-from kernel.groups.prefetcher import Prefetcher
-from kernel.groups.settings import Queue
-from kernel.message import Message, Placement, Record
-from kernel.parts import Parts
-from kernel.records.record import encode_headers
-from kernel.write.batch_builder import check
-from kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
+from gatehouse.kernel.errors import ExpiredReceipt, KernelError, UnknownPartition, UnknownTopic
+from gatehouse.kernel.groups.dead_lettering import SEAL, TO_ADDRESS, TO_QUEUE, read_deaths, seal_of
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.message import Message, Placement, Record
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.write.batch_builder import check
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 Gaps = Sequence[tuple[int, int]]
 """Where a queue was read and nothing is: first offset and the one behind, in order."""

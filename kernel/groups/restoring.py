@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import KernelError
-from kernel.groups.group import LeasedGroup
-from kernel.groups.pages import decode_page_key
-from kernel.groups.prefetcher import Prefetcher
-from kernel.groups.settings import decode_binding
-from kernel.parts import Parts
-from kernel.state.state import Kind
-from kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.pages import decode_page_key
+from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.groups.settings import decode_binding
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
-    from kernel.groups.leasing import Leasing
+    from gatehouse.kernel.groups.leasing import Leasing
 
 Pages = dict[tuple[int, str], list[tuple[int, bytes]]]
 """By partition id and group: number and value of every stored page."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from kernel.errors import OffsetOutOfRange, UnknownGroup, UnknownPartition
-from kernel.groups.group import LeasedGroup
-from kernel.groups.leasing import Leasing
-from kernel.groups.settings import ASSIGNED, GroupSettings
-from kernel.parts import Parts
-from kernel.state.topics import Topic
-from kernel.state.views import offset_record
-from kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.errors import OffsetOutOfRange, UnknownGroup, UnknownPartition
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.state.views import offset_record
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 UNDEFINED: Final = GroupSettings(kind=ASSIGNED)
 """A group that only commits offsets needs no definition."""

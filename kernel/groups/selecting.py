@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kernel.addresses.routes import Routes
-from kernel.errors import CorruptBatch
-from kernel.message import Leased
-from kernel.records.record import read_headers
-from kernel.selectors.selector import parse_selector
-from kernel.state.topics import Topics
+from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.errors import CorruptBatch
+from gatehouse.kernel.message import Leased
+from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.selectors.selector import parse_selector
+from gatehouse.kernel.state.topics import Topics
 
 
 class Selecting:

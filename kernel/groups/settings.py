@@ -6,7 +6,7 @@ import struct
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, TypeVar
 
-from kernel.errors import InvalidGroup, InvalidQueue
+from gatehouse.kernel.errors import InvalidGroup, InvalidQueue
 
 _BINDING = struct.Struct(">Q?")
 

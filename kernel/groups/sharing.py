@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kernel.addresses.address import is_topic_name
-from kernel.addresses.filters import parse_filter
-from kernel.errors import InvalidFilter, UnknownTopic
-from kernel.groups.group import LeasedGroup
-from kernel.groups.members import HoldLimit, Member, Membership
-from kernel.groups.settings import Queue, QueueSettings
-from kernel.state.topics import Topic
+from gatehouse.kernel.addresses.address import is_topic_name
+from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.errors import InvalidFilter, UnknownTopic
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import HoldLimit, Member, Membership
+from gatehouse.kernel.groups.settings import Queue, QueueSettings
+from gatehouse.kernel.state.topics import Topic
 
 if TYPE_CHECKING:
-    from kernel.groups.calls import GroupCalls
+    from gatehouse.kernel.groups.calls import GroupCalls
 
 SHARE: Final = "$share/"
 UNUSED_MS: Final = 24 * 3_600_000

@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from kernel.errors import InvalidDelay, KeptFull, KernelError, OffsetOutOfRange
-from kernel.groups.group import LeasedGroup
-from kernel.groups.leasing import Leasing
-from kernel.groups.receipts import good_handles
-from kernel.groups.settings import check_name
-from kernel.halves.letters import Letters
-from kernel.halves.records import Half, HeldMessage, Row, decode_rows, half_key
-from kernel.halves.rows import Rows
-from kernel.log.frame import StateRecord
-from kernel.message import Handle, Message, Owner, When
-from kernel.parts import Parts
-from kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
-from kernel.scheduling.records import Pending
-from kernel.scheduling.scheduling import Scheduling
-from kernel.state.state import Kind
-from kernel.write.appending import KEPT_FULL, Adding, Appending
-from kernel.write.batch_builder import check
-from kernel.write.committer import Committer
-from kernel.write.pending_frame import PendingFrame, Places, Submission
+from gatehouse.kernel.errors import InvalidDelay, KeptFull, KernelError, OffsetOutOfRange
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.receipts import good_handles
+from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.halves.letters import Letters
+from gatehouse.kernel.halves.records import Half, HeldMessage, Row, decode_rows, half_key
+from gatehouse.kernel.halves.rows import Rows
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Handle, Message, Owner, When
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
+from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.scheduling import Scheduling
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.appending import KEPT_FULL, Adding, Appending
+from gatehouse.kernel.write.batch_builder import check
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
 
 Name = tuple[int, bytes]
 """Kind and key of a state record."""

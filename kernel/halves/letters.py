@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.groups.dead_lettering import HEADER, DeadLettering, deaths_of, with_history
-from kernel.halves.records import Row, pending_in
-from kernel.message import RETAIN, Message, Placement
-from kernel.records.record import add_header, encode_header, read_headers
-from kernel.scheduling.records import Pending
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.groups.dead_lettering import HEADER, DeadLettering, deaths_of, with_history
+from gatehouse.kernel.halves.records import Row, pending_in
+from gatehouse.kernel.message import RETAIN, Message, Placement
+from gatehouse.kernel.records.record import add_header, encode_header, read_headers
+from gatehouse.kernel.scheduling.records import Pending
 
 PUBLISHED: Final = ~RETAIN
 

@@ -29,8 +29,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kernel.message import Message, When
-from kernel.scheduling.records import Pending, decode, encode_pending
+from gatehouse.kernel.message import Message, When
+from gatehouse.kernel.scheduling.records import Pending, decode, encode_pending
 
 PAGE_BYTES: Final = 256 << 10       # a page takes messages until it is larger: a record is moved and read whole
 NO_VALUE: Final = 0xFFFFFFFF

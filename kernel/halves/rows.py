@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.halves.records import Half, Row, encode_place
-from kernel.message import NOW, Placement, When
-from kernel.scheduling.accepting import Due, pending_of
+from gatehouse.kernel.halves.records import Half, Row, encode_place
+from gatehouse.kernel.message import NOW, Placement, When
+from gatehouse.kernel.scheduling.accepting import Due, pending_of
 
 PLACES: Final = 10_000              # encoded places that are remembered
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kernel.index.index import Checkpoint, Positions
-from kernel.index.memtable import Memtable
-from kernel.index.store import StoreFull
-from kernel.parts import Parts
-from kernel.state.projection import Step, changed_definitions, whole_definitions
-from kernel.state.state import StateChanges
+from gatehouse.kernel.index.index import Checkpoint, Positions
+from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.store import StoreFull
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.state.projection import Step, changed_definitions, whole_definitions
+from gatehouse.kernel.state.state import StateChanges
 
 BEHIND_BYTES: Final = 64 << 20     # of changed state, beyond what a checkpoint is taken for: publishers wait
 FULL_RETRY_MS: Final = 1_000       # the index does not fit on the disk: until it is tried again

@@ -23,12 +23,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kernel.index.memtable import Memtable
-from kernel.index.store import IndexStore
-from kernel.log.frame import WHOLE, StateRecord
-from kernel.log.log import Segment
-from kernel.retention.holders import kept_key_of
-from kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
+from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.store import IndexStore
+from gatehouse.kernel.log.frame import WHOLE, StateRecord
+from gatehouse.kernel.log.log import Segment
+from gatehouse.kernel.retention.holders import kept_key_of
+from gatehouse.kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
 
 BLOCK_ENTRIES: Final = 256
 ROW: Final = np.dtype([("first_offset", "<i8"), ("position", "<i8"), ("first_id", "<i8"), ("append_ms", "<i8"),

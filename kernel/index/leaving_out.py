@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kernel.groups.settings import decode_queue
-from kernel.log.frame import StateRecord
-from kernel.log.resuming import ROOM_COUNTERS, counters_behind, counters_record
-from kernel.parts import Parts
-from kernel.records.batch import HEADER_BYTES, MAX_BATCH_RECORDS
-from kernel.state.state import Kind
-from kernel.state.views import heads_record
+from gatehouse.kernel.groups.settings import decode_queue
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.log.resuming import ROOM_COUNTERS, counters_behind, counters_record
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.records.batch import HEADER_BYTES, MAX_BATCH_RECORDS
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.views import heads_record
 
 RECORDS_PER_BYTE: Final = MAX_BATCH_RECORDS // HEADER_BYTES + 1      # no batch is shorter than its header
 MIN_OFFSETS: Final = 1 << 20       # behind a lost end: how much the index did not know of yet cannot be said

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-from kernel.log.frame import Entries
+from gatehouse.kernel.log.frame import Entries
 
 ENTRY_BYTES: Final = 100        # of memory an entry costs here, for the checkpoint's bound
 NO_NUMBERS: Final[list[int]] = []

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from kernel.errors import StorageFailed
-from kernel.message import Fetched, Piece
-from kernel.ports import Worker
-from kernel.records.opened import Opened, opened_whole
+from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.message import Fetched, Piece
+from gatehouse.kernel.ports import Worker
+from gatehouse.kernel.records.opened import Opened, opened_whole
 
 OPEN_HERE_BYTES: Final = 256 << 10     # of one batch, opened: a millisecond's work
 HELD_BYTES: Final = 32 << 20           # of opened batches, for all readers; one that is larger is held alone

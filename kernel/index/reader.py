@@ -13,20 +13,20 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
-from kernel.index.index import Entry, Index, memtable_entry
-from kernel.index.memtable import Memtable
-from kernel.index.opening import Opening
-from kernel.index.watermarks import Watermarks
-from kernel.log.log import Damage, Log
-from kernel.message import COLD_BYTES, Fetched, Piece
-from kernel.ports import Worker
-from kernel.records.batch import sound_records
-from kernel.records.opened import parts_of
-from kernel.records.unreadable import Unreadable
-from kernel.retention.kept import kept_pieces
-from kernel.state.state import Changed, Kind, StateTable
-from kernel.state.topics import Topics
+from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
+from gatehouse.kernel.index.index import Entry, Index, memtable_entry
+from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.opening import Opening
+from gatehouse.kernel.index.watermarks import Watermarks
+from gatehouse.kernel.log.log import Damage, Log
+from gatehouse.kernel.message import COLD_BYTES, Fetched, Piece
+from gatehouse.kernel.ports import Worker
+from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.opened import parts_of
+from gatehouse.kernel.records.unreadable import Unreadable
+from gatehouse.kernel.retention.kept import kept_pieces
+from gatehouse.kernel.state.state import Changed, Kind, StateTable
+from gatehouse.kernel.state.topics import Topics
 
 MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile

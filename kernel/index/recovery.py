@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kernel.index.index import Checkpoint, Positions
-from kernel.index.leaving_out import Loss
-from kernel.index.memtable import Memtable
-from kernel.log.frame import StateRecord, decode_head
-from kernel.log.log import KEPT_BASE, Damage, Frame
-from kernel.parts import Parts
-from kernel.state.state import Kind, StateChanges
-from kernel.state.views import partitions_of_watermarks
+from gatehouse.kernel.index.index import Checkpoint, Positions
+from gatehouse.kernel.index.leaving_out import Loss
+from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.log.frame import StateRecord, decode_head
+from gatehouse.kernel.log.log import KEPT_BASE, Damage, Frame
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.state.state import Kind, StateChanges
+from gatehouse.kernel.state.views import partitions_of_watermarks
 
 LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.WATERMARKS, Kind.OFFSET)
 """Kinds of state that are in memory whole; the others are read when they are needed."""

@@ -27,7 +27,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from kernel.log.reserve import DISK_FULL
+from gatehouse.kernel.log.reserve import DISK_FULL
 
 BATCH_OPERATIONS: Final = 500       # a write holds the GIL: many small ones let the event loop in between
 BLOCK_CACHE_BYTES: Final = 32 << 20

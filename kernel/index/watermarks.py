@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
-from kernel.log.frame import Entries
+from gatehouse.kernel.log.frame import Entries
 
 PAGE_PARTITIONS: Final = 256
 _SHIFT: Final = 8

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from kernel.errors import KernelError, StorageFailed, TooManyBackups, UnknownBackup
-from kernel.kernel import Kernel
-from kernel.log.cut import Cut
-from kernel.log.resuming import lineage_of
+from gatehouse.kernel.errors import KernelError, StorageFailed, TooManyBackups, UnknownBackup
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.log.cut import Cut
+from gatehouse.kernel.log.resuming import lineage_of
 
 MAX_BACKUPS: Final = 4             # read at the same time; each may hold all that is beside the log in memory
 IDLE_MS: Final = 60_000

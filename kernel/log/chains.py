@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from kernel.log.log import KEPT_BASE, Damage, Frame, Segment
+from gatehouse.kernel.log.log import KEPT_BASE, Damage, Frame, Segment
 
 
 class Chain(Protocol):

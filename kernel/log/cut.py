@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from kernel.errors import KernelError, StorageFailed
-from kernel.index.checkpoints import Checkpoints
-from kernel.log.log import Segment
-from kernel.parts import Parts
-from kernel.retention.retention import Retention
+from gatehouse.kernel.errors import KernelError, StorageFailed
+from gatehouse.kernel.index.checkpoints import Checkpoints
+from gatehouse.kernel.log.log import Segment
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.retention.retention import Retention
 
 
 class CutSegment(NamedTuple):

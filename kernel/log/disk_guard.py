@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kernel.errors import StorageFull
-from kernel.log.reserve import NoReserve, Reserve
-from kernel.ports import Loop, Worker
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.log.reserve import NoReserve, Reserve
+from gatehouse.kernel.ports import Loop, Worker
 
 LOOK_MS: Final = 1_000
 CALM_MS: Final = 10_000          # nothing is refused for so long, or it goes on: two log lines in that time at most

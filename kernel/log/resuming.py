@@ -23,9 +23,9 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from kernel.log.frame import Entries, StateRecord, decode_head, encode_head
-from kernel.log.log import KEPT_BASE, Damage, Log
-from kernel.state.state import Kind
+from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
+from gatehouse.kernel.log.log import KEPT_BASE, Damage, Log
+from gatehouse.kernel.state.state import Kind
 
 ROOM_IDS: Final = 1 << 38
 IDS_PER_MS: Final = 1 << 12

@@ -31,8 +31,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from kernel.log.disk import ReadFile
-from kernel.log.log import Frame
+from gatehouse.kernel.log.disk import ReadFile
+from gatehouse.kernel.log.log import Frame
 
 SEGMENT_MAGIC: Final = b"GATESEG1"
 FRAME_MAGIC: Final = b"GHF1"

@@ -18,11 +18,11 @@ from functools import partial
 from threading import Lock
 from typing import Final
 
-from kernel.log.chains import TwoChains
-from kernel.log.disk import AppendFile, Disk, ReadFile
-from kernel.log.log import KEPT_BASE, MAX_POSITION, Damage, Frame, LogFailed, LogFull, Segment
-from kernel.log.reserve import DISK_FULL
-from kernel.log.segment_file import (
+from gatehouse.kernel.log.chains import TwoChains
+from gatehouse.kernel.log.disk import AppendFile, Disk, ReadFile
+from gatehouse.kernel.log.log import KEPT_BASE, MAX_POSITION, Damage, Frame, LogFailed, LogFull, Segment
+from gatehouse.kernel.log.reserve import DISK_FULL
+from gatehouse.kernel.log.segment_file import (
     ENVELOPE_BYTES,
     SEGMENT_HEADER_BYTES,
     SegmentReader,
@@ -33,7 +33,7 @@ from kernel.log.segment_file import (
     encode_header,
     file_name,
 )
-from kernel.log.set_aside import Note, SetAside
+from gatehouse.kernel.log.set_aside import Note, SetAside
 
 FAR: Final = 1 << 50                        # behind the end of a chain: no segment of ours was to begin there
 OPEN_FILES: Final = 64                      # segment files kept open for reading

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from kernel.log.disk import Disk
-from kernel.log.segment_file import SegmentReader
+from gatehouse.kernel.log.disk import Disk
+from gatehouse.kernel.log.segment_file import SegmentReader
 
 DAMAGED: Final = "damaged"
 TAIL: Final = "-tail-"                 # in the names of tails

@@ -24,11 +24,11 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from kernel.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, MessageTooLarge, UnsupportedBatch
-from kernel.message import Leased, Piece, Record
-from kernel.records.compression import NONE, decompress
-from kernel.records.record import decode_records, split_records
-from kernel.records.walking import MAX_TIMESTAMP_MS, NO_TIMESTAMP
+from gatehouse.kernel.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, MessageTooLarge, UnsupportedBatch
+from gatehouse.kernel.message import Leased, Piece, Record
+from gatehouse.kernel.records.compression import NONE, decompress
+from gatehouse.kernel.records.record import decode_records, split_records
+from gatehouse.kernel.records.walking import MAX_TIMESTAMP_MS, NO_TIMESTAMP
 
 HEADER_BYTES: Final = 61
 LENGTH_COVERS_FROM: Final = 12

@@ -13,7 +13,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from kernel.errors import CorruptBatch
+from gatehouse.kernel.errors import CorruptBatch
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)      # the low three bits of a batch's attributes
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from kernel.message import Message, Piece, Record
-from kernel.records.record import add_header, encode_headers, encode_key, encode_record
+from gatehouse.kernel.message import Message, Piece, Record
+from gatehouse.kernel.records.record import add_header, encode_headers, encode_key, encode_record
 
 _FRONT = struct.Struct(">qqq")
 FRONT_BYTES: Final = _FRONT.size

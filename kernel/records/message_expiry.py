@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.message import Headers
-from kernel.state.topics import TopicSettings
+from gatehouse.kernel.message import Headers
+from gatehouse.kernel.state.topics import TopicSettings
 
 EXPIRES_HEADER: Final = b"expires-at"
 """Name of the header that holds milliseconds since 1970 as decimal digits."""

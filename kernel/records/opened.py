@@ -11,9 +11,9 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
-from kernel.errors import CorruptBatch
-from kernel.message import Piece
-from kernel.records.batch import (
+from gatehouse.kernel.errors import CorruptBatch
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import (
     CODEC_MASK,
     CONTROL,
     HEADER_BYTES,
@@ -22,8 +22,8 @@ from kernel.records.batch import (
     opened_header,
     read_header,
 )
-from kernel.records.compression import NONE
-from kernel.records.record import skip_large, skip_records
+from gatehouse.kernel.records.compression import NONE
+from gatehouse.kernel.records.record import skip_large, skip_records
 
 PART_RECORDS: Final = 5_000            # of one part: decoded, the smallest take a hundred times their bytes
 MARK_EVERY: Final = 256                # records between two places that are remembered

@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from kernel.message import Piece
+from gatehouse.kernel.message import Piece
 
 BYTES_PER_HEAD: Final = 33
 """Bytes that one piece's head takes in all columns together."""

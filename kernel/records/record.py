@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
-from kernel.errors import CorruptBatch
-from kernel.message import Headers, Leased, Record
+from gatehouse.kernel.errors import CorruptBatch
+from gatehouse.kernel.message import Headers, Leased, Record
 
 NO_HEADERS: Final = b"\0"
 NULL: Final = b"\x01"          # the varint -1

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
-from kernel.message import Record
-from kernel.records.batch import CODEC_MASK, HEADER_BYTES, MAX_OPENED_BYTES, BatchHeader, stamped
-from kernel.records.compression import NONE, OpenedTooLarge, decompress
-from kernel.records.record import decode_records
-from kernel.records.walking import NO_TIMESTAMP, walk_records
+from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
+from gatehouse.kernel.message import Record
+from gatehouse.kernel.records.batch import CODEC_MASK, HEADER_BYTES, MAX_OPENED_BYTES, BatchHeader, stamped
+from gatehouse.kernel.records.compression import NONE, OpenedTooLarge, decompress
+from gatehouse.kernel.records.record import decode_records
+from gatehouse.kernel.records.walking import NO_TIMESTAMP, walk_records
 
 SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however small it is stored
 OPENED_RATIO: Final = 64               # beyond that, of opened to stored bytes: logs and telemetry stay below 30

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
-from kernel.records.record import MAX_HEADERS
+from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
+from gatehouse.kernel.records.record import MAX_HEADERS
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # the processor's, for the compiler; an `int` where nothing is compiled

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.clock import Ages
-from kernel.log.frame import StateRecord
-from kernel.message import Message
-from kernel.parts import Parts
-from kernel.retention.holders import DELETES, Latest, decode_latest, encode_latest, latest_key, partition_of
-from kernel.state.state import Kind
-from kernel.state.topics import Topics
-from kernel.write.batch_builder import Run
+from gatehouse.kernel.clock import Ages
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Message
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.retention.holders import DELETES, Latest, decode_latest, encode_latest, latest_key, partition_of
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.write.batch_builder import Run
 
 DELETE_RETENTION_MS: Final = 24 * 3_600_000    # Kafka's delete.retention.ms
 

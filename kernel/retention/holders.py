@@ -20,8 +20,8 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from kernel.addresses.skip_scan import NUL, join_levels
-from kernel.errors import InvalidAddress
+from gatehouse.kernel.addresses.skip_scan import NUL, join_levels
+from gatehouse.kernel.errors import InvalidAddress
 
 MAX_KEY_BYTES: Final = (1 << 16) - 1           # of a state record
 

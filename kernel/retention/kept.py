@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.index.index import Index
-from kernel.message import Piece
-from kernel.records import inline
-from kernel.retention.holders import kept_key, split_kept_key
-from kernel.state.state import Changed, Kind
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records import inline
+from gatehouse.kernel.retention.holders import kept_key, split_kept_key
+from gatehouse.kernel.state.state import Changed, Kind
 
 MAX_PIECES: Final = 4_096                      # of one partition in one fetch
 

@@ -24,15 +24,15 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from kernel.clock import Ages
-from kernel.log.frame import Entries, StateRecord, decode_head, encode_head
-from kernel.log.log import KEPT_BASE, LogFull, Segment
-from kernel.parts import Parts
-from kernel.retention.holders import joined
-from kernel.retention.segment_scan import Name, Needed, SegmentScan, SegmentScanner
-from kernel.retention.spill import Spill
-from kernel.state.state import Kind
-from kernel.state.topics import Topic
+from gatehouse.kernel.clock import Ages
+from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
+from gatehouse.kernel.log.log import KEPT_BASE, LogFull, Segment
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.retention.holders import joined
+from gatehouse.kernel.retention.segment_scan import Name, Needed, SegmentScan, SegmentScanner
+from gatehouse.kernel.retention.spill import Spill
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import Topic
 
 CHECK_MS: Final = 10_000
 KEPT_FRAME_RECORDS: Final = 10_000

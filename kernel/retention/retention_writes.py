@@ -3,16 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernel.errors import Stopping
-from kernel.index.checkpoints import Checkpoints
-from kernel.log.frame import StateRecord
-from kernel.message import Stored
-from kernel.parts import Parts
-from kernel.retention.retention import Kept
-from kernel.retention.segment_scan import Name
-from kernel.state.topics import Topic
-from kernel.state.views import heads_record
-from kernel.write.appending import Appending
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.index.checkpoints import Checkpoints
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.retention.retention import Kept
+from gatehouse.kernel.retention.segment_scan import Name
+from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.state.views import heads_record
+from gatehouse.kernel.write.appending import Appending
 
 
 class _Told:

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kernel.clock import Ages
-from kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
-from kernel.log.log import KEPT_BASE, Damage, Segment
-from kernel.message import Piece, Record
-from kernel.parts import Parts
-from kernel.records import inline
-from kernel.records.batch import records_of, sound_records
-from kernel.records.opened import parts_of
-from kernel.retention.compaction import outlived
-from kernel.retention.holders import (
+from gatehouse.kernel.clock import Ages
+from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
+from gatehouse.kernel.log.log import KEPT_BASE, Damage, Segment
+from gatehouse.kernel.message import Piece, Record
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.records import inline
+from gatehouse.kernel.records.batch import records_of, sound_records
+from gatehouse.kernel.records.opened import parts_of
+from gatehouse.kernel.retention.compaction import outlived
+from gatehouse.kernel.retention.holders import (
     Latest,
     Stretch,
     decode_latest,
@@ -33,7 +33,7 @@ from kernel.retention.holders import (
     split_kept_key,
     within,
 )
-from kernel.state.state import Kind
+from gatehouse.kernel.state.state import Kind
 
 Needed = dict[int, list[Stretch]]
 """By partition id, joined."""

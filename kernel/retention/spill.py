@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from kernel.log.frame import StateRecord
-from kernel.parts import Parts
-from kernel.retention.holders import NONE_NEEDED, Stretch, joined, kept_key, split_kept_key, within
-from kernel.retention.segment_scan import Name, Needed, SegmentScanner
-from kernel.state.state import Kind, Newest
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch, joined, kept_key, split_kept_key, within
+from gatehouse.kernel.retention.segment_scan import Name, Needed, SegmentScanner
+from gatehouse.kernel.state.state import Kind, Newest
 
 DELETIONS_PER_FRAME: Final = 10_000
 SETTLED_AT_ONCE: Final = 1_000  # offsets of a partition that are settled before what is kept of them is deleted

@@ -4,18 +4,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, NamedTuple
 
-from kernel.addresses.stated import STATED, stated
-from kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
-from kernel.groups.settings import Queue
-from kernel.message import Message, Owner, When
-from kernel.parts import Parts
-from kernel.scheduling.book import Book
-from kernel.scheduling.records import Pending
-from kernel.scheduling.schedule import parse_schedule
-from kernel.write.appending import KEPT_FULL, Appending
-from kernel.write.batch_builder import check
-from kernel.write.committer import Committer
-from kernel.write.pending_frame import PendingFrame, Places, Submission
+from gatehouse.kernel.addresses.stated import STATED, stated
+from gatehouse.kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
+from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.message import Message, Owner, When
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.book import Book
+from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule import parse_schedule
+from gatehouse.kernel.write.appending import KEPT_FULL, Appending
+from gatehouse.kernel.write.batch_builder import check
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
 
 MAX_DELAY_MS: Final = 3_653 * 24 * 3_600_000        # ten years
 STATE_BYTES: Final = 200                             # of its state beside value and headers, for the kernel's bound

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kernel.parts import Parts
-from kernel.scheduling.records import bound, due_of, id_of
-from kernel.scheduling.timers import Timers
-from kernel.state.state import Kind
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.records import bound, due_of, id_of
+from gatehouse.kernel.scheduling.timers import Timers
+from gatehouse.kernel.state.state import Kind
 
 AHEAD_MS: Final = 5_000                   # messages are read before they fall due: at most this,
 LATEST_MS: Final = 2_000                  # and at the latest this; between them until there are

@@ -4,10 +4,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.message import Owner
-from kernel.parts import Parts
-from kernel.scheduling.plan import Plan
-from kernel.scheduling.records import (
+from gatehouse.kernel.message import Owner
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.plan import Plan
+from gatehouse.kernel.scheduling.records import (
     COUNTS_KEY,
     FIRST_FORGET,
     Fate,
@@ -20,10 +20,10 @@ from kernel.scheduling.records import (
     number_of,
     timer_of,
 )
-from kernel.scheduling.timers import Timers
-from kernel.state.state import Kind, StateChanges
-from kernel.write.committer import Committer
-from kernel.write.pending_frame import PendingFrame, Submission
+from gatehouse.kernel.scheduling.timers import Timers
+from gatehouse.kernel.state.state import Kind, StateChanges
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
 
 RETRY_MS: Final = 1_000           # after the disk refused what is due
 

@@ -16,7 +16,7 @@ from calendar import monthrange
 from datetime import date
 from typing import Final, NamedTuple
 
-from kernel.errors import InvalidSchedule
+from gatehouse.kernel.errors import InvalidSchedule
 
 MS_A_MINUTE: Final = 60_000
 MINUTES_A_DAY: Final = 1_440

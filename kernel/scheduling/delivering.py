@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.errors import Stopping
-from kernel.message import Message
-from kernel.parts import Parts
-from kernel.scheduling.book import RETRY_MS, Book
-from kernel.scheduling.destinations import Destinations
-from kernel.scheduling.lane import Lane
-from kernel.scheduling.plan import Plan
-from kernel.scheduling.records import Fate, Pending, due_of, id_of, is_by_wall, number_of
-from kernel.scheduling.schedule import parse_schedule
-from kernel.write.committer import Committer
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.message import Message
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.book import RETRY_MS, Book
+from gatehouse.kernel.scheduling.destinations import Destinations
+from gatehouse.kernel.scheduling.lane import Lane
+from gatehouse.kernel.scheduling.plan import Plan
+from gatehouse.kernel.scheduling.records import Fate, Pending, due_of, id_of, is_by_wall, number_of
+from gatehouse.kernel.scheduling.schedule import parse_schedule
+from gatehouse.kernel.write.committer import Committer
 
 BATCH: Final = 1_000                      # messages appended at once,
 BATCH_BYTES: Final = 1 << 20              # and not much more than this

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.errors import KernelError, Stopping, UnknownPartition
-from kernel.message import Placement
-from kernel.parts import Parts
-from kernel.scheduling.records import Pending
-from kernel.write.appending import Appending
+from gatehouse.kernel.errors import KernelError, Stopping, UnknownPartition
+from gatehouse.kernel.message import Placement
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.write.appending import Appending
 
 PLACES: Final = 10_000                    # placements remembered
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
-from kernel.parts import Parts
-from kernel.ports import Timer
-from kernel.scheduling.at_hand import AtHand
-from kernel.scheduling.timers import Timers
-from kernel.state.state import Kind
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.ports import Timer
+from gatehouse.kernel.scheduling.at_hand import AtHand
+from gatehouse.kernel.scheduling.timers import Timers
+from gatehouse.kernel.state.state import Kind
 
 
 class Lane:

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.log.frame import StateRecord
-from kernel.scheduling.records import (
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.scheduling.records import (
     Fate,
     Pending,
     ScheduleCounts,
@@ -18,8 +18,8 @@ from kernel.scheduling.records import (
     id_of,
     timer_of,
 )
-from kernel.state.state import Kind
-from kernel.write.batch_builder import Run
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.batch_builder import Run
 
 REMEMBERED_MS: Final = 24 * 3_600_000      # what became of a schedule
 

@@ -6,12 +6,12 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownScheduled
-from kernel.message import Owner, Stored
-from kernel.parts import Parts
-from kernel.scheduling.book import Book
-from kernel.scheduling.plan import Plan
-from kernel.scheduling.records import (
+from gatehouse.kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownScheduled
+from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.book import Book
+from gatehouse.kernel.scheduling.plan import Plan
+from gatehouse.kernel.scheduling.records import (
     FIRST_FORGET,
     FIRST_WALL,
     Fate,
@@ -26,7 +26,7 @@ from kernel.scheduling.records import (
     timer_key,
     timer_of,
 )
-from kernel.state.state import Kind
+from gatehouse.kernel.state.state import Kind
 
 READS: Final = 3                   # of one that changes while it is read
 PAGE: Final = 1_000                # entries at most

@@ -40,8 +40,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kernel.log.frame import StateRecord
-from kernel.state.state import Kind
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.state.state import Kind
 
 FIXED_TOPIC: Final = 1
 FIXED_PARTITION: Final = 2

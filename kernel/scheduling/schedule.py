@@ -13,8 +13,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from kernel.errors import InvalidSchedule
-from kernel.scheduling.cron import Cron, parse_cron
+from gatehouse.kernel.errors import InvalidSchedule
+from gatehouse.kernel.scheduling.cron import Cron, parse_cron
 
 MIN_INTERVAL_MS: Final = 1_000
 MAX_INTERVAL_MS: Final = 100 * 366 * 86_400_000        # about a century: a longer one is a mistake

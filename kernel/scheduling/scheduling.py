@@ -3,18 +3,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernel.errors import StorageFailed
-from kernel.message import Message, Owner, When
-from kernel.parts import Parts
-from kernel.scheduling.accepting import Accepting
-from kernel.scheduling.book import Book
-from kernel.scheduling.delivering import Delivering
-from kernel.scheduling.destinations import Destinations
-from kernel.scheduling.queries import Page, Queries, Scheduled
-from kernel.scheduling.records import due_of
-from kernel.scheduling.sweeping import Sweeping
-from kernel.write.appending import Appending
-from kernel.write.committer import Committer
+from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.message import Message, Owner, When
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.accepting import Accepting
+from gatehouse.kernel.scheduling.book import Book
+from gatehouse.kernel.scheduling.delivering import Delivering
+from gatehouse.kernel.scheduling.destinations import Destinations
+from gatehouse.kernel.scheduling.queries import Page, Queries, Scheduled
+from gatehouse.kernel.scheduling.records import due_of
+from gatehouse.kernel.scheduling.sweeping import Sweeping
+from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.write.committer import Committer
 
 
 class Scheduling:

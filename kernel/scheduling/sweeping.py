@@ -7,12 +7,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from kernel.errors import Stopping
-from kernel.parts import Parts
-from kernel.scheduling.book import Book
-from kernel.scheduling.plan import Plan
-from kernel.scheduling.records import BEYOND, forget_bound, split_ids
-from kernel.state.state import Kind
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.scheduling.book import Book
+from gatehouse.kernel.scheduling.plan import Plan
+from gatehouse.kernel.scheduling.records import BEYOND, forget_bound, split_ids
+from gatehouse.kernel.state.state import Kind
 
 LOOK_MS: Final = 60_000
 AGAIN_MS: Final = 100             # where one look did not reach the end

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub, truediv
 from typing import Any, Final
 
-from kernel.selectors.like import MAX_LIKE_BYTES
-from kernel.selectors.nodes import (
+from gatehouse.kernel.selectors.like import MAX_LIKE_BYTES
+from gatehouse.kernel.selectors.nodes import (
     Absent,
     AllOf,
     AnyOf,
@@ -32,7 +32,7 @@ from kernel.selectors.nodes import (
     Not,
     Value,
 )
-from kernel.selectors.numerals import LARGEST, Number, boolean_of, number_of
+from gatehouse.kernel.selectors.numerals import LARGEST, Number, boolean_of, number_of
 
 Slots = list[bytes | None]
 """The values that a selector reads of one message; None where there is none, or null."""

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.errors import InvalidSelector
-from kernel.selectors.nodes import Arithmetic, Literal, Name, Negated, Node, Value
+from gatehouse.kernel.errors import InvalidSelector
+from gatehouse.kernel.selectors.nodes import Arithmetic, Literal, Name, Negated, Node, Value
 
 A_NUMBER: Final = "a number"
 A_TEXT: Final = "a text"

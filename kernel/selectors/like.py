@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.errors import InvalidSelector
+from gatehouse.kernel.errors import InvalidSelector
 
 MAX_LIKE_BYTES: Final = 8_192
 """Longer values fit no pattern and miss none: the answer is unknown."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kernel.selectors.like import LikePattern
-from kernel.selectors.numerals import Number
+from gatehouse.kernel.selectors.like import LikePattern
+from gatehouse.kernel.selectors.numerals import Number
 
 
 class Literal(NamedTuple):

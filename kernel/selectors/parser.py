@@ -22,10 +22,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.errors import InvalidSelector
-from kernel.selectors.kinds import A_NUMBER, condition_node, kind_of, name_node, number_node, shown, value_node
-from kernel.selectors.like import parse_like
-from kernel.selectors.nodes import (
+from gatehouse.kernel.errors import InvalidSelector
+from gatehouse.kernel.selectors.kinds import (
+    A_NUMBER,
+    condition_node,
+    kind_of,
+    name_node,
+    number_node,
+    shown,
+    value_node,
+)
+from gatehouse.kernel.selectors.like import parse_like
+from gatehouse.kernel.selectors.nodes import (
     Absent,
     AllOf,
     AnyOf,
@@ -41,8 +49,8 @@ from kernel.selectors.nodes import (
     Not,
     Value,
 )
-from kernel.selectors.numerals import MAX_NUMERAL_CHARS, number_of
-from kernel.selectors.tokens import END, NAME, NUMBER, QUOTED, TEXT, WORD, Token, tokens_of
+from gatehouse.kernel.selectors.numerals import MAX_NUMERAL_CHARS, number_of
+from gatehouse.kernel.selectors.tokens import END, NAME, NUMBER, QUOTED, TEXT, WORD, Token, tokens_of
 
 MAX_DEPTH: Final = 32
 """How deep brackets, NOT and signs may stand in each other."""

@@ -17,15 +17,15 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from kernel.addresses.filters import matches as filter_matches
-from kernel.addresses.filters import parse_filter
-from kernel.errors import InvalidFilter, InvalidSelector
-from kernel.message import Headers
-from kernel.records.record import named_headers
-from kernel.selectors.conditions import Condition, Slots, compile_condition
-from kernel.selectors.json_values import found_in, read_json
-from kernel.selectors.parser import MAX_TERMS, Source, parse_condition
-from kernel.selectors.tokens import check_text
+from gatehouse.kernel.addresses.filters import matches as filter_matches
+from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.errors import InvalidFilter, InvalidSelector
+from gatehouse.kernel.message import Headers
+from gatehouse.kernel.records.record import named_headers
+from gatehouse.kernel.selectors.conditions import Condition, Slots, compile_condition
+from gatehouse.kernel.selectors.json_values import found_in, read_json
+from gatehouse.kernel.selectors.parser import MAX_TERMS, Source, parse_condition
+from gatehouse.kernel.selectors.tokens import check_text
 
 PARTS: Final = ("key", "address", "topic", "timestamp", "value")
 """What every message has, and what a name without quotes may mean beside a header."""

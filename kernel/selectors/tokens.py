@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from kernel.errors import InvalidSelector
+from gatehouse.kernel.errors import InvalidSelector
 
 MAX_TEXT_CHARS: Final = 8_192
 """The longest selector: a request line of the web takes no longer one."""

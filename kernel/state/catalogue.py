@@ -29,10 +29,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from kernel.state.projection import Definition, Step
-from kernel.state.state import Kind
-from kernel.state.topics import decode_topic, topic_id_of
-from kernel.state.views import decode_offset, decode_offset_key
+from gatehouse.kernel.state.projection import Definition, Step
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import decode_topic, topic_id_of
+from gatehouse.kernel.state.views import decode_offset, decode_offset_key
 
 FORMAT: Final = 1
 """The format of the projection's rows: where the database has another, they are written anew."""
@@ -299,6 +299,6 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", "kernel.state:migrations")
+    config.set_main_option("script_location", "gatehouse.kernel.state:migrations")
     config.attributes["connection"] = connection
     command.upgrade(config, revision)

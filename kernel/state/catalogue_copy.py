@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from kernel.state.catalogue import BUSY_MS, PROJECTION
+from gatehouse.kernel.state.catalogue import BUSY_MS, PROJECTION
 
 _SCHEMA: Final = ("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' "
                   "ESCAPE '!' ORDER BY type != 'table'")

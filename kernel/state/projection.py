@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from kernel.state.state import Kind, StateChanges
+from gatehouse.kernel.state.state import Kind, StateChanges
 
 PROJECTED: Final = frozenset((Kind.TOPIC, Kind.OFFSET))
 

@@ -8,10 +8,10 @@ from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kernel.state.state import StateTable, decode_held, store_key
+from gatehouse.kernel.state.state import StateTable, decode_held, store_key
 
 if TYPE_CHECKING:
-    from kernel.index.store import StoreCursor
+    from gatehouse.kernel.index.store import StoreCursor
 
 
 class StateWalk:

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kernel.log.frame import StateRecord
+from gatehouse.kernel.log.frame import StateRecord
 
 if TYPE_CHECKING:
-    from kernel.index.store import IndexStore
+    from gatehouse.kernel.index.store import IndexStore
 
 _STORED = struct.Struct(">QQBB")
 _STORED_DELETED: Final = 1

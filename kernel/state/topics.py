@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from typing import Final
 
-from kernel.errors import InvalidTopic, TopicExists, UnknownPartition, UnknownTopic
+from gatehouse.kernel.errors import InvalidTopic, TopicExists, UnknownPartition, UnknownTopic
 
 MAX_PARTITIONS: Final = 1_000_000          # of one topic
 SHARD_BITS: Final = 16                 # the upper bits of a partition id say which node of a later cluster owns it

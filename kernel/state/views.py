@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import struct
 
-from kernel.index.watermarks import PAGE_PARTITIONS, Watermarks
-from kernel.log.frame import StateRecord
-from kernel.state.state import Kind
-from kernel.state.topics import Topics
+from gatehouse.kernel.index.watermarks import PAGE_PARTITIONS, Watermarks
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import Topics
 
 MAX_GROUP_BYTES = 65_000
 MAX_METADATA_BYTES = 4_096

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kernel.delivery.slices import Slices
-from kernel.message import Owner, Stored
-from kernel.ports import Loop
-from kernel.write.pending_frame import PendingFrame, answers
+from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.write.pending_frame import PendingFrame, answers
 
 MAX_WAITING: Final = 2
 """Flushes behind the one whose owners are being told: more, and publishers wait."""

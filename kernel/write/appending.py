@@ -3,19 +3,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernel.errors import IdempotencyConflict, KeptFull, Stopping
-from kernel.log.frame import StateRecord
-from kernel.message import RETAIN, Message, Owner, Placement
-from kernel.parts import Parts
-from kernel.state.state import Kind
-from kernel.state.topics import Topic, TopicSettings, encode_topic, topic_key
-from kernel.state.views import decode_offset_key, offset_record
-from kernel.write.batch_builder import check
-from kernel.write.batches import Batches
-from kernel.write.committer import Committer
-from kernel.write.idempotency import fingerprint
-from kernel.write.pending_frame import PendingFrame, Repeatable, Submission
-from kernel.write.pending_frame import Places as MessagePlaces
+from gatehouse.kernel.errors import IdempotencyConflict, KeptFull, Stopping
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import RETAIN, Message, Owner, Placement
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import Topic, TopicSettings, encode_topic, topic_key
+from gatehouse.kernel.state.views import decode_offset_key, offset_record
+from gatehouse.kernel.write.batch_builder import check
+from gatehouse.kernel.write.batches import Batches
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.idempotency import fingerprint
+from gatehouse.kernel.write.pending_frame import PendingFrame, Repeatable, Submission
+from gatehouse.kernel.write.pending_frame import Places as MessagePlaces
 
 Adding = Callable[[PendingFrame, list[Message], MessagePlaces], None]
 """Puts messages into a pending_frame and tells the place of each."""

@@ -12,13 +12,13 @@ from typing import Final
 
 from crc32c import crc32c
 
-from kernel.addresses.stated import STATED, stated
-from kernel.errors import MessageTooLarge
-from kernel.log.frame import WHOLE, Entries
-from kernel.message import RETAIN, Message, Placement, Record
-from kernel.records.batch import placed
-from kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
-from kernel.retention.holders import retained_key
+from gatehouse.kernel.addresses.stated import STATED, stated
+from gatehouse.kernel.errors import MessageTooLarge
+from gatehouse.kernel.log.frame import WHOLE, Entries
+from gatehouse.kernel.message import RETAIN, Message, Placement, Record
+from gatehouse.kernel.records.batch import placed
+from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
+from gatehouse.kernel.retention.holders import retained_key
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 

@@ -10,24 +10,24 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel.delivery.retained import asks_to_retain
-from kernel.errors import MessageTooLarge, UnknownPartition, UnsupportedBatch
-from kernel.message import RETAIN, Message, Owner, Record
-from kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch
-from kernel.records.record import encode_headers
-from kernel.records.validation import Divert, Validated
-from kernel.retention.holders import retained_key
-from kernel.state.topics import Topic
-from kernel.write.batch_builder import Run, check
-from kernel.write.idempotency import fingerprint_batches
-from kernel.write.pending_frame import PendingFrame, Places, Submission
-from kernel.write.producers import KnownBatch, check_sequence, find_duplicate, with_batch
-from kernel.write.validating import MAX_RECORDS, Arrived, Entering, Validating
+from gatehouse.kernel.delivery.retained import asks_to_retain
+from gatehouse.kernel.errors import MessageTooLarge, UnknownPartition, UnsupportedBatch
+from gatehouse.kernel.message import RETAIN, Message, Owner, Record
+from gatehouse.kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.validation import Divert, Validated
+from gatehouse.kernel.retention.holders import retained_key
+from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.write.batch_builder import Run, check
+from gatehouse.kernel.write.idempotency import fingerprint_batches
+from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
+from gatehouse.kernel.write.producers import KnownBatch, check_sequence, find_duplicate, with_batch
+from gatehouse.kernel.write.validating import MAX_RECORDS, Arrived, Entering, Validating
 
 if TYPE_CHECKING:
-    from kernel.parts import Parts
-    from kernel.write.appending import Appending
-    from kernel.write.committer import Committer
+    from gatehouse.kernel.parts import Parts
+    from gatehouse.kernel.write.appending import Appending
+    from gatehouse.kernel.write.committer import Committer
 
 STEP_RECORDS = 64
 """Records of a batch that are placed before the clock is read: a tenth of a millisecond."""

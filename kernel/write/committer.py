@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from kernel.clock import Clock
-from kernel.errors import KernelError, Stopping, StorageFull
-from kernel.log.disk_guard import DiskGuard
-from kernel.log.frame import encode_head
-from kernel.log.log import Log, LogFull
-from kernel.ports import Loop, Worker
-from kernel.write.batch_builder import Sealed
-from kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.clock import Clock
+from gatehouse.kernel.errors import KernelError, Stopping, StorageFull
+from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.log.frame import encode_head
+from gatehouse.kernel.log.log import Log, LogFull
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.write.batch_builder import Sealed
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 SYNC_INTERVAL_MS: Final = 1_000
 

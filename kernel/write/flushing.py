@@ -4,20 +4,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.delivery.retained import retained_records
-from kernel.errors import KernelError
-from kernel.groups.leasing import Leasing
-from kernel.index.checkpoints import Checkpoints
-from kernel.log.frame import StateRecord
-from kernel.parts import Parts
-from kernel.retention.compaction import latest_records
-from kernel.state.state import Kind
-from kernel.write.answering import Answering
-from kernel.write.batch_builder import Sealed
-from kernel.write.committer import Durable
-from kernel.write.idempotency import Answer, encode_answer
-from kernel.write.pending_frame import PendingFrame
-from kernel.write.producers import KnownBatch, encode_state, producer_key
+from gatehouse.kernel.delivery.retained import retained_records
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.index.checkpoints import Checkpoints
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.retention.compaction import latest_records
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.answering import Answering
+from gatehouse.kernel.write.batch_builder import Sealed
+from gatehouse.kernel.write.committer import Durable
+from gatehouse.kernel.write.idempotency import Answer, encode_answer
+from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.write.producers import KnownBatch, encode_state, producer_key
 
 IN_MEMORY: Final = frozenset((Kind.WATERMARKS, Kind.OFFSET, Kind.QUEUE, Kind.GROUP))
 """Kinds whose records take effect in memory when they are durable."""

@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from kernel.message import Message
-from kernel.records.batch import HEADER_BYTES
+from gatehouse.kernel.message import Message
+from gatehouse.kernel.records.batch import HEADER_BYTES
 
 _VERSION: Final = 3
 _HEAD = struct.Struct(">B16sQQII")

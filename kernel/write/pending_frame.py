@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from kernel.groups.cursor import Cursor
-from kernel.log.frame import StateRecord
-from kernel.message import Owner, Stored
-from kernel.records.batch import BatchHeader
-from kernel.write.batch_builder import BatchBuilder, Run
+from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.records.batch import BatchHeader
+from gatehouse.kernel.write.batch_builder import BatchBuilder, Run
 
 Places = list[tuple[Run, int]]
 """Where each message of a submission went: its run and its index in it."""

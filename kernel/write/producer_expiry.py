@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kernel.errors import Stopping
-from kernel.log.frame import StateRecord
-from kernel.parts import Parts
-from kernel.state.state import Kind
-from kernel.write.appending import Appending
-from kernel.write.producers import decode_key, decode_state
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.write.producers import decode_key, decode_state
 
 SILENT_MS: Final = 7 * 24 * 3_600_000      # Kafka's transactional.id.expiration.ms
 LOOK_MS: Final = 3_600_000

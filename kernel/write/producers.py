@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kernel.errors import DuplicateSequence, FencedProducer, OutOfOrderSequence
-from kernel.records.batch import BatchHeader
+from gatehouse.kernel.errors import DuplicateSequence, FencedProducer, OutOfOrderSequence
+from gatehouse.kernel.records.batch import BatchHeader
 
 REMEMBERED_BATCHES: Final = 5
 CACHED_PRODUCERS: Final = 50_000            # states in memory; the others are read from the store

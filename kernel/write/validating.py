@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from kernel.delivery.slices import Slices
-from kernel.errors import KernelError, MessageTooLarge, Stopping
-from kernel.message import Owner, Stored
-from kernel.ports import Loop, Worker
-from kernel.records.batch import CODEC_MASK, MAX_OPENED_BYTES, BatchHeader
-from kernel.records.compression import NONE, OpenedTooLarge
-from kernel.records.validation import SMALL_BYTES, Validated, opened_limit, validate
-from kernel.state.topics import Topic
-from kernel.write.committer import Committer
+from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
+from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.records.batch import CODEC_MASK, MAX_OPENED_BYTES, BatchHeader
+from gatehouse.kernel.records.compression import NONE, OpenedTooLarge
+from gatehouse.kernel.records.validation import SMALL_BYTES, Validated, opened_limit, validate
+from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.write.committer import Committer
 
 VALIDATING_BYTES: Final = 32 << 20         # half a second's work at the pace of gzip, some five times as much as sent
 OPEN_HERE_BYTES: Final = 64 << 10          # stored; what is more is opened on another thread

@@ -24,13 +24,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.jobs.arguments import parse_arguments
-from spark.jobs.failure import exit_code
-from spark.jobs.lateness import marker
-from spark.jobs.progress import follow
-from spark.jobs.session import make_session
-from spark.jobs.settings import AnalyticsSettings
-from spark.jobs.source import read_stream, sink_options
+from gatehouse.spark.jobs.arguments import parse_arguments
+from gatehouse.spark.jobs.failure import exit_code
+from gatehouse.spark.jobs.lateness import marker
+from gatehouse.spark.jobs.progress import follow
+from gatehouse.spark.jobs.session import make_session
+from gatehouse.spark.jobs.settings import AnalyticsSettings
+from gatehouse.spark.jobs.source import read_stream, sink_options
 
 COLUMNS: Final = ("topic", "address", "value", "timestamp", "append_time")
 CONTENT_TYPE: Final = b"application/json"

@@ -2,7 +2,7 @@
 
 Every column of the source is kept, and `date`: the day (UTC) on which the hub stored the message. Under spark-submit:
 
-    spark-submit --master spark://… $(python -c 'import spark.jobs.archive as job; print(job.__file__)') \\
+    spark-submit --master spark://… $(python -c 'import gatehouse.spark.jobs.archive as job; print(job.__file__)') \\
         --url http://hub:8080 --topics plant --to /shared/archive
 
 A start goes on where the one before ended, however that ended: Spark's checkpoint says which micro-batch was in work,
@@ -18,14 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.jobs import delta
-from spark.jobs.arguments import parse_arguments
-from spark.jobs.failure import exit_code
-from spark.jobs.progress import follow
-from spark.jobs.session import make_session
-from spark.jobs.settings import ArchiveSettings
-from spark.jobs.source import read_stream
-from spark.jobs.writer import ArchiveFiles, BatchWrite, write_batch
+from gatehouse.spark.jobs import delta
+from gatehouse.spark.jobs.arguments import parse_arguments
+from gatehouse.spark.jobs.failure import exit_code
+from gatehouse.spark.jobs.progress import follow
+from gatehouse.spark.jobs.session import make_session
+from gatehouse.spark.jobs.settings import ArchiveSettings
+from gatehouse.spark.jobs.source import read_stream
+from gatehouse.spark.jobs.writer import ArchiveFiles, BatchWrite, write_batch
 
 QUERY_ID: str = "sql.streaming.queryId"
 

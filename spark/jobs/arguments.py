@@ -13,7 +13,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from spark.jobs.settings import JobSettings
+from gatehouse.spark.jobs.settings import JobSettings
 
 Settings = TypeVar("Settings", bound=JobSettings)
 

@@ -17,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
-from spark.jobs.files import PARTITION_BY, WrittenFile
+from gatehouse.spark.jobs.files import PARTITION_BY, WrittenFile
 
 CONFIGURATION: Final[dict[str, str | None]] = {
     "delta.checkpointInterval": "20",                           # commits between two summaries of the log

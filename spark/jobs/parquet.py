@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from spark.jobs.files import WrittenFile
+from gatehouse.spark.jobs.files import WrittenFile
 
 
 def final_name(batch_id: int, number: int) -> str:

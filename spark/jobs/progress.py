@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.jobs.failure import JobFailed
+from gatehouse.spark.jobs.failure import JobFailed
 
 LOOK_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0

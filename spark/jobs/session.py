@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from spark.jobs.failure import JobFailed
+from gatehouse.spark.jobs.failure import JobFailed
 
 LOCAL_SETTINGS: Final = {
     "spark.ui.enabled": "false",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.jobs.settings import JobSettings
+from gatehouse.spark.jobs.settings import JobSettings
 
 
 def read_stream(spark: SparkSession, settings: JobSettings, columns: Sequence[str] = ()) -> DataFrame:

@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark.jobs import delta, parquet
-from spark.jobs.files import WrittenFile, write_files
+from gatehouse.spark.jobs import delta, parquet
+from gatehouse.spark.jobs.files import WrittenFile, write_files
 
 
 @dataclass

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from gatehouse import HubError, SyncClient
+from gatehouse_client import HubError, SyncClient
 from tests.running_hub import COMMAND_LINE, DEADLINE_S, ROOT, RunningHub, config_of
 
 PASSWORD = "correct horse battery"

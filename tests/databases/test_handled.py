@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from gatehouse import HandledMessages
+from gatehouse_client import HandledMessages
 
 DEADLINE_S = 30
 

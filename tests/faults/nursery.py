@@ -146,7 +146,7 @@ class Nursery:
         self._socket = ours
         self._process = subprocess.Popen([sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())],
                                          cwd=ROOT, pass_fds=[theirs.fileno()],
-                                         env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"})
+                                         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
         theirs.close()
         self._line = threading.Lock()
         self._started: list[ForkedProcess] = []
@@ -199,7 +199,7 @@ def _serve(line: socket.socket) -> None:
     import alembic.command  # noqa: F401
 
     import gatehouse.cli.main  # noqa: F401
-    import kernel.state.catalogue  # noqa: F401
+    import gatehouse.kernel.state.catalogue  # noqa: F401
     from gatehouse.serve import read_specs
 
     read_specs()

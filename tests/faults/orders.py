@@ -23,9 +23,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from gatehouse import HandledMessages, HubError, SyncClient
 from gatehouse.demo.orders.billing import bills
 from gatehouse.demo.orders.ledger import MAX_AMOUNT, TABLES, Outcome, engine_of, orders, outcomes
+from gatehouse_client import HandledMessages, HubError, SyncClient
 from tests.faults.nursery import ForkedHub, Nursery
 from tests.running_hub import DOORS, free_port
 

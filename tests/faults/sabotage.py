@@ -36,7 +36,7 @@ def _die() -> None:
 
 def die(order: dict[str, Any]) -> None:
     module, _, path = order["at"].partition(":")
-    holder: Any = importlib.import_module(module)
+    holder: Any = importlib.import_module(f"gatehouse.{module}")
     *names, last = path.split(".")
     for name in names:
         holder = getattr(holder, name)
@@ -59,12 +59,12 @@ def die(order: dict[str, Any]) -> None:
 
 
 def tear(order: dict[str, Any]) -> None:
-    import kernel.log.disk
+    import gatehouse.kernel.log.disk
 
-    append = kernel.log.disk.RealAppendFile.append
+    append = gatehouse.kernel.log.disk.RealAppendFile.append
     calls = 0
 
-    def torn(self: kernel.log.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
+    def torn(self: gatehouse.kernel.log.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
         nonlocal calls
         calls += 1
         if calls == order["call"]:
@@ -73,7 +73,7 @@ def tear(order: dict[str, Any]) -> None:
             _die()
         append(self, parts)
 
-    kernel.log.disk.RealAppendFile.append = torn  # type: ignore[method-assign]
+    gatehouse.kernel.log.disk.RealAppendFile.append = torn  # type: ignore[method-assign]
 
 
 def fail_sync(path: str) -> None:
@@ -101,19 +101,19 @@ def hold_sync(path: str) -> None:
 
 
 def full(order: dict[str, Any]) -> None:
-    import kernel.log.disk
+    import gatehouse.kernel.log.disk
 
-    append = kernel.log.disk.RealAppendFile.append
+    append = gatehouse.kernel.log.disk.RealAppendFile.append
     calls = 0
 
-    def appended(self: kernel.log.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
+    def appended(self: gatehouse.kernel.log.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
         nonlocal calls
         calls += 1
         if order["call"] <= calls < order["call"] + order["calls"]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         append(self, parts)
 
-    kernel.log.disk.RealAppendFile.append = appended  # type: ignore[method-assign]
+    gatehouse.kernel.log.disk.RealAppendFile.append = appended  # type: ignore[method-assign]
 
 
 def clock(steps: list[list[float]]) -> None:
@@ -133,23 +133,23 @@ def clock(steps: list[list[float]]) -> None:
 
 
 def retention(seconds: float) -> None:
-    import kernel.retention.retention
+    import gatehouse.kernel.retention.retention
 
-    kernel.retention.retention.CHECK_MS = int(seconds * 1000)  # type: ignore[misc]
+    gatehouse.kernel.retention.retention.CHECK_MS = int(seconds * 1000)  # type: ignore[misc]
 
 
 def read_backups(path: str) -> None:
-    import kernel.log.backups
+    import gatehouse.kernel.log.backups
 
-    kernel.log.backups.IDLE_MS = 100  # type: ignore[misc]
-    look, sign = kernel.log.backups.Backups._look, Path(path)
+    gatehouse.kernel.log.backups.IDLE_MS = 100  # type: ignore[misc]
+    look, sign = gatehouse.kernel.log.backups.Backups._look, Path(path)
 
-    def looked(backups: kernel.log.backups.Backups, backup: kernel.log.backups.Backup) -> None:
+    def looked(backups: gatehouse.kernel.log.backups.Backups, backup: gatehouse.kernel.log.backups.Backup) -> None:
         if sign.exists():
             backups.note_reader(backup)
         look(backups, backup)
 
-    kernel.log.backups.Backups._look = looked  # type: ignore[method-assign]
+    gatehouse.kernel.log.backups.Backups._look = looked  # type: ignore[method-assign]
 
 
 ORDERS: dict[str, Callable[[Any], None]] = {

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import KernelError
-from kernel.log.disk import RealDisk
-from kernel.log.segments import SegmentLog
-from kernel.records.batch import check_batch
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.log.disk import RealDisk
+from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.records.batch import check_batch
 from tests.faults.attack import Attack
 from tests.faults.bit_flips import flip
 from tests.faults.hostile import poisons

@@ -33,7 +33,7 @@ LIMITED = ("import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int
 def gatehouse(*arguments: object, code: str = COMMAND) -> subprocess.Popen[str]:
     """A command as a process of its own."""
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
 
 
 def done(command: subprocess.Popen[str], code: int = exits.OK) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from gateways.amqp.config import AmqpConfig
+from gatehouse.gateways.amqp.config import AmqpConfig
 from tests.fuzz.http_corpus import HTTP_CONVERSATIONS
 from tests.fuzz.mutations import Conversation
 from tests.gateways.amqp import conversations as amqp_conversations

@@ -17,8 +17,8 @@ import lz4.frame
 import zstandard
 from crc32c import crc32c
 
-from kernel.errors import CorruptBatch
-from kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
+from gatehouse.kernel.errors import CorruptBatch
+from gatehouse.kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
 
 AMQP_PREFACE: Final = b"AMQP"
 AMQP_PREFACE_BYTES: Final = 8

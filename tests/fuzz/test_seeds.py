@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel.records.batch import check_batch
+from gatehouse.kernel.records.batch import check_batch
 from tests.fuzz.corpus import CODECS, batch, corpus, produce
 from tests.fuzz.framing import FRAMINGS, batch_of, with_records
 from tests.fuzz.mutations import case

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.damaged import MAX_INDEXES, Damaged, count_damaged, set_index_aside
-from kernel.index.store import RocksStore, StoreDamaged
+from gatehouse.kernel.index.store import RocksStore, StoreDamaged
 
 
 def an_index(folder: Path) -> Path:

@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (packages / "smoke_signals.py").write_text("import wood\n")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: smoke-signals\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[gatehouse.gateways]\nsmoke = smoke_signals:GATEWAY\n")
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{packages}")
+    monkeypatch.setenv("PYTHONPATH", f"{os.environ['PYTHONPATH']}{os.pathsep}{packages}")
     (tmp_path / "gateways.toml").write_text(CONFIG)
     return tmp_path
 

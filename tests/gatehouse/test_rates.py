@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
+from gatehouse.gateways.admission.trace import Trace
 from gatehouse.rates import KEPT, Rates
-from gateways.admission.trace import Trace
 
 
 class FakeLoop:

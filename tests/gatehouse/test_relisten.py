@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gatehouse.config.config import Door
+from gatehouse.gateways.contract import GatewaySpec, Listen
+from gatehouse.gateways.tls.tls import TlsFault, TlsSettings
 from gatehouse.relisten import relisten
-from gateways.contract import GatewaySpec, Listen
-from gateways.tls.tls import TlsFault, TlsSettings
 
 PLAIN, OTHER = Listen("127.0.0.1", 1), Listen("127.0.0.1", 2)
 TLS = Listen("127.0.0.1", 1, TlsSettings("c", "k"))

@@ -22,16 +22,16 @@ PUBACK = bytes.fromhex("40020001")
 FAILING_DISK = """
 import errno, os
 from pathlib import Path
-import kernel.log.disk
+import gatehouse.kernel.log.disk
 
-sync = kernel.log.disk.RealAppendFile.sync
+sync = gatehouse.kernel.log.disk.RealAppendFile.sync
 
 def sync_or_fail(self):
     if Path('{sign}').exists():
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     sync(self)
 
-kernel.log.disk.RealAppendFile.sync = sync_or_fail
+gatehouse.kernel.log.disk.RealAppendFile.sync = sync_or_fail
 from gatehouse.cli.main import main
 main()
 """

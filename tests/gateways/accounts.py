@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateways.admission.attempt import Gone, OnAuthenticated, never
-from gateways.admission.credentials import Credentials
-from gateways.admission.errors import LoginsFull, NotAuthenticated
-from gateways.admission.principal import Principal
-from gateways.admission.session_registry import RegisteredSession, Registration
-from gateways.kit import RecordingAdmission
+from gatehouse.gateways.admission.attempt import Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
+from gatehouse.gateways.kit import RecordingAdmission
 
 
 class KnownUsers(RecordingAdmission):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.addresses import (
+from gatehouse.gateways.addresses import (
     address_of_amqp,
     address_of_http,
     address_of_mqtt,
@@ -17,9 +17,9 @@ from gateways.addresses import (
     parse_kafka_name,
     word_of_level,
 )
-from kernel.addresses.address import levels_of
-from kernel.addresses.filters import matches
-from kernel.errors import InvalidAddress
+from gatehouse.kernel.addresses.address import levels_of
+from gatehouse.kernel.addresses.filters import matches
+from gatehouse.kernel.errors import InvalidAddress
 
 Spelled = tuple[str, str, "str | None"]
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from gateways.explain import COLUMN_OF_DOOR, UnknownDoor, explain
-from gateways.properties.envelope import DOORS
-from kernel.addresses.murmur2 import partition_for
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.errors import InvalidAddress, InvalidTopic
+from gatehouse.gateways.explain import COLUMN_OF_DOOR, UnknownDoor, explain
+from gatehouse.gateways.properties.envelope import DOORS
+from gatehouse.kernel.addresses.murmur2 import partition_for
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.errors import InvalidAddress, InvalidTopic
 
 ROUTES = Routes([RouteEntry("fleet/{vehicle}/gps/#", "positions", "{address}", "{vehicle}"),
                  RouteEntry("$queue/orders", "orders", "{address}"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.networks import is_loopback, network_of, region_of
+from gatehouse.gateways.networks import is_loopback, network_of, region_of
 
 
 def test_a_network_of_ipv6_is_one_peer() -> None:

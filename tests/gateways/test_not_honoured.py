@@ -8,20 +8,21 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-import gateways.amqp.arguments
-import gateways.kafka.not_honoured
-import gateways.mqtt.config
-from gateways.amqp.tables import encode_table, typed
-from gateways.kit import FakeHub
-from gateways.mqtt import GATEWAY as MQTT
-from gateways.mqtt.config import MqttConfig
-from gateways.not_honoured import CLIENTS_MAX, LOGGED_PER_SECOND, NotHonoured
+import gatehouse.gateways.amqp.arguments
+import gatehouse.gateways.kafka.not_honoured
+import gatehouse.gateways.mqtt.config
+from gatehouse.gateways.amqp.tables import encode_table, typed
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.mqtt import GATEWAY as MQTT
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.not_honoured import CLIENTS_MAX, LOGGED_PER_SECOND, NotHonoured
 from tests.gateways.amqp.fakes import Client, Hub
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import framed, produce
 
-DOORS = {"amqp": gateways.amqp.arguments.NOT_HONOURED, "kafka": gateways.kafka.not_honoured.NOT_HONOURED,
-         "mqtt": gateways.mqtt.config.NOT_HONOURED}
+DOORS = {"amqp": gatehouse.gateways.amqp.arguments.NOT_HONOURED,
+         "kafka": gatehouse.gateways.kafka.not_honoured.NOT_HONOURED,
+         "mqtt": gatehouse.gateways.mqtt.config.NOT_HONOURED}
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 
 

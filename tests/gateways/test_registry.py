@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateways import mqtt, registry
-from gateways.contract import GatewaySpec
-from gateways.registry import GatewayClash, check_specs, load_specs
+from gatehouse.gateways import mqtt, registry
+from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.registry import GatewayClash, check_specs, load_specs
 
 
 def spec(name: str = "smoke", door: int = 9, *, session: object = print, service: object = None) -> GatewaySpec:
@@ -60,8 +60,8 @@ def test_a_plugin_that_does_not_load_is_named_with_its_package_and_holds_up_nobo
 
 
 def test_a_plugin_cannot_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    plugins(monkeypatch, "gateways.mqtt:GATEWAY")
-    with pytest.raises(GatewayClash, match="two gateways are called 'mqtt': gateways.mqtt and entry point"):
+    plugins(monkeypatch, "gatehouse.gateways.mqtt:GATEWAY")
+    with pytest.raises(GatewayClash, match="two gateways are called 'mqtt': gatehouse.gateways.mqtt and entry point"):
         load_specs()
 
 

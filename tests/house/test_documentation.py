@@ -14,10 +14,10 @@ import pytest
 from gatehouse import exits
 from gatehouse.cli.main import cli
 from gatehouse.config.config import KernelSection, documented_sections
+from gatehouse.kernel.settings import KernelSettings
 from gatehouse.metrics import METRICS
 from gatehouse.reference import error_codes, every_command, pages
 from gatehouse.serve import read_specs
-from kernel.settings import KernelSettings
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = documented_sections(read_specs())
@@ -42,7 +42,7 @@ def test_every_error_code_says_what_it_means(code):
 
 
 def test_every_error_code_belongs_to_one_error():
-    from kernel import errors
+    from gatehouse.kernel import errors
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.KernelError)]
     assert len({kind.code for kind in kinds}) == len(kinds)
 

@@ -16,14 +16,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from gateways.http.body import Bodies
-from gateways.http.config import HttpConfig
-from gateways.http.declaring import Declared
-from gateways.http.door import Call, Door
-from gateways.http.openapi import CAPTURE, CAPTURES, TAGS, Route, build_document, operation_id, routes_of
-from gateways.http.problems import PROBLEMS
-from gateways.http.routes import build_table
-from kernel.errors import KernelError
+from gatehouse.gateways.http.body import Bodies
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.door import Call, Door
+from gatehouse.gateways.http.openapi import CAPTURE, CAPTURES, TAGS, Route, build_document, operation_id, routes_of
+from gatehouse.gateways.http.problems import PROBLEMS
+from gatehouse.gateways.http.routes import build_table
+from gatehouse.kernel.errors import KernelError
 
 TABLE = build_table()
 ROUTES = routes_of(TABLE.endpoints)

@@ -8,11 +8,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("gatehouse", "gateways", "kernel", "pyspark_gatehouse", "relay", "spark", "tracing", "transactions")
 SPARK_PACKAGES = ("pyspark_gatehouse", "spark")
+CLIENT = ROOT / "client" / "gatehouse_client"
 DEMO = ("gatehouse", "demo")
 WORLD = {"asyncio", "os", "random", "socket", "ssl", "threading", "time"}
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
@@ -62,7 +64,8 @@ def test_a_pure_file_asks_nothing_of_the_world(file):
 def test_every_library_that_is_used_is_declared():
     hub = modules_of(PYPROJECT["project"]["dependencies"])
     extras = {name: modules_of(lines) for name, lines in PYPROJECT["project"]["optional-dependencies"].items()}
-    allowed = hub | set(PACKAGES) | sys.stdlib_module_names | {"multidict", "yarl"}    # the last two are aiohttp's
+    ours = {"gatehouse", "gatehouse_client", "pyspark_gatehouse"}
+    allowed = hub | ours | sys.stdlib_module_names | {"multidict", "yarl"}    # the last two are aiohttp's
     for file in SOURCES:
         folders = file.relative_to(ROOT).parts
         used = [extras["spark"]] if folders[0] in SPARK_PACKAGES else []
@@ -71,8 +74,21 @@ def test_every_library_that_is_used_is_declared():
         assert imported(file) <= allowed.union(*used), file.relative_to(ROOT)
 
 
+def test_the_client_declares_what_it_uses():
+    project = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())["project"]
+    declared = modules_of(project["dependencies"] + project["optional-dependencies"]["handled"])
+    assert len(list(CLIENT.glob("*.py"))) > 10
+    for file in CLIENT.glob("*.py"):
+        assert imported(file) <= declared | {"gatehouse_client"} | sys.stdlib_module_names, file.relative_to(ROOT)
+
+
+def test_nothing_of_ours_is_imported_by_a_name_that_is_not_installed():
+    folders = set(PACKAGES) - {"gatehouse", "pyspark_gatehouse"}
+    for file in [*SOURCES, *CLIENT.glob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
+        assert not imported(file) & folders, file.relative_to(ROOT)
+
+
 def modules_of(requirements: list[str]) -> set[str]:
-    assert all("==" in line for line in requirements)
-    declared = {line.partition("==")[0].lower().replace("-", "_") for line in requirements}
-    names = {"kafka_python": "kafka", "paho_mqtt": "paho", "argon2_cffi": "argon2", "pyjwt[crypto]": "jwt"}
+    declared = {Requirement(line).name.lower().replace("-", "_") for line in requirements}
+    names = {"kafka_python": "kafka", "paho_mqtt": "paho", "argon2_cffi": "argon2", "pyjwt": "jwt"}
     return {names.get(name, name) for name in declared} | ({"py4j"} if "pyspark" in declared else set())

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("gatehouse", "gateways", "kernel", "pyspark_gatehouse", "relay", "spark", "tracing", "transactions",
-            "tests", "bench")
+PACKAGES = ("client", "gatehouse", "gateways", "kernel", "pyspark_gatehouse", "relay", "spark", "tracing",
+            "transactions", "tests", "bench", "scripts")
 FILES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 MAX_LINES = 1_000
 BAD_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common)($|_)")

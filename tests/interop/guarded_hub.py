@@ -12,8 +12,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gatehouse.accounts import offline_administration
-from gateways.admission.administration import UserChanges
-from kernel.state.catalogue import Catalogue, default_url
+from gatehouse.gateways.admission.administration import UserChanges
+from gatehouse.kernel.state.catalogue import Catalogue, default_url
 from tests.certificates import Authority, Pair
 from tests.running_hub import RunningHub, free_port
 

@@ -15,8 +15,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.credentials import PlainCredentials
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
-from gateways.amqp import codec
-from gateways.amqp.methods import decode_method, encode_method
+from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp.methods import decode_method, encode_method
 from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
 from tests.interop.test_amqp import WAIT_S, bodies, connect, declare, take, wait_for
 from tests.running_hub import RunningHub, running_hub
@@ -103,7 +103,7 @@ def test_a_consumer_that_never_acknowledges_loses_its_channel_and_another_gets_t
 
 def test_a_group_waits_between_attempts_whichever_door_its_members_come_by(hub: RunningHub) -> None:
     """What a member gives back over AMQP, or leaves over MQTT, comes to the other once the group's retry says."""
-    from gatehouse import SyncClient
+    from gatehouse_client import SyncClient
 
     with SyncClient(f"http://127.0.0.1:{hub.port('http')}") as client:
         client.group("crew", "jobs").define(retry=[700], start="latest")

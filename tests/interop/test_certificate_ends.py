@@ -13,7 +13,7 @@ import pika
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from gateways.tls.certificates import validity
+from gatehouse.gateways.tls.certificates import validity
 from tests.certificates import Pair
 from tests.interop.test_tls import WAIT_S, Stage, staged
 from tests.running_hub import gatehouse

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse import Batching, Client, HubError, OutcomeUnknown, Retry, SyncClient
-from gatehouse.client.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
+from gatehouse_client import Batching, Client, HubError, OutcomeUnknown, Retry, SyncClient
+from gatehouse_client.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
 from tests.running_hub import ROOT, RunningHub, config_of, free_port
 
 QUICK = Retry(retries=3, backoff_s=0.02)

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from gatehouse import SyncClient, exits
+from gatehouse import exits
+from gatehouse_client import SyncClient
 from tests.running_hub import DEADLINE_S, RunningHub, gatehouse
 
 

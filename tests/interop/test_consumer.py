@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gatehouse import Client, Consumer, Reject, Retry, RetryLater, SyncClient
-from gatehouse.client.errors import LeaseLost
-from gatehouse.client.message import Message
+from gatehouse_client import Client, Consumer, Reject, Retry, RetryLater, SyncClient
+from gatehouse_client.errors import LeaseLost
+from gatehouse_client.message import Message
 from tests.interop.test_client import LossyLink
 from tests.running_hub import RunningHub, config_of, free_port
 

@@ -15,8 +15,8 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pytest
 
-from kernel.message import Piece
-from kernel.records.batch import check_batch, records_of
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import check_batch, records_of
 from tests.running_hub import RunningHub, running_hub
 
 WAIT_S = 60

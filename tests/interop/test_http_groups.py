@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gatehouse import SyncClient
-from kernel.groups.handles import Handles
+from gatehouse.kernel.groups.handles import Handles
+from gatehouse_client import SyncClient
 from tests.running_hub import RunningHub, running_hub
 
 WAIT_S = 60

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from gateways.http.declaring import Declared
-from gateways.http.routes import build_table
+from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.routes import build_table
 from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
 from tests.interop.test_rights import Amqp, http
 from tests.running_hub import DEADLINE_S

@@ -20,8 +20,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from kafka import KafkaProducer
 from kafka.protocol.producer import ProduceResponse
 
-from gateways.kafka.error_codes import INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, NONE
-from kernel.errors import InvalidRecord, InvalidTimestamp, KernelError, MessageTooLarge
+from gatehouse.gateways.kafka.error_codes import INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, NONE
+from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, KernelError, MessageTooLarge
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.judge import decoded, framed, produce
 from tests.kernel.hostile import ATTACKS, WAYS, Way

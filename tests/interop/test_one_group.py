@@ -21,8 +21,8 @@ import pika
 import pika.exceptions
 from paho.mqtt.enums import CallbackAPIVersion
 
-from gatehouse import SyncClient
-from gatehouse.client.retry import Retry
+from gatehouse_client import SyncClient
+from gatehouse_client.retry import Retry
 from tests.running_hub import RunningHub, config_of, free_port
 
 DOORS = ("mqtt", "http", "amqp")

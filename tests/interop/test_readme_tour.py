@@ -58,7 +58,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, moved: dict[str, int]) -> Ite
     try:
         hub.wait_ready()
         shell = subprocess.Popen(["bash", "-c", f"exec 2>&1\n{script}"], stdout=subprocess.PIPE, text=True, cwd=folder,
-                                 env=environment | {"PYTHONPATH": str(ROOT), "HOME": str(folder)},
+                                 env=environment | {"HOME": str(folder)},
                                  start_new_session=True)
         try:
             out, _ = shell.communicate(timeout=LIMIT_S)

@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from paho.mqtt.enums import CallbackAPIVersion
 
-from gatehouse import SyncClient
+from gatehouse_client import SyncClient
 from tests.certificates import Authority, Pair
 from tests.running_hub import DOORS, RunningHub, free_port, gatehouse
 

@@ -11,7 +11,7 @@ import pika
 import pika.exceptions
 import pytest
 
-from gatehouse import HubError, SyncClient
+from gatehouse_client import HubError, SyncClient
 from tests.running_hub import DEADLINE_S, RunningHub, running_hub
 
 

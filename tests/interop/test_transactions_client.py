@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from gatehouse import Client, Decision, Half, HandledMessages, HubError, SyncClient
 from gatehouse.cli.main import cli
+from gatehouse_client import Client, Decision, Half, HandledMessages, HubError, SyncClient
 from tests.running_hub import DEADLINE_S, RunningHub, running_hub
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from gatehouse import HubError, SyncClient
+from gatehouse_client import HubError, SyncClient
 from tests.interop.test_transactions_mqtt import Peer as MqttPeer
 from tests.kernel.batches import batch_of
 from tests.running_hub import DEADLINE_S, RunningHub, running_hub

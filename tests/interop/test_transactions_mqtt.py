@@ -12,7 +12,7 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pytest
 
-from gatehouse import HubError, SyncClient
+from gatehouse_client import HubError, SyncClient
 from tests.running_hub import DEADLINE_S, RunningHub, running_hub
 
 

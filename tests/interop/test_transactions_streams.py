@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gatehouse import SyncClient
+from gatehouse_client import SyncClient
 from tests.running_hub import DEADLINE_S, RunningHub, config_of
 
 

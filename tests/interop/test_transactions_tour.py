@@ -26,7 +26,7 @@ def script_of(hub: RunningHub) -> str:
 def test_the_tour(hub: RunningHub, tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-e", "-c", script_of(hub)], capture_output=True, text=True, timeout=280, cwd=ROOT,
                           check=False, env=os.environ | {"GATEHOUSE_URL": f"http://127.0.0.1:{hub.port('http')}",
-                                                         "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)})
+                                                         "TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stdout + done.stderr
     out = done.stdout
     for line in ("already_decided", '"value":"one of two"', '"value":"by MQTT"', "subscribed None", "$txn/decided",

@@ -1,8 +1,8 @@
 """A log that says it is full while it is told to."""
 from __future__ import annotations
 
-from kernel.log.log import LogFull
-from kernel.log.memory_log import MemoryLog
+from gatehouse.kernel.log.log import LogFull
+from gatehouse.kernel.log.memory_log import MemoryLog
 
 
 class FullLog(MemoryLog):

@@ -8,7 +8,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from kernel.records.compression import GZIP, LZ4, SNAPPY, ZSTD
+from gatehouse.kernel.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 
 
 def gzip(data: bytes) -> bytes:

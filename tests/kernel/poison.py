@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import zstandard
 
-from kernel.records.compression import ZSTD
-from kernel.records.record import varint
-from kernel.state.topics import Topic, TopicSettings
+from gatehouse.kernel.records.compression import ZSTD
+from gatehouse.kernel.records.record import varint
+from gatehouse.kernel.state.topics import Topic, TopicSettings
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.rig import Rig
 

@@ -3,19 +3,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernel.addresses.routes import Routes
-from kernel.index.store import IndexStore, MemoryStore
-from kernel.kernel import Kernel
-from kernel.log.disk import Disk, RealDisk
-from kernel.log.log import Damage, Log
-from kernel.log.memory_log import MemoryLog
-from kernel.log.reserve import Reserve
-from kernel.log.segments import SegmentLog
-from kernel.message import Fetched, Message, Placement, Record, Stored
-from kernel.records.batch import records_of
-from kernel.records.record import encode_headers
-from kernel.settings import KernelSettings
-from kernel.state.projection import Projection
+from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.index.store import IndexStore, MemoryStore
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.log.disk import Disk, RealDisk
+from gatehouse.kernel.log.log import Damage, Log
+from gatehouse.kernel.log.memory_log import MemoryLog
+from gatehouse.kernel.log.reserve import Reserve
+from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.message import Fetched, Message, Placement, Record, Stored
+from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.projection import Projection
 from tests.simulation.world import World
 
 

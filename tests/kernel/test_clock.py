@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kernel.clock import Ages
-from kernel.log.frame import decode_head
-from kernel.message import Leased, When
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
-from kernel.state.topics import TopicSettings
-from kernel.write.producer_expiry import LOOK_MS
+from gatehouse.kernel.clock import Ages
+from gatehouse.kernel.log.frame import decode_head
+from gatehouse.kernel.message import Leased, When
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.kernel.write.producer_expiry import LOOK_MS
 from tests.kernel.batches import batch_of
 from tests.kernel.groups.test_groups import handles, pop
 from tests.kernel.scheduling.rig import NOW_MS, ScheduleRig

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import (
+from gatehouse.kernel.errors import (
     DuplicateSequence,
     IdempotencyConflict,
     MessageTooLarge,
@@ -14,13 +14,13 @@ from kernel.errors import (
     TopicExists,
     UnknownTopic,
 )
-from kernel.message import Piece
-from kernel.records.batch import as_batch, check_batch, placed
-from kernel.records.record import encode_headers, encode_key, varint
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
-from kernel.state.topics import TopicSettings
-from kernel.write.validating import OPEN_HERE_BYTES
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import as_batch, check_batch, placed
+from gatehouse.kernel.records.record import encode_headers, encode_key, varint
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
 from tests.kernel.rig import Rig, Witness
 
 
@@ -422,7 +422,7 @@ def test_closing_leaves_nothing_to_replay(rig: Rig) -> None:
 def test_headers_are_kept_as_pairs() -> None:
     headers = ((b"a", b"1"), (b"a", None), (b"", b""))
     record = b"\0\0\0" + encode_key(b"k") + varint(1) + b"v" + encode_headers(headers)
-    from kernel.records.batch import records_of
+    from gatehouse.kernel.records.batch import records_of
 
     (read,) = records_of(Piece(3, 1, False, varint(len(record)) + record, 10, 10, 99))
     assert read == (3, 10, b"k", b"v", headers, 0, 99)

@@ -5,12 +5,12 @@ import itertools
 
 import pytest
 
-from kernel.errors import CorruptBatch, InvalidSelector
-from kernel.records.record import encode_headers
-from kernel.selectors.like import MAX_LIKE_BYTES
-from kernel.selectors.parser import MAX_DEPTH, MAX_TERMS
-from kernel.selectors.selector import MAX_JSON_BYTES, parse_address, parse_headers, parse_selector, parse_tags
-from kernel.selectors.tokens import MAX_TEXT_CHARS
+from gatehouse.kernel.errors import CorruptBatch, InvalidSelector
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.selectors.like import MAX_LIKE_BYTES
+from gatehouse.kernel.selectors.parser import MAX_DEPTH, MAX_TERMS
+from gatehouse.kernel.selectors.selector import MAX_JSON_BYTES, parse_address, parse_headers, parse_selector, parse_tags
+from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
 
 HEADERS = ((b"unit", b"C"), (b"temp", b"21.5"), (b"count", b"7"), (b"limit", b"7.0"), (b"urgent", b"true"),
            (b"calm", b"false"), (b"content-type", b"text/plain"), (b"tags", b"hot"), (b"void", None), (b"empty", b""),

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kernel.groups.group import LeasedGroup
-from kernel.groups.restoring import PAUSE_MS
-from kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from kernel.message import RETAIN, Retained, When
-from kernel.records.record import encode_headers
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.restoring import PAUSE_MS
+from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.message import RETAIN, Retained, When
+from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import Taker, handles, pop, values

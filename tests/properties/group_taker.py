@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel.groups.members import Membership, Pop
-from kernel.message import Leased
+from gatehouse.kernel.groups.members import Membership, Pop
+from gatehouse.kernel.message import Leased
 
 if TYPE_CHECKING:
     from tests.properties.test_group_properties import GroupMachine

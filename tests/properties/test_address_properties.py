@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kernel.addresses.address import (
+from gatehouse.kernel.addresses.address import (
     KEY_ESCAPES,
     LEVEL_ESCAPES,
     check_address,
@@ -14,7 +14,7 @@ from kernel.addresses.address import (
     split_address,
     unescape,
 )
-from kernel.errors import Unroutable
+from gatehouse.kernel.errors import Unroutable
 from tests.properties.strategies import addresses, any_addresses, raw_texts, topic_names
 
 

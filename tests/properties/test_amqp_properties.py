@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateways.amqp import codec, mapping, properties
-from gateways.amqp.errors import AmqpError
-from gateways.amqp.methods import METHODS, decode_method, encode_method
-from gateways.amqp.tables import Field, Table, decode_table, encode_table
+from gatehouse.gateways.amqp import codec, mapping, properties
+from gatehouse.gateways.amqp.errors import AmqpError
+from gatehouse.gateways.amqp.methods import METHODS, decode_method, encode_method
+from gatehouse.gateways.amqp.tables import Field, Table, decode_table, encode_table
 from tests.gateways.amqp.fakes import Hub, publish
 
 KEYS = ["q", "r", "nobody"]

@@ -5,13 +5,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from kernel.errors import AlreadyDecided, StorageFull
-from kernel.halves.records import Half
-from kernel.message import Stored
+from gatehouse.kernel.errors import AlreadyDecided, StorageFull
+from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.message import Stored
+from gatehouse.transactions.coordinator import CheckSettings, Decision, Membership, State
+from gatehouse.transactions.states import Answer, Effect, step
 from tests.kernel.full_log import FullLog
 from tests.transactions.rig import Asked, TransactionRig
-from transactions.coordinator import CheckSettings, Decision, Membership, State
-from transactions.states import Answer, Effect, step
 
 CHECKS = CheckSettings(700, 1_500, 2)
 GROUPS = ("shop", "bank")

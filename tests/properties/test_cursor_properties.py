@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.groups.cursor import PAGE_OFFSETS, PAGE_SHIFT, Cursor, Lease
-from kernel.groups.pages import encode_page, fill_gaps, load_page
+from gatehouse.kernel.groups.cursor import PAGE_OFFSETS, PAGE_SHIFT, Cursor, Lease
+from gatehouse.kernel.groups.pages import encode_page, fill_gaps, load_page
 
 END = 6 * PAGE_OFFSETS
 PARTITION_ID = 7

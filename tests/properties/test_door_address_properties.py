@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateways.addresses import (
+from gatehouse.gateways.addresses import (
     MAX_SHORTSTR_BYTES,
     TOPIC_EXCHANGE,
     address_of_amqp,
@@ -19,9 +19,9 @@ from gateways.addresses import (
     routing_key_of,
     word_of_level,
 )
-from kernel.addresses.address import check_address, levels_of
-from kernel.addresses.filters import MANY, ONE, matches
-from kernel.errors import InvalidAddress
+from gatehouse.kernel.addresses.address import check_address, levels_of
+from gatehouse.kernel.addresses.filters import MANY, ONE, matches
+from gatehouse.kernel.errors import InvalidAddress
 from tests.properties.strategies import any_addresses, level_texts, raw_texts
 
 long_addresses = st.tuples(any_addresses, st.sampled_from(["ü", "x", ".", "%2E", "/"]), st.integers(80, 260)).map(

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.properties.envelope import DOORS, FIELDS, Where
-from gateways.properties.from_door import from_door
-from gateways.properties.to_door import Dressed, Envelope, to_door
+from gatehouse.gateways.properties.envelope import DOORS, FIELDS, Where
+from gatehouse.gateways.properties.from_door import from_door
+from gatehouse.gateways.properties.to_door import Dressed, Envelope, to_door
 from tests.properties.strategies import raw_texts
 
 NOW = 1_700_000_000_000

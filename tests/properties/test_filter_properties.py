@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kernel.addresses.filters import MANY, ONE, FilterTrie, matches
+from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie, matches
 
 some_levels = st.sampled_from(["a", "b", "", "$a"])
 some_addresses = st.lists(some_levels, min_size=1, max_size=6).map(tuple)

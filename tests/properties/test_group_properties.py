@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kernel.errors import ExpiredReceipt, StorageFull, UnknownReceipt
-from kernel.groups.group import LeasedGroup
-from kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from kernel.message import Leased, Message, Placement
-from kernel.records.record import encode_headers
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
+from gatehouse.kernel.errors import ExpiredReceipt, StorageFull, UnknownReceipt
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.message import Leased, Message, Placement
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
 from tests.kernel.rig import Rig
 from tests.properties.group_model import ACKED, DEAD, EXPIRED, LEASED, OPEN, READY, WAITING, GroupModel, Place
 from tests.properties.group_taker import Taker

@@ -7,15 +7,15 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateways.http.cursor import Cursor, decode_cursor, encode_cursor
-from gateways.http.mapping import Publication, read_headers, read_message
-from gateways.http.problems import PROBLEMS, Refusal
-from gateways.http.routes import build_table
-from gateways.http.routes.publish import address_of_path
-from gateways.http.target import decode_levels, decode_query, split_target
-from gateways.json_messages import record_to_json
-from kernel.addresses.address import LEVEL_ESCAPES, unescape
-from kernel.errors import InvalidAddress
+from gatehouse.gateways.http.cursor import Cursor, decode_cursor, encode_cursor
+from gatehouse.gateways.http.mapping import Publication, read_headers, read_message
+from gatehouse.gateways.http.problems import PROBLEMS, Refusal
+from gatehouse.gateways.http.routes import build_table
+from gatehouse.gateways.http.routes.publish import address_of_path
+from gatehouse.gateways.http.target import decode_levels, decode_query, split_target
+from gatehouse.gateways.json_messages import record_to_json
+from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, unescape
+from gatehouse.kernel.errors import InvalidAddress
 
 U64 = st.integers(0, (1 << 64) - 1)
 SCALARS = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | st.text()

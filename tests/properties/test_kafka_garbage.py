@@ -11,7 +11,7 @@ from kafka.protocol.consumer.group import JoinGroupRequest, OffsetCommitRequest,
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from gateways.kafka.api import APIS
+from gatehouse.gateways.kafka.api import APIS
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import FakeKernel, Peer
 from tests.gateways.kafka.judge import fetch, framed, list_offsets, produce

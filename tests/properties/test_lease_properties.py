@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.http.leases import (
+from gatehouse.gateways.http.leases import (
     RETRY,
     SETTINGS,
     describe_settings,
@@ -14,8 +14,8 @@ from gateways.http.leases import (
     read_invisible_ms,
     read_settings,
 )
-from gateways.http.problems import Refusal
-from kernel.errors import InvalidGroup
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.kernel.errors import InvalidGroup
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner,

@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kernel.errors import QueueFull
-from kernel.groups.settings import QueueSettings
-from kernel.message import Leased
+from gatehouse.kernel.errors import QueueFull
+from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.message import Leased
 from tests.kernel.groups.test_groups import pop
 from tests.kernel.rig import Rig
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from gateways.kafka.sasl import MECHANISMS, SaslFault, read_bearer, read_plain
+from gatehouse.gateways.kafka.sasl import MECHANISMS, SaslFault, read_bearer, read_plain
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.amqp.fakes import Hub
 from tests.gateways.kafka.fakes import Peer
@@ -56,8 +56,8 @@ def test_sasl_messages(mechanism: str, said: list[bytes], version: int, size: in
 
 @given(st.sampled_from(["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS", ""]), messages, st.integers(1, 300))
 def test_amqp_responses(mechanism: str, response: bytes, size: int) -> None:
-    from gateways.amqp import codec
-    from gateways.amqp.methods import encode_method
+    from gatehouse.gateways.amqp import codec
+    from gatehouse.gateways.amqp.methods import encode_method
 
     hub: Any = Hub()
     hub.admission = hub.services.admission = KnownUsers(hub.kernel, hub.now_ms)

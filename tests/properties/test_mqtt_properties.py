@@ -4,13 +4,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateways.kit import FakeHub
-from gateways.mqtt import GATEWAY, codec, mapping, packets
-from gateways.mqtt.config import MqttConfig
-from gateways.mqtt.errors import ProtocolError
-from gateways.mqtt.window import Window
-from kernel.message import TRANSIENT, Message
-from kernel.records.record import NO_HEADERS
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.mqtt import GATEWAY, codec, mapping, packets
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.errors import ProtocolError
+from gatehouse.gateways.mqtt.window import Window
+from gatehouse.kernel.message import TRANSIENT, Message
+from gatehouse.kernel.records.record import NO_HEADERS
 from tests.gateways.mqtt.conversations import connect
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_outbox import subscriber

@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from kernel.addresses.address import ADDRESS_HEADER, check_address, is_topic_name
-from kernel.addresses.filters import matches, parse_filter
-from kernel.addresses.routes import InvalidRoutes, Routed, RouteEntry, Routes
-from kernel.errors import InvalidAddress, Unroutable
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER, check_address, is_topic_name
+from gatehouse.kernel.addresses.filters import matches, parse_filter
+from gatehouse.kernel.addresses.routes import InvalidRoutes, Routed, RouteEntry, Routes
+from gatehouse.kernel.errors import InvalidAddress, Unroutable
 from tests.properties.strategies import any_addresses, raw_texts
 
 values = st.sampled_from(["a", "b", "", "1", "a-b", "%2B", "%", "25", "2B", "$a", "x y", "unrouted"])

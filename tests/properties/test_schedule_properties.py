@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import InvalidSchedule
-from kernel.scheduling.cron import parse_cron
-from kernel.scheduling.schedule import parse_schedule
+from gatehouse.kernel.errors import InvalidSchedule
+from gatehouse.kernel.scheduling.cron import parse_cron
+from gatehouse.kernel.scheduling.schedule import parse_schedule
 
 LOW = (0, 0, 1, 1, 0)
 HIGH = (59, 23, 31, 12, 7)

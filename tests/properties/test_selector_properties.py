@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kernel.errors import InvalidSelector
-from kernel.selectors.like import parse_like
-from kernel.selectors.selector import parse_selector
+from gatehouse.kernel.errors import InvalidSelector
+from gatehouse.kernel.selectors.like import parse_like
+from gatehouse.kernel.selectors.selector import parse_selector
 
 Tree = tuple[Any, ...]
 

@@ -7,7 +7,7 @@ from itertools import islice
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kernel.halves.records import (
+from gatehouse.kernel.halves.records import (
     PAGE_BYTES,
     HeldMessage,
     cut_pages,
@@ -18,13 +18,13 @@ from kernel.halves.records import (
     held,
     size_of,
 )
-from kernel.scheduling.records import Pending
-from transactions.due import MAX_ATTEMPTS, MAX_LISTED, DueTransaction
-from transactions.id_set import IdSet
-from transactions.outcomes import Outcomes
-from transactions.records import CheckMade, Transaction, decode, decode_brief, encode
-from transactions.settings import CheckSettings
-from transactions.shared_records import (
+from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.transactions.due import MAX_ATTEMPTS, MAX_LISTED, DueTransaction
+from gatehouse.transactions.id_set import IdSet
+from gatehouse.transactions.outcomes import Outcomes
+from gatehouse.transactions.records import CheckMade, Transaction, decode, decode_brief, encode
+from gatehouse.transactions.settings import CheckSettings
+from gatehouse.transactions.shared_records import (
     Ended,
     decode_begun,
     decode_ended,
@@ -33,8 +33,8 @@ from transactions.shared_records import (
     encode_ended,
     ending_of,
 )
-from transactions.states import State
-from transactions.timers import BUCKET_MS, LATE_PART, Timers, due_at
+from gatehouse.transactions.states import State
+from gatehouse.transactions.timers import BUCKET_MS, LATE_PART, Timers, due_at
 
 IDS = st.integers(1, 60)
 U32, U63 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 63) - 1)

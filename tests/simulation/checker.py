@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kernel.message import Headers, Record
-from kernel.settings import KernelSettings
+from gatehouse.kernel.message import Headers, Record
+from gatehouse.kernel.settings import KernelSettings
 
 Partitions = dict[int, tuple[int, int, list[Record]]]
 """By partition id: log start, high watermark, all records."""

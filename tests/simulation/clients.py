@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kernel.errors import StorageFull
-from kernel.message import Delivery, Stored
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.message import Delivery, Stored
 from tests.simulation.checker import Attempt, Broken, Ledger
 
 SCHEDULED: Final = "later/"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from kernel.errors import TopicExists, UnknownTopic
-from kernel.message import Stored
-from kernel.state.topics import TopicSettings, encode_topic
+from gatehouse.kernel.errors import TopicExists, UnknownTopic
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.state.topics import TopicSettings, encode_topic
 from tests.simulation.checker import Broken
 from tests.simulation.clients import Asking, Client
 from tests.simulation.traffic import TOPICS

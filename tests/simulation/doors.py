@@ -4,7 +4,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from gateways.contract import Services
+from gatehouse.gateways.contract import Services
 from tests.simulation.checker import Attempt, Sent, value_of
 from tests.simulation.kafka_peer import KafkaPeer
 from tests.simulation.mqtt_peer import MqttPeer

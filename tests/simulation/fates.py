@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kernel.message import Leased
+from gatehouse.kernel.message import Leased
 from tests.simulation.checker import Broken
 
 OPEN: Final = "open"

@@ -6,17 +6,17 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.kernel import Kernel
-from kernel.log.frame import decode_head
-from kernel.log.log import Damage
-from kernel.log.segments import SegmentLog
-from kernel.settings import KernelSettings
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.log.frame import decode_head
+from gatehouse.kernel.log.log import Damage
+from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.transactions.coordinator import Transactions
 from tests.simulation.disk import Crash, CrashKind, SimDisk
 from tests.simulation.store import SimStore
 from tests.simulation.transacting import SETTINGS
 from tests.simulation.world import Restless, World
-from transactions.coordinator import Transactions
 
 ROUTES: Final = Routes([RouteEntry("#", "unrouted")])
 MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop

@@ -5,10 +5,10 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from gateways.kafka import GATEWAY
-from gateways.kafka.error_codes import NONE
-from kernel.message import Piece
-from kernel.records.batch import read_header, records_of
+from gatehouse.gateways.kafka import GATEWAY
+from gatehouse.gateways.kafka.error_codes import NONE
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import read_header, records_of
 from tests.simulation.checker import Attempt, Broken, Ledger
 from tests.simulation.wire import Wire
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.errors import ExpiredReceipt, KeptFull, StorageFull, UnknownTopic
-from kernel.groups.group import LeasedGroup
-from kernel.groups.members import HoldLimit, Membership, Pop
-from kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from kernel.message import Fetched, Leased, Stored
-from kernel.records.batch import records_of
-from kernel.records.record import NO_HEADERS
-from kernel.state.state import Kind
+from gatehouse.kernel.errors import ExpiredReceipt, KeptFull, StorageFull, UnknownTopic
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import HoldLimit, Membership, Pop
+from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.message import Fetched, Leased, Stored
+from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.state.state import Kind
 from tests.simulation.checker import Broken
 from tests.simulation.clients import LEASED
 from tests.simulation.fates import ASKED, DONE, FOREVER_MS, OPEN, UNKNOWN, Fate, Fates

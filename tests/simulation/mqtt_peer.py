@@ -1,8 +1,8 @@
 """An MQTT 3.1.1 client of the simulator: publishes with QoS 1, or subscribes. Its own few lines of codec."""
 from __future__ import annotations
 
-from gateways.mqtt import GATEWAY
-from kernel.message import RETAIN
+from gatehouse.gateways.mqtt import GATEWAY
+from gatehouse.kernel.message import RETAIN
 from tests.simulation.checker import Attempt, Broken, Ledger, Sent
 from tests.simulation.clients import ELSEWHERE, FILTERS
 from tests.simulation.wire import Wire

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
-from kernel.settings import KernelSettings
+from gatehouse.kernel.settings import KernelSettings
 
 NEVER: Final = 1 << 50
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel.message import Fetched, Record
-from kernel.records.batch import records_of
-from kernel.state.topics import Topic
+from gatehouse.kernel.message import Fetched, Record
+from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.state.topics import Topic
 from tests.simulation.checker import Attempt, Broken, Partitions
 from tests.simulation.clients import Listener
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from kernel.errors import KeptFull
-from kernel.message import RETAIN, Retained
-from kernel.records.record import encode_headers
+from gatehouse.kernel.errors import KeptFull
+from gatehouse.kernel.message import RETAIN, Retained
+from gatehouse.kernel.records.record import encode_headers
 from tests.simulation.checker import Attempt, Broken, Sent, value_of
 from tests.simulation.definitions import History
 from tests.simulation.traffic import ADDRESSES, SIZES

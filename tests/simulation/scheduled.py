@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.errors import AlreadyDelivered, KeptFull, StorageFull
-from kernel.message import NOW, Fetched, Record, Stored, When
-from kernel.records.batch import records_of
-from kernel.records.record import NO_HEADERS
-from kernel.scheduling.records import Fate, Pending, Settled
+from gatehouse.kernel.errors import AlreadyDelivered, KeptFull, StorageFull
+from gatehouse.kernel.message import NOW, Fetched, Record, Stored, When
+from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.scheduling.records import Fate, Pending, Settled
 from tests.simulation.checker import Broken
 from tests.simulation.clients import SCHEDULED
 

@@ -12,9 +12,9 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from kernel.log.log import LogFailed, LogFull
-from kernel.state.state import Kind
-from kernel.write.idempotency import decode_answer
+from gatehouse.kernel.log.log import LogFailed, LogFull
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.idempotency import decode_answer
 from tests.simulation.checker import Broken, Ledger, difference
 from tests.simulation.clients import Client, Producer
 from tests.simulation.definitions import GROUPS, Definitions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from kernel.index.store import MemoryStore, StoreCursor
+from gatehouse.kernel.index.store import MemoryStore, StoreCursor
 from tests.simulation.disk import CrashKind
 
 BATCH_OPERATIONS = 5         # RocksStore takes 500; a plan writes some dozens

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from kernel.errors import StorageFailed, StorageFull
-from kernel.settings import KernelSettings
+from gatehouse.kernel.errors import StorageFailed, StorageFull
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 from tests.simulation.disk import BROKEN, FULL, Fault, SimDisk

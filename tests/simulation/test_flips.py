@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from kernel.log.frame import decode_head
-from kernel.log.segment_file import ENVELOPE_BYTES, SEGMENT_HEADER_BYTES, SegmentReader, Torn
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
+from gatehouse.kernel.log.frame import decode_head
+from gatehouse.kernel.log.segment_file import ENVELOPE_BYTES, SEGMENT_HEADER_BYTES, SegmentReader, Torn
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
 from tests.kernel.rig import Rig
 from tests.simulation.disk import CrashKind, SimDisk
 from tests.simulation.store import SimStore

@@ -11,41 +11,41 @@ from typing import Any
 
 import pytest
 
-from gateways.mqtt.inbox import Inbox
-from kernel.delivery.retained import RetainedValues
-from kernel.groups import leasing as leasing_module
-from kernel.groups.cursor import Cursor
-from kernel.groups.dead_lettering import DeadLettering
-from kernel.groups.leasing import Leasing
-from kernel.groups.pages import load_page
-from kernel.groups.prefetcher import Prefetcher
-from kernel.halves.halves import Halves
-from kernel.index.index import Index
-from kernel.index.watermarks import Watermarks
-from kernel.kernel import Kernel
-from kernel.log.log import Frame
-from kernel.log.segments import SegmentChain
-from kernel.message import Stored
-from kernel.retention.retention import Kept, Retention
-from kernel.scheduling import book as book_module
-from kernel.scheduling.at_hand import AtHand
-from kernel.scheduling.book import Book
-from kernel.scheduling.plan import Plan
-from kernel.scheduling.records import decode
-from kernel.scheduling.timers import Timers
-from kernel.state.state import Kind, StateChanges, StateTable
-from kernel.write.committer import Committer
-from kernel.write.idempotency import Window
-from kernel.write.producers import Producers
+from gatehouse.gateways.mqtt.inbox import Inbox
+from gatehouse.kernel.delivery.retained import RetainedValues
+from gatehouse.kernel.groups import leasing as leasing_module
+from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.groups.dead_lettering import DeadLettering
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.pages import load_page
+from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.halves.halves import Halves
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.watermarks import Watermarks
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.log.log import Frame
+from gatehouse.kernel.log.segments import SegmentChain
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.retention.retention import Kept, Retention
+from gatehouse.kernel.scheduling import book as book_module
+from gatehouse.kernel.scheduling.at_hand import AtHand
+from gatehouse.kernel.scheduling.book import Book
+from gatehouse.kernel.scheduling.plan import Plan
+from gatehouse.kernel.scheduling.records import decode
+from gatehouse.kernel.scheduling.timers import Timers
+from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.idempotency import Window
+from gatehouse.kernel.write.producers import Producers
+from gatehouse.transactions.access import Access
+from gatehouse.transactions.book import Book as TransactionBook
+from gatehouse.transactions.checking import Checking
+from gatehouse.transactions.coordinator import Decision, Transactions
+from gatehouse.transactions.plan import Plan as TransactionPlan
+from gatehouse.transactions.records import ENDED, open_key
 from tests.simulation.disk import SimDisk
 from tests.simulation.plan import make_plan
 from tests.simulation.rounds import Failure, crash_at_every_write, run_rounds, simulate
-from transactions.access import Access
-from transactions.book import Book as TransactionBook
-from transactions.checking import Checking
-from transactions.coordinator import Decision, Transactions
-from transactions.plan import Plan as TransactionPlan
-from transactions.records import ENDED, open_key
 
 # In the last four something happens between a decision and its frame, or to a transaction with an id that ends in 0.
 SEEDS_TO_NOTICE = [*range(1, 61), 80, 135, 148, 450]
@@ -163,7 +163,7 @@ def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None
     real = Index.write
 
     def write(index: Any, checkpoint: Any, segments: Any, *, sync: bool = False) -> list[bytes]:
-        from kernel.index.index import _META, _POSITIONS
+        from gatehouse.kernel.index.index import _META, _POSITIONS
 
         index._store.write([(_META, _POSITIONS.pack(*checkpoint.positions))])
         return real(index, checkpoint, segments, sync=sync)

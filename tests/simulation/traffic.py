@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kernel.errors import IdempotencyConflict, MessageTooLarge
-from kernel.message import TRANSIENT, Message, Stored
-from kernel.records.batch import read_header
-from kernel.records.compression import GZIP
-from kernel.records.record import encode_headers
-from kernel.state.topics import Topic
+from gatehouse.kernel.errors import IdempotencyConflict, MessageTooLarge
+from gatehouse.kernel.message import TRANSIENT, Message, Stored
+from gatehouse.kernel.records.batch import read_header
+from gatehouse.kernel.records.compression import GZIP
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.state.topics import Topic
 from tests.kernel.batches import batch_of
 from tests.kernel.packers import stored
 from tests.simulation.checker import Attempt, Broken, Sent, value_of

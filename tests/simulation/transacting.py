@@ -17,16 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kernel.errors import AlreadyDecided, KeptFull, StorageFull
-from kernel.halves.records import Half
-from kernel.message import Delivery, Fetched, Record, Stored
-from kernel.records.batch import records_of
-from kernel.records.record import NO_HEADERS
-from kernel.state.state import Kind
-from tests.simulation.checker import Broken
-from tests.simulation.clients import HALVES
-from transactions.checking import BUSY_MS
-from transactions.coordinator import (
+from gatehouse.kernel.errors import AlreadyDecided, KeptFull, StorageFull
+from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.message import Delivery, Fetched, Record, Stored
+from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.state.state import Kind
+from gatehouse.transactions.checking import BUSY_MS
+from gatehouse.transactions.coordinator import (
     Check,
     CheckSettings,
     Decision,
@@ -36,10 +34,12 @@ from transactions.coordinator import (
     Transactions,
     TransactionSettings,
 )
-from transactions.fresh import decode_batch
-from transactions.loading import GRACE_MS
-from transactions.records import BEGUN, ENDED, decode, open_key
-from transactions.shared_records import decode_ended
+from gatehouse.transactions.fresh import decode_batch
+from gatehouse.transactions.loading import GRACE_MS
+from gatehouse.transactions.records import BEGUN, ENDED, decode, open_key
+from gatehouse.transactions.shared_records import decode_ended
+from tests.simulation.checker import Broken
+from tests.simulation.clients import HALVES
 
 if TYPE_CHECKING:
     from tests.simulation.simulator import Simulation

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from gateways.admission.admission import Admission
-from gateways.contract import GatewaySpec, Services
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.contract import GatewaySpec, Services
 from tests.simulation.hub import SimHub
 from tests.simulation.world import FakeTimer
 

@@ -1,14 +1,13 @@
 """One Spark session for all tests of a test process, and one hub for all tests of a file."""
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.running_hub import ROOT, RunningHub, running_hub
+from tests.running_hub import RunningHub, running_hub
 from tests.spark.door import HttpDoor
 from tests.spark.session import new_session
 
@@ -16,7 +15,6 @@ from tests.spark.session import new_session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session whose tasks are tried up to three times, two at a time."""
-    os.environ["PYTHONPATH"] = str(ROOT)          # what an installed package does: workers find the source
     session = new_session("local[2,3]")
     yield session
     session.stop()

@@ -12,11 +12,11 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from kernel.message import Headers, Piece
-from kernel.records.batch import placed
-from kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from kernel.records.pieces import encode_pieces
-from spark.answers import Heads, read_answer
+from gatehouse.kernel.message import Headers, Piece
+from gatehouse.kernel.records.batch import placed
+from gatehouse.kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from gatehouse.kernel.records.pieces import encode_pieces
+from gatehouse.spark.answers import Heads, read_answer
 from tests.kernel.batches import encode_record, wrap
 
 Row = tuple[bytes | None, bytes | None, Headers, int, int]

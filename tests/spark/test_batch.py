@@ -12,7 +12,7 @@ from paho.mqtt.publish import single
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.schema import COLUMNS
+from gatehouse.spark.schema import COLUMNS
 from tests.running_hub import DEADLINE_S, RunningHub
 from tests.spark.conftest import Reading
 from tests.spark.door import HttpDoor

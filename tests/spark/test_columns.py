@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from kernel.addresses.routes import RouteEntry
-from kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Piece
-from kernel.records.compression import GZIP, NONE, ZSTD
-from spark.columns import FIRST_MS, LAST_MS, Columns, HubFacts
-from spark.records import locate
-from spark.schema import COLUMNS, EXTRA, schema_of
+from gatehouse.kernel.addresses.routes import RouteEntry
+from gatehouse.kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Piece
+from gatehouse.kernel.records.compression import GZIP, NONE, ZSTD
+from gatehouse.spark.columns import FIRST_MS, LAST_MS, Columns, HubFacts
+from gatehouse.spark.records import locate
+from gatehouse.spark.schema import COLUMNS, EXTRA, schema_of
 from tests.spark.pieces import NOW_MS, Row, batch_of, heads_of, run_of
 
 FACTS = HubFacts({0: "kafka", 1: "mqtt", 2: "http"}, ())

@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.decoding import decode_values
-from spark.errors import InvalidOption
+from gatehouse.spark.decoding import decode_values
+from gatehouse.spark.errors import InvalidOption
 
 SCHEMA = "sensor string, celsius double"
 

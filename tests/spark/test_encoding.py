@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.addresses.murmur2 import partition_for
-from kernel.message import Piece
-from kernel.records.batch import check_batch, records_of
-from kernel.records.compression import LZ4, NONE, ZSTD
-from spark.encoding import Rows, encode_batch, header_blocks, partitions_of
+from gatehouse.kernel.addresses.murmur2 import partition_for
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import check_batch, records_of
+from gatehouse.kernel.records.compression import LZ4, NONE, ZSTD
+from gatehouse.spark.encoding import Rows, encode_batch, header_blocks, partitions_of
 
 NOW_MS = 1_700_000_000_000
 TEXTS = st.one_of(st.none(), st.binary(max_size=300))

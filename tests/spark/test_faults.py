@@ -99,7 +99,7 @@ def driver(crashing: Crashing) -> Iterator[subprocess.Popen[bytes]]:
     """A driver that copies; killed at the end with all that it started."""
     command = [sys.executable, "-m", "tests.spark.copying", crashing.gate.url, crashing.checkpoint]
     with (crashing.folder / "driver.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log,
+        process = subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), stdout=log,
                                    stderr=log, start_new_session=True)
     try:
         yield process

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from kernel.message import Piece
-from spark import fetching
-from spark.answers import Heads, read_answer
-from spark.columns import HubFacts
-from spark.errors import DataLoss, GatehouseError, HubRefused
-from spark.fetching import ReadSpec, Task, read_task
-from spark.hub import HubAddress
-from spark.plan import Range
+from gatehouse.kernel.message import Piece
+from gatehouse.spark import fetching
+from gatehouse.spark.answers import Heads, read_answer
+from gatehouse.spark.columns import HubFacts
+from gatehouse.spark.errors import DataLoss, GatehouseError, HubRefused
+from gatehouse.spark.fetching import ReadSpec, Task, read_task
+from gatehouse.spark.hub import HubAddress
+from gatehouse.spark.plan import Range
 from tests.kernel import poison
 from tests.kernel.groups.test_claims import little_memory
 from tests.spark.pieces import answer_of, run_of

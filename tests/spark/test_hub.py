@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from spark.errors import HubRefused, HubUnreachable, InvalidOption
-from spark.hub import Hub, HubAddress
+from gatehouse.spark.errors import HubRefused, HubUnreachable, InvalidOption
+from gatehouse.spark.hub import Hub, HubAddress
 
 
 class Scripted(HTTPServer):

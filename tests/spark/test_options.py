@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from spark.errors import InvalidOption
-from spark.options import AtTime, Subscription, read_options, read_write_options
+from gatehouse.spark.errors import InvalidOption
+from gatehouse.spark.options import AtTime, Subscription, read_options, read_write_options
 
 BASE = {"url": "http://hub:8080", "subscribe": "plant"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.plan import MAX_TASK_ROWS, MAX_TASKS, Range, share, split, task_count
+from gatehouse.spark.plan import MAX_TASK_ROWS, MAX_TASKS, Range, share, split, task_count
 
 RANGES = st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 5000)), max_size=20).map(
     lambda pairs: [Range("t", "u", partition, at, at + rows) for partition, (at, rows) in enumerate(pairs)])

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.message import Piece
-from kernel.records.batch import CONTROL, LOG_APPEND_TIME, records_of
-from kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from kernel.records.record import encode_headers
-from spark import records
-from spark.records import Located, locate
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import CONTROL, LOG_APPEND_TIME, records_of
+from gatehouse.kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.spark import records
+from gatehouse.spark.records import Located, locate
 from tests.kernel import poison
 from tests.kernel.groups.test_claims import little_memory
 from tests.spark.pieces import NOW_MS, Row, batch_of, heads_of, run_of

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark.errors import InvalidRow
-from spark.hub import Hub, HubAddress
-from spark.rows import Placer
+from gatehouse.spark.errors import InvalidRow
+from gatehouse.spark.hub import Hub, HubAddress
+from gatehouse.spark.rows import Placer
 from tests.spark.door import HttpDoor
 
 TEXT = pa.array(["1", "2"])

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kernel.addresses.murmur2 import partition_for
+from gatehouse.kernel.addresses.murmur2 import partition_for
 from tests.running_hub import RunningHub
 from tests.spark.conftest import Reading
 from tests.spark.door import HttpDoor

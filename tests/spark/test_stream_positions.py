@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from spark.errors import DataLoss, InvalidOption
-from spark.fetching import Task
-from spark.options import read_options
-from spark.streaming import StreamReader
+from gatehouse.spark.errors import DataLoss, InvalidOption
+from gatehouse.spark.fetching import Task
+from gatehouse.spark.options import read_options
+from gatehouse.spark.streaming import StreamReader
 from tests.spark.door import HttpDoor
 
 ALL = ReadAllAvailable()

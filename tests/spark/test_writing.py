@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark.errors import HubRefused
-from spark.hub import HubAddress
-from spark.options import WriteOptions
-from spark.writing import ChunkWriter
+from gatehouse.spark.errors import HubRefused
+from gatehouse.spark.hub import HubAddress
+from gatehouse.spark.options import WriteOptions
+from gatehouse.spark.writing import ChunkWriter
 from tests.spark.door import HttpDoor
 
 

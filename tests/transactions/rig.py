@@ -4,14 +4,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kernel.log.disk import Disk
-from kernel.log.log import Log
-from kernel.log.reserve import Reserve
-from kernel.message import Message, Stored, When
-from kernel.records.record import encode_headers
-from kernel.settings import KernelSettings
-from tests.kernel.rig import Rig
-from transactions.coordinator import (
+from gatehouse.kernel.log.disk import Disk
+from gatehouse.kernel.log.log import Log
+from gatehouse.kernel.log.reserve import Reserve
+from gatehouse.kernel.message import Message, Stored, When
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.transactions.coordinator import (
     Check,
     CheckSettings,
     Decision,
@@ -23,6 +22,7 @@ from transactions.coordinator import (
     Transactions,
     TransactionSettings,
 )
+from tests.kernel.rig import Rig
 
 COMMIT, ROLLBACK = Decision.COMMIT, Decision.ROLLBACK
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.errors import AlreadyDecided, InvalidCheckBack, InvalidGroup, UnknownTransaction
-from kernel.groups.dead_lettering import read_deaths
+from gatehouse.kernel.errors import AlreadyDecided, InvalidCheckBack, InvalidGroup, UnknownTransaction
+from gatehouse.kernel.groups.dead_lettering import read_deaths
+from gatehouse.transactions.coordinator import CheckSettings, State, TransactionSettings
 from tests.kernel.groups.test_groups import handles, pop, values
 from tests.transactions.rig import COMMIT, TransactionRig
-from transactions.coordinator import CheckSettings, State, TransactionSettings
 
 FAST = CheckSettings(1_000, 5_000, 3)
 

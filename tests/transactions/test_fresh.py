@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.errors import StorageFull, UnknownTransaction
-from kernel.state.state import Kind
+from gatehouse.kernel.errors import StorageFull, UnknownTransaction
+from gatehouse.kernel.state.state import Kind
+from gatehouse.transactions.coordinator import CheckSettings, Query, State, Transaction, TransactionSettings
+from gatehouse.transactions.records import BEGUN, ENDED, OPEN
 from tests.kernel.full_log import FullLog
 from tests.transactions.rig import COMMIT, ROLLBACK, TransactionRig
-from transactions.coordinator import CheckSettings, Query, State, Transaction, TransactionSettings
-from transactions.records import BEGUN, ENDED, OPEN
 
 
 def records(rig: TransactionRig, prefix: bytes) -> int:

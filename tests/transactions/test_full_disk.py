@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kernel.errors import StorageFull
-from kernel.settings import KernelSettings
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.transactions.coordinator import CheckSettings, State
 from tests.kernel.full_log import FullLog
 from tests.kernel.sim_reserve import SimReserve
 from tests.simulation.disk import SimDisk
 from tests.transactions.rig import ROLLBACK, TransactionRig
-from transactions.coordinator import CheckSettings, State
 
 SEGMENT_BYTES = 64 << 10
 SILENT = CheckSettings(86_400_000, 86_400_000, 15)

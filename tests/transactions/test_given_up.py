@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.addresses.placing import Places
-from kernel.groups.dead_lettering import HEADER
-from kernel.groups.settings import QueueSettings
-from kernel.message import RETAIN, Record
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.addresses.placing import Places
+from gatehouse.kernel.groups.dead_lettering import HEADER
+from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.message import RETAIN, Record
+from gatehouse.transactions.coordinator import CheckSettings, State
 from tests.transactions.rig import Half, TransactionRig
-from transactions.coordinator import CheckSettings, State
 
 OVER = CheckSettings(1_000, 1_000, 0)
 EARLIER = {"reason": "rejected", "topic": "orders", "partition": 0, "offset": 7, "attempts": 3, "at_ms": 1,

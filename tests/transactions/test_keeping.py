@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kernel.errors import (
+from gatehouse.kernel.errors import (
     AlreadyDecided,
     IdempotencyConflict,
     KeptFull,
@@ -16,13 +16,13 @@ from kernel.errors import (
     TransactionTooLarge,
     UnknownTransaction,
 )
-from kernel.records.record import encode_headers
-from kernel.settings import KernelSettings
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.transactions.coordinator import CheckSettings, Decision, Half, State, Transaction, TransactionSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.groups.test_groups import handles, pop
 from tests.simulation.disk import SimDisk
 from tests.transactions.rig import COMMIT, ROLLBACK, TransactionRig
-from transactions.coordinator import CheckSettings, Decision, Half, State, Transaction, TransactionSettings
 
 FAST = CheckSettings(1_000, 5_000, 3)
 

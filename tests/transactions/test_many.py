@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kernel.errors import Busy
-from kernel.halves.halves import Halves
+from gatehouse.kernel.errors import Busy
+from gatehouse.kernel.halves.halves import Halves
+from gatehouse.transactions.checking import BURY, ROUNDS
+from gatehouse.transactions.coordinator import CheckSettings, Query, State, TransactionSettings
+from gatehouse.transactions.fresh import FRESH_MS
+from gatehouse.transactions.loading import GRACE_MS, MAX_WAITING
 from tests.transactions.rig import COMMIT, ROLLBACK, Asked, TransactionRig
-from transactions.checking import BURY, ROUNDS
-from transactions.coordinator import CheckSettings, Query, State, TransactionSettings
-from transactions.fresh import FRESH_MS
-from transactions.loading import GRACE_MS, MAX_WAITING
 
 SLICE = 20
 MANY = 1_000

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.addresses.address import ADDRESS_HEADER
-from kernel.errors import (
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.errors import (
     ExpiredReceipt,
     GroupIsLeased,
     InvalidDelay,
@@ -12,12 +12,12 @@ from kernel.errors import (
     MessageTooLarge,
     OffsetOutOfRange,
 )
-from kernel.groups.settings import GroupSettings
-from kernel.message import RETAIN, Retained, When
+from gatehouse.kernel.groups.settings import GroupSettings
+from gatehouse.kernel.message import RETAIN, Retained, When
+from gatehouse.transactions.coordinator import State
 from tests.kernel.groups.test_groups import handles, pop, values
 from tests.kernel.rig import Witness
 from tests.transactions.rig import Half, TransactionRig
-from transactions.coordinator import State
 
 
 @pytest.fixture

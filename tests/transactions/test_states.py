@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-import transactions.states
-from transactions.states import TABLE, Answer, Effect, Event, State, due_event, step
+import gatehouse.transactions.states
+from gatehouse.transactions.states import TABLE, Answer, Effect, Event, State, due_event, step
 
 STATES: dict[str, State | None] = {"open": State.OPEN, "committed": State.COMMITTED, "rolled_back": State.ROLLED_BACK,
                                    "expired": State.EXPIRED, "unknown": None}
@@ -15,7 +15,7 @@ ANSWERS = {"refused": Answer.REFUSED, "answered again": Answer.AGAIN, "unknown":
 
 def specified() -> list[tuple[str, str, str]]:
     """(event, state, what the text says) of every cell."""
-    lines = (transactions.states.__doc__ or "").splitlines()
+    lines = (gatehouse.transactions.states.__doc__ or "").splitlines()
     head = next(number for number, line in enumerate(lines) if line.strip().startswith("event "))
     columns = re.split(r"\s{2,}", lines[head].strip())[1:]
     cells = []

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.errors import AlreadyDecided, UnknownTransaction
+from gatehouse.kernel.errors import AlreadyDecided, UnknownTransaction
+from gatehouse.transactions.coordinator import CheckSettings, State
 from tests.transactions.rig import TransactionRig
-from transactions.coordinator import CheckSettings, State
 
 
 @pytest.fixture(params=["memory", "store"])

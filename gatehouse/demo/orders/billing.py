@@ -7,11 +7,11 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from gatehouse.client.handled import HandledMessages
-from gatehouse.client.message import Message
-from gatehouse.client.sync import SyncClient
 from gatehouse.demo.orders.ledger import engine_of
 from gatehouse.demo.orders.link import TOPIC
+from gatehouse_client.handled import HandledMessages
+from gatehouse_client.message import Message
+from gatehouse_client.sync import SyncClient
 
 log = logging.getLogger("billing")
 

@@ -3,17 +3,17 @@ from __future__ import annotations
 
 from typing import Self
 
-from gatehouse.client.check_back import Half
-from gatehouse.client.errors import Conflict, HubError, InvalidRequest, NotAuthorized, NotFound
-from gatehouse.client.retry import NO_RETRY
-from gatehouse.client.sync import SyncClient
-from gatehouse.client.transaction import Decision
 from gatehouse.demo.orders.ledger import Outcome
 from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, DecisionRefused, LinkLost, Place
+from gatehouse_client.check_back import Half
+from gatehouse_client.errors import Conflict, HubError, InvalidRequest, NotAuthorized, NotFound
+from gatehouse_client.retry import NO_RETRY
+from gatehouse_client.sync import SyncClient
+from gatehouse_client.transaction import Decision
 
 
 class _Listener:
-    """A `gatehouse.client.check_back.Listener`."""
+    """A `gatehouse_client.check_back.Listener`."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask

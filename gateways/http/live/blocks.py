@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gateways.http.live.positions import Positions
+from gatehouse.gateways.http.live.positions import Positions
 
 MESSAGE: Final = b"message"
 LOST: Final = b"lost"

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiohttp import web
 from aiohttp.http_writer import HttpVersion11
 
-from gateways.http.live.blocks import Block, chunk_of
-from gateways.http.live.replay import Replay
+from gatehouse.gateways.http.live.blocks import Block, chunk_of
+from gatehouse.gateways.http.live.replay import Replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateways.http.door import Door
-    from gateways.http.live.feed import Feed
-    from gateways.http.live.feeds import Feeds
-    from gateways.http.live.positions import Positions
-    from gateways.http.server import DoorProtocol
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.live.feed import Feed
+    from gatehouse.gateways.http.live.feeds import Feeds
+    from gatehouse.gateways.http.live.positions import Positions
+    from gatehouse.gateways.http.server import DoorProtocol
 
 EVENT_STREAM: Final = "text/event-stream"
 HEADERS: Final = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}

@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateways.http.live.blocks import Block
-from gateways.http.live.positions import Positions
-from gateways.http.page import Source, build_page, note_unreadable
-from kernel.errors import StorageFailed
+from gatehouse.gateways.http.live.blocks import Block
+from gatehouse.gateways.http.live.positions import Positions
+from gatehouse.gateways.http.page import Source, build_page, note_unreadable
+from gatehouse.kernel.errors import StorageFailed
 
 if TYPE_CHECKING:
     import asyncio
 
-    from gateways.http.live.feeds import Feeds
-    from gateways.http.live.scope import Scope
-    from kernel.delivery.watches import Watch
-    from kernel.message import Delivery, Fetched
+    from gatehouse.gateways.http.live.feeds import Feeds
+    from gatehouse.gateways.http.live.scope import Scope
+    from gatehouse.kernel.delivery.watches import Watch
+    from gatehouse.kernel.message import Delivery, Fetched
 
 PACE_S: Final = 0.00002  # decision 68
 """Seconds of the hub's time that one reader may cost per flush: about twice what a write to a socket costs."""

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from gateways.http.cloud_events import to_structured
-from gateways.http.live.blocks import LOST, MESSAGE, Entry
-from gateways.http.live.feed import Feed, FilterFeed, TopicFeed
-from gateways.http.live.scope import Scope, Wanted
-from gateways.json_messages import door_of, record_to_json
-from kernel.records.batch import sound_records
+from gatehouse.gateways.http.cloud_events import to_structured
+from gatehouse.gateways.http.live.blocks import LOST, MESSAGE, Entry
+from gatehouse.gateways.http.live.feed import Feed, FilterFeed, TopicFeed
+from gatehouse.gateways.http.live.scope import Scope, Wanted
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
-    from gateways.http.door import Door
-    from gateways.http.page import Page
-    from kernel.message import Piece, Record, Stored
-    from kernel.selectors.selector import Selector
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.page import Page
+    from gatehouse.kernel.message import Piece, Record, Stored
+    from gatehouse.kernel.selectors.selector import Selector
+    from gatehouse.kernel.state.topics import Topic
 
 LOOK_S: Final = 0.1
 """How often topics are looked for that a stream waits for."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from gateways.http.live.blocks import Block
-from gateways.http.page import Page, Source, build_page, note_unreadable
-from kernel.errors import OffsetOutOfRange
+from gatehouse.gateways.http.live.blocks import Block
+from gatehouse.gateways.http.page import Page, Source, build_page, note_unreadable
+from gatehouse.kernel.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from gateways.http.live.feed import Feed
-    from gateways.http.live.feeds import Feeds
-    from gateways.http.live.positions import Positions
-    from kernel.message import Fetched
+    from gatehouse.gateways.http.live.feed import Feed
+    from gatehouse.gateways.http.live.feeds import Feeds
+    from gatehouse.gateways.http.live.positions import Positions
+    from gatehouse.kernel.message import Fetched
 
 REPLAY_BYTES: Final = 65_536
 REPLAY_MESSAGES: Final = 256

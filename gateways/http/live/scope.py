@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel.addresses.address import levels_of
-from kernel.addresses.filters import matches, parse_filter
+from gatehouse.kernel.addresses.address import levels_of
+from gatehouse.kernel.addresses.filters import matches, parse_filter
 
 if TYPE_CHECKING:
-    from kernel.kernel import Kernel
-    from kernel.message import Record
-    from kernel.selectors.selector import Selector
-    from kernel.state.topics import Topic
+    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.message import Record
+    from gatehouse.kernel.selectors.selector import Selector
+    from gatehouse.kernel.state.topics import Topic
 
 
 class Wanted(NamedTuple):

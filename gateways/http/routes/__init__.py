@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from gateways.http.declaring import Declared
-from gateways.http.routes import (
+from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.routes import (
     acl,
     backups,
     batches,
@@ -33,7 +33,7 @@ from gateways.http.routes import (
     webhooks,
     websocket,
 )
-from gateways.http.routing import RouteTable
+from gatehouse.gateways.http.routing import RouteTable
 
 
 def build_table() -> RouteTable[Declared]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.admission.rights import Verdict
-from gateways.admission.rights import ask_rights as ask
-from gateways.admission.rules import ADDRESS, HUB, KINDS, Rule
-from gateways.http.accounts import (
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.rights import Verdict
+from gatehouse.gateways.admission.rights import ask_rights as ask
+from gatehouse.gateways.admission.rules import ADDRESS, HUB, KINDS, Rule
+from gatehouse.gateways.http.accounts import (
     ADMINISTERING,
     CHANGES,
     KIND,
@@ -25,17 +25,17 @@ from gateways.http.accounts import (
     refuse_unknown,
     rule_schema,
 )
-from gateways.http.answers import json_answer
-from gateways.http.cursor import decode_name, encode_name
-from gateways.http.declaring import Answer, Body, declare
-from gateways.http.documents import read_object
-from gateways.http.door import Call, Door, Routes
-from gateways.http.parameters import AFTER, MAX_LISTED, Parameter
-from gateways.http.problems import Refusal
-from gateways.http.schemas import CURSOR, FLAG, PRINTABLE, TEXT, Named, list_of, nullable, object_of, one_of
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.declaring import Answer, Body, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import CURSOR, FLAG, PRINTABLE, TEXT, Named, list_of, nullable, object_of, one_of
 
 if TYPE_CHECKING:
-    from gateways.admission.administration import Administration
+    from gatehouse.gateways.admission.administration import Administration
 
 ID: Final = Parameter("id", "The rule's `id`.", example="7", text={"type": "string", "minLength": 1, "maxLength": 32})
 

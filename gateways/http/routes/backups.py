@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.author import author
-from gateways.http.declaring import Answer, Need, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.parameters import Parameter
-from gateways.http.problems import Refusal
-from gateways.http.schemas import (
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.author import author
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import (
     BINARY,
     FLAG,
     MESSAGE_ID,
@@ -33,12 +33,12 @@ from gateways.http.schemas import (
     list_of,
     object_of,
 )
-from gateways.http.target import decode_level
+from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from kernel.errors import KernelError
-    from kernel.log.backups import Backup, BackupFile, Backups
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.errors import KernelError
+    from gatehouse.kernel.log.backups import Backup, BackupFile, Backups
 
 BYTES: Final = "application/octet-stream"
 

@@ -26,18 +26,18 @@ from typing import Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.declaring import Answer, Body, Need, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.mapping import read_idempotency_key
-from gateways.http.message_schemas import IDEMPOTENCY_KEY
-from gateways.http.parameters import Whole
-from gateways.http.problems import Refusal
-from gateways.http.routes.reading import MAX_OFFSET, fetch
-from gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
-from kernel.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
-from kernel.records.batch import as_batch, read_header
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.mapping import read_idempotency_key
+from gatehouse.gateways.http.message_schemas import IDEMPOTENCY_KEY
+from gatehouse.gateways.http.parameters import Whole
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
+from gatehouse.gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
+from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
+from gatehouse.kernel.records.batch import as_batch, read_header
 
 BINARY_TYPE: Final = "application/octet-stream"
 MAX_BATCHES: Final = 10_000

@@ -42,22 +42,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 from aiohttp import web
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.declaring import Answer, Body, Need, declare
-from gateways.http.documents import read_object
-from gateways.http.door import Call, Door, Routes
-from gateways.http.problems import Refusal
-from gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
-from gateways.http.schemas import BINARY, TEXT, UUID, WHOLE, Named, list_of, map_of, nullable, object_of
-from kernel.errors import KernelError
-from kernel.records.pieces import encode_pieces
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
+from gatehouse.gateways.http.schemas import BINARY, TEXT, UUID, WHOLE, Named, list_of, map_of, nullable, object_of
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.records.pieces import encode_pieces
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from kernel.message import Fetched, Piece
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.message import Fetched, Piece
+    from gatehouse.kernel.state.topics import Topic
 
 MAX_TOPICS: Final = 1_000
 """Topics in one request for positions."""

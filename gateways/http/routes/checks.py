@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Final
 import orjson
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.checks import describe_check
-from gateways.http.answers import json_answer
-from gateways.http.declaring import Answer, Need, declare
-from gateways.http.door import NAME, Call, Door, Routes
-from gateways.http.halves import CHECK
-from gateways.http.live.event_reader import EVENT_STREAM, HEADERS
-from gateways.http.parameters import TICKET, WAIT, Parameter, Whole
-from gateways.http.routes.transactions import group_name
-from gateways.http.schemas import GROUP_NAME, TEXT, Setting, list_of, object_of
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.checks import describe_check
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.halves import CHECK
+from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS
+from gatehouse.gateways.http.parameters import TICKET, WAIT, Parameter, Whole
+from gatehouse.gateways.http.routes.transactions import group_name
+from gatehouse.gateways.http.schemas import GROUP_NAME, TEXT, Setting, list_of, object_of
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from transactions.coordinator import Check, Membership
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.transactions.coordinator import Check, Membership
 
 GATHER_S: Final = 0.005
 """How long a poll that was asked one question waits for those that come with it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from aiohttp import web
 
-from gateways.http.cloud_events import (
+from gatehouse.gateways.http.cloud_events import (
     BATCH,
     CONTENT_TYPE,
     MAX_ATTRIBUTES,
@@ -19,10 +19,10 @@ from gateways.http.cloud_events import (
     read_binary,
     read_structured,
 )
-from gateways.http.declaring import Body
-from gateways.http.message_schemas import BASE64
-from gateways.http.problems import Refusal
-from gateways.http.schemas import ANYTHING, RFC_3339, Named, Setting, list_of, object_of, one_of
+from gatehouse.gateways.http.declaring import Body
+from gatehouse.gateways.http.message_schemas import BASE64
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import ANYTHING, RFC_3339, Named, Setting, list_of, object_of, one_of
 
 LINE: Final = {"type": "string", "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]+$"}
 """Text without control characters."""
@@ -44,10 +44,10 @@ EVENT_BODIES: Final = (Body(EVENT, STRUCTURED, "A CloudEvent.", required=False),
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateways.admission.principal import Principal
-    from gateways.http.door import Call, Door
-    from gateways.http.mapping import Publication
-    from kernel.message import Placement
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.http.door import Call, Door
+    from gatehouse.gateways.http.mapping import Publication
+    from gatehouse.kernel.message import Placement
 
     Place = Callable[[Publication], Placement]
 
@@ -63,8 +63,8 @@ def is_event(publication: Publication) -> bool:
 async def post_events(door: Door, call: Call, principal: Principal, publication: Publication, *, of_topic: bool,
                       place: Place) -> web.StreamResponse:
     """Store what the request holds; `place` says where one event goes."""
-    from gateways.http.routes.messages import prepare_each, store_batch  # they build on this file
-    from gateways.http.routes.publish import store
+    from gatehouse.gateways.http.routes.messages import prepare_each, store_batch  # they build on this file
+    from gatehouse.gateways.http.routes.publish import store
     kind = call.request.content_type
     if not kind.startswith("application/cloudevents"):
         read_binary(publication, of_topic)

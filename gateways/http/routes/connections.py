@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.author import author
-from gateways.http.declaring import Answer, Need, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.parameters import AFTER, Parameter, Whole
-from gateways.http.problems import Refusal
-from gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, map_of, nullable, object_of
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.author import author
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, map_of, nullable, object_of
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.connections.open_connections import OpenConnection
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.connections.open_connections import OpenConnection
 
 _ID: Final = re.compile("[0-9]{1,10}-[0-9]{1,19}")
 ENDED_BY: Final = "closed by an administrator"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
 
-from gateways.http.declaring import Answer, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.fixed import PAGE_HEADERS
-from gateways.http.parameters import Parameter
-from gateways.http.problems import Refusal
-from gateways.http.schemas import TEXT
+from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.fixed import PAGE_HEADERS
+from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import TEXT
 
 if TYPE_CHECKING:
-    from gateways.http.server import DoorProtocol
+    from gatehouse.gateways.http.server import DoorProtocol
 
 FILES: Final = "files"
 """What a connection is called that has asked for nothing but these."""

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.declaring import Answer, Body, Need, declare
-from gateways.http.documents import read_object
-from gateways.http.door import Call, Door, Routes
-from gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gateways.http.openapi import PROBLEM
-from gateways.http.parameters import MAX_MESSAGES, Parameter, Whole
-from gateways.http.problems import Refusal, document_of
-from gateways.http.routes.reading import MAX_OFFSET, fetch
-from gateways.http.schemas import (
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gatehouse.gateways.http.openapi import PROBLEM
+from gatehouse.gateways.http.parameters import MAX_MESSAGES, Parameter, Whole
+from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
+from gatehouse.gateways.http.schemas import (
     CURSOR,
     FLAG,
     TEXT,
@@ -39,19 +39,19 @@ from gateways.http.schemas import (
     object_of,
     one_of,
 )
-from gateways.json_messages import door_of, record_to_json
-from kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
-from kernel.groups.dead_lettering import HEADER, PREFIX, SEAL, read_deaths
-from kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
-from kernel.records.batch import sound_records
-from transactions.checking import UNANSWERED
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
+from gatehouse.kernel.groups.dead_lettering import HEADER, PREFIX, SEAL, read_deaths
+from gatehouse.kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from gatehouse.kernel.records.batch import sound_records
+from gatehouse.transactions.checking import UNANSWERED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from gateways.admission.principal import Principal
-    from kernel.groups.settings import Queue
-    from kernel.message import Record
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.groups.settings import Queue
+    from gatehouse.kernel.message import Record
 
 REDRIVEN_AT_ONCE: Final = 500
 """Dead letters that go back in one frame: a hub with a million of them goes on doing other things."""

@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http import schemas
-from gateways.http.cloud_events import STRUCTURED, asks_for
-from gateways.http.declaring import Answer, Need, declare
-from gateways.http.door import NAME, Call, Door, Routes
-from gateways.http.live.event_reader import EVENT_STREAM, HEADERS, EventReader
-from gateways.http.live.positions import MAX_PARTITIONS, Positions, decode_word
-from gateways.http.live.scope import Wanted
-from gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
-from gateways.http.problems import Refusal
-from gateways.http.routes.reading import offset_at, read_selector, time_of
-from gateways.http.schemas import TEXT
-from gateways.http.waiting import registered
-from kernel.addresses.address import is_topic_name
-from kernel.errors import InvalidTopic
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http import schemas
+from gatehouse.gateways.http.cloud_events import STRUCTURED, asks_for
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS, EventReader
+from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, Positions, decode_word
+from gatehouse.gateways.http.live.scope import Wanted
+from gatehouse.gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.reading import offset_at, read_selector, time_of
+from gatehouse.gateways.http.schemas import TEXT
+from gatehouse.gateways.http.waiting import registered
+from gatehouse.kernel.addresses.address import is_topic_name
+from gatehouse.kernel.errors import InvalidTopic
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.http.live.feed import Feed
-    from kernel.selectors.selector import Selector
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.http.live.feed import Feed
+    from gatehouse.kernel.selectors.selector import Selector
 
 FROM: Final = Parameter("from", "`latest` unless given, `earliest`, or an RFC 3339 time.", example="earliest")
 LAST_EVENT_ID: Final = Parameter("last_event_id", "As the header `Last-Event-ID`, which wins.")

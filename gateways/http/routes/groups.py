@@ -19,27 +19,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import defined_answer, json_answer
-from gateways.http.cursor import decode_name, encode_name
-from gateways.http.declaring import Answer, Body, Need, declare
-from gateways.http.documents import read_object
-from gateways.http.door import Call, Door, Routes
-from gateways.http.leases import COUNTS, GROUP, GROUP_SETTINGS, describe_settings, read_settings
-from gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
-from gateways.http.preconditions import check_conditions
-from gateways.http.problems import Refusal
-from gateways.http.progress import matching
-from gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
-from gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
-from kernel.errors import AssignedGroup, GroupIsLeased, UnknownGroup, UnknownPartition
-from kernel.groups.settings import ASSIGNED, LEASED
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import defined_answer, json_answer
+from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.leases import COUNTS, GROUP, GROUP_SETTINGS, describe_settings, read_settings
+from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
+from gatehouse.gateways.http.preconditions import check_conditions
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
+from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
+from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, UnknownGroup, UnknownPartition
+from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from kernel.groups.group import LeasedGroup
-    from kernel.groups.settings import GroupSettings
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.settings import GroupSettings
+    from gatehouse.kernel.state.topics import Topic
 
 PARTITIONS_LOOKED_AT: Final = 256
 """For the oldest message of a group."""

@@ -5,11 +5,11 @@ from typing import Final
 
 from aiohttp import web
 
-from gateways.http.answers import json_answer
-from gateways.http.declaring import Answer, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.problems import Refusal
-from gateways.http.schemas import TEXT, object_of, one_of
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import TEXT, object_of, one_of
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.addresses import queue_address
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.declaring import Answer, Body, Need, declare
-from gateways.http.documents import read_object
-from gateways.http.door import NAME, Call, Door, Routes
-from gateways.http.leases import (
+from gatehouse.gateways.addresses import queue_address
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.leases import (
     DELAY,
     HANDLES,
     INVISIBLE,
@@ -39,23 +39,23 @@ from gateways.http.leases import (
     read_invisible_ms,
     result_of,
 )
-from gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gateways.http.parameters import VALUES, WAIT, Parameter, Seconds, Whole, wants_json
-from gateways.http.problems import Refusal
-from gateways.http.routes.queues import readable_queue
-from gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
-from gateways.http.waiting import registered
-from gateways.json_messages import door_of, record_to_json
-from kernel.addresses.placing import QUEUE_PREFIX
-from kernel.errors import ExpiredReceipt, KernelError, Stopping
-from kernel.groups.settings import MAX_INVISIBLE_MS, check_name
-from kernel.records.record import read_headers
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gatehouse.gateways.http.parameters import VALUES, WAIT, Parameter, Seconds, Whole, wants_json
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.queues import readable_queue
+from gatehouse.gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
+from gatehouse.gateways.http.waiting import registered
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
+from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping
+from gatehouse.kernel.groups.settings import MAX_INVISIBLE_MS, check_name
+from gatehouse.kernel.records.record import read_headers
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from kernel.groups.group import LeasedGroup
-    from kernel.message import Handle, Leased
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.message import Handle, Leased
+    from gatehouse.kernel.state.topics import Topic
 
 Action = Callable[..., "list[KernelError | None]"]
 """(group, handles, owner, token) -> what is wrong with each handle"""

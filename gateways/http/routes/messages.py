@@ -22,37 +22,37 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 from aiohttp import web
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.http import schemas
-from gateways.http.answers import json_answer
-from gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
-from gateways.http.door import DOOR, NAME, Call, Door, Routes
-from gateways.http.mapping import Publication, describe_place, read_headers, read_message
-from gateways.http.message_schemas import (
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http import schemas
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
+from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
+from gatehouse.gateways.http.mapping import Publication, describe_place, read_headers, read_message
+from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
     NEW_MESSAGE,
     PUBLISH_HEADERS,
 )
-from gateways.http.parameters import Parameter
-from gateways.http.problems import Refusal, document_of
-from gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
-from gateways.http.routes.publish import (
+from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
+from gatehouse.gateways.http.routes.publish import (
     PROBLEMS_OF_A_PUBLISH,
     PUBLISHED_OR_RESULTS,
     RESULTS,
     publish_at,
     store,
 )
-from gateways.http.schemas import Named, Setting, list_of, object_of
-from kernel.errors import KernelError, MessageTooLarge
-from kernel.message import NOW, TRANSIENT, When
-from kernel.records.record import encode_headers
-from kernel.scheduling.accepting import first_due
+from gatehouse.gateways.http.schemas import Named, Setting, list_of, object_of
+from gatehouse.kernel.errors import KernelError, MessageTooLarge
+from gatehouse.kernel.message import NOW, TRANSIENT, When
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.scheduling.accepting import first_due
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from kernel.message import Message, Placement, Stored
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.message import Message, Placement, Stored
 
 ADDRESSES: Final = f"{NAME} addresses"
 """The look-up of addresses as JSON says them: not as a path does, where each level is percent-encoded."""

@@ -6,9 +6,9 @@ from typing import Final
 
 from aiohttp import web
 
-from gateways.http.declaring import Declared, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.declaring import Declared, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.problems import Refusal
 
 NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = (
     ("GET", "/v1/trace/{id}", "the trace of a message"),

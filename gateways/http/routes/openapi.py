@@ -8,14 +8,14 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateways.http.declaring import JSON, Answer, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.fixed import PAGE_HEADERS, Fixed
-from gateways.http.openapi import build_document
-from gateways.http.schemas import ANYTHING, TEXT, object_of
+from gatehouse.gateways.http.declaring import JSON, Answer, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.fixed import PAGE_HEADERS, Fixed
+from gatehouse.gateways.http.openapi import build_document
+from gatehouse.gateways.http.schemas import ANYTHING, TEXT, object_of
 
 PATH: Final = "/openapi.json"
-PAGES: Final = files("gateways.http") / "pages"
+PAGES: Final = files("gatehouse.gateways.http") / "pages"
 TYPES: Final = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
                 "js": "text/javascript; charset=utf-8"}
 

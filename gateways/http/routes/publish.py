@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.addresses import check_http_path
-from gateways.admission.decision import Operation
-from gateways.http import schemas
-from gateways.http.answers import created, json_answer
-from gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
-from gateways.http.door import DOOR, NAME, Call, Door, Routes
-from gateways.http.mapping import Publication, describe_place, read_headers
-from gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
-from gateways.http.openapi import PROBLEM
-from gateways.http.parameters import Parameter
-from gateways.http.problems import Refusal
-from gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
-from gateways.http.schemas import Named, list_of, object_of, one_of
-from gateways.http.target import decode_levels
-from kernel.addresses.address import LEVEL_ESCAPES, escape
-from kernel.message import TRANSIENT
-from kernel.records.record import NO_HEADERS, encode_headers
+from gatehouse.gateways.addresses import check_http_path
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http import schemas
+from gatehouse.gateways.http.answers import created, json_answer
+from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
+from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
+from gatehouse.gateways.http.mapping import Publication, describe_place, read_headers
+from gatehouse.gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
+from gatehouse.gateways.http.openapi import PROBLEM
+from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
+from gatehouse.gateways.http.schemas import Named, list_of, object_of, one_of
+from gatehouse.gateways.http.target import decode_levels
+from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
+from gatehouse.kernel.message import TRANSIENT
+from gatehouse.kernel.records.record import NO_HEADERS, encode_headers
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.http.direct import Exchange
-    from kernel.message import Message, Placement, Stored
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.http.direct import Exchange
+    from gatehouse.kernel.message import Message, Placement, Stored
 
 PUBLISH_PREFIX: Final = "/v1/publish/"
 

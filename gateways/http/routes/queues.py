@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.addresses import queue_address
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.cursor import decode_name, encode_name
-from gateways.http.declaring import Answer, Need, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.leases import COUNTS
-from gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
-from gateways.http.progress import matching
-from gateways.http.schemas import CURSOR, TEXT, TIME_MS, Named, list_of, object_of, one_of, properties_of
-from kernel.errors import UnknownQueue
-from kernel.groups.settings import OVERFLOWS, QueueSettings
+from gatehouse.gateways.addresses import queue_address
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.leases import COUNTS
+from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
+from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, Named, list_of, object_of, one_of, properties_of
+from gatehouse.kernel.errors import UnknownQueue
+from gatehouse.kernel.groups.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from kernel.groups.settings import Queue
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.groups.settings import Queue
 
 
 _QUEUE: Final = {"name": TEXT, **properties_of(QueueSettings, overflow=one_of(*OVERFLOWS)), "created": TIME_MS}

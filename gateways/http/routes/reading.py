@@ -20,29 +20,29 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.cloud_events import BATCH, asks_for, to_structured
-from gateways.http.cursor import MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
-from gateways.http.declaring import Answer, Need, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gateways.http.page import Page, Source, build_page, note_unreadable
-from gateways.http.parameters import MAX_MESSAGES, VALUES, WAIT, Parameter, Whole, wants_json
-from gateways.http.problems import Refusal
-from gateways.http.routes.cloud_events import EVENT
-from gateways.http.schemas import CURSOR_IN, MOMENT, SELECTOR, TEXT, WHOLE, Named, list_of, object_of
-from gateways.http.target import decode_number
-from gateways.json_messages import door_of, record_to_json
-from gateways.properties.envelope import SELECTOR_NAMES, Kind
-from gateways.properties.values import normalize
-from kernel.errors import InvalidSelector, OffsetOutOfRange, UnknownPartition, UnknownTopic
-from kernel.selectors.selector import Selector, parse_selector
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.cloud_events import BATCH, asks_for, to_structured
+from gatehouse.gateways.http.cursor import MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
+from gatehouse.gateways.http.page import Page, Source, build_page, note_unreadable
+from gatehouse.gateways.http.parameters import MAX_MESSAGES, VALUES, WAIT, Parameter, Whole, wants_json
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.cloud_events import EVENT
+from gatehouse.gateways.http.schemas import CURSOR_IN, MOMENT, SELECTOR, TEXT, WHOLE, Named, list_of, object_of
+from gatehouse.gateways.http.target import decode_number
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.gateways.properties.envelope import SELECTOR_NAMES, Kind
+from gatehouse.gateways.properties.values import normalize
+from gatehouse.kernel.errors import InvalidSelector, OffsetOutOfRange, UnknownPartition, UnknownTopic
+from gatehouse.kernel.selectors.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from kernel.message import Fetched, Record
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.message import Fetched, Record
+    from gatehouse.kernel.state.topics import Topic
 
 MAX_OFFSET: Final = (1 << 63) - 1
 

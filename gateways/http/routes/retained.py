@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.cursor import decode_name, encode_name
-from gateways.http.declaring import Answer, Need, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gateways.http.parameters import AFTER, MAX_MESSAGES, VALUES, Parameter, wants_json
-from gateways.http.problems import Refusal
-from gateways.http.schemas import CURSOR, list_of, object_of
-from gateways.http.target import decode_levels
-from gateways.json_messages import door_of, record_to_json
-from kernel.addresses.address import LEVEL_ESCAPES, escape
-from kernel.addresses.filters import MANY, ONE
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
+from gatehouse.gateways.http.parameters import AFTER, MAX_MESSAGES, VALUES, Parameter, wants_json
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import CURSOR, list_of, object_of
+from gatehouse.gateways.http.target import decode_levels
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
+from gatehouse.kernel.addresses.filters import MANY, ONE
 
 if TYPE_CHECKING:
-    from kernel.message import Retained
+    from gatehouse.kernel.message import Retained
 
 Page = tuple[list["Retained"], "str | None"]
 

@@ -18,22 +18,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import json_answer
-from gateways.http.declaring import Answer, Need, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gateways.http.parameters import AFTER, MAX_MESSAGES
-from gateways.http.problems import Refusal
-from gateways.http.schemas import CURSOR, MESSAGE_ID, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of, one_of
-from gateways.json_messages import door_of, record_to_json
-from kernel.errors import StorageFailed, UnknownScheduled
-from kernel.records.record import read_headers
-from kernel.scheduling.queries import Page, Scheduled
-from kernel.scheduling.records import Pending
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gatehouse.gateways.http.parameters import AFTER, MAX_MESSAGES
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import (
+    CURSOR,
+    MESSAGE_ID,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Named,
+    list_of,
+    nullable,
+    object_of,
+    one_of,
+)
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.errors import StorageFailed, UnknownScheduled
+from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.scheduling.queries import Page, Scheduled
+from gatehouse.kernel.scheduling.records import Pending
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.principal import Principal
 
 MAX_KEY_BYTES: Final = 17
 """The most bytes of the place that a cursor names."""

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import SERVER, json_answer
-from gateways.http.declaring import Answer, declare
-from gateways.http.door import NAME, Call, Door, Routes
-from gateways.http.parameters import TICKET
-from gateways.http.problems import Refusal
-from gateways.http.schemas import FLAG, NUMBER, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import SERVER, json_answer
+from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.parameters import TICKET
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import FLAG, NUMBER, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.contract import Status
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.contract import Status
 
 INTERVAL_S: Final = 1.0
 NO_STORE: Final = {"Cache-Control": "no-store"}

@@ -5,10 +5,10 @@ from typing import Final
 
 from aiohttp import web
 
-from gateways.http.answers import json_answer
-from gateways.http.declaring import Answer, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.schemas import NUMBER, TEXT, Named, object_of
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.schemas import NUMBER, TEXT, Named, object_of
 
 TICKET: Final = Named("Ticket", object_of({
     "ticket": {**TEXT, "description": "For `?ticket=` of a stream."},

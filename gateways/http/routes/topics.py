@@ -20,17 +20,17 @@ from uuid import UUID
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import defined_answer, json_answer
-from gateways.http.cursor import decode_name, encode_name
-from gateways.http.declaring import Answer, Body, Need, declare
-from gateways.http.documents import read_object
-from gateways.http.door import Call, Door, Routes
-from gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
-from gateways.http.preconditions import check_conditions
-from gateways.http.problems import Refusal
-from gateways.http.progress import count_topics, matching
-from gateways.http.schemas import (
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import defined_answer, json_answer
+from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
+from gatehouse.gateways.http.preconditions import check_conditions
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.progress import count_topics, matching
+from gatehouse.gateways.http.schemas import (
     CURSOR,
     FLAG,
     TEXT,
@@ -41,14 +41,14 @@ from gateways.http.schemas import (
     object_of,
     properties_of,
 )
-from gateways.http.schemas import (
+from gatehouse.gateways.http.schemas import (
     UUID as UUID_TEXT,
 )
-from kernel.errors import UnknownTopic
-from kernel.state.topics import MAX_PARTITIONS, Topic, TopicSettings
+from gatehouse.kernel.errors import UnknownTopic
+from gatehouse.kernel.state.topics import MAX_PARTITIONS, Topic, TopicSettings
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.principal import Principal
 
 MAX_SETTING: Final = (1 << 63) - 1
 SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))

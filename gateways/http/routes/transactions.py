@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.checks import require_seen
-from gateways.http import schemas
-from gateways.http.answers import json_answer
-from gateways.http.deciding import decide, decide_directly
-from gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
-from gateways.http.documents import read_object
-from gateways.http.door import DOOR, NAME, Call, Door, Routes
-from gateways.http.halves import (
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.checks import require_seen
+from gatehouse.gateways.http import schemas
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.deciding import decide, decide_directly
+from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
+from gatehouse.gateways.http.halves import (
     CHECK_BACK,
     TRANSACTION,
     describe,
@@ -35,15 +35,20 @@ from gateways.http.halves import (
     read_id,
     read_state,
 )
-from gateways.http.holding import Holding
-from gateways.http.leases import MAX_HANDLE_CHARACTERS
-from gateways.http.mapping import read_headers
-from gateways.http.message_schemas import ADDRESSED_MESSAGE, IDEMPOTENCY_KEY, MESSAGE_HEADERS, PUBLISHED_FIELDS
-from gateways.http.parameters import AFTER, Parameter, Seconds, Whole
-from gateways.http.problems import Refusal
-from gateways.http.routes.messages import check_request_headers, items_of, prepare
-from gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
-from gateways.http.schemas import (
+from gatehouse.gateways.http.holding import Holding
+from gatehouse.gateways.http.leases import MAX_HANDLE_CHARACTERS
+from gatehouse.gateways.http.mapping import read_headers
+from gatehouse.gateways.http.message_schemas import (
+    ADDRESSED_MESSAGE,
+    IDEMPOTENCY_KEY,
+    MESSAGE_HEADERS,
+    PUBLISHED_FIELDS,
+)
+from gatehouse.gateways.http.parameters import AFTER, Parameter, Seconds, Whole
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.messages import check_request_headers, items_of, prepare
+from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
+from gatehouse.gateways.http.schemas import (
     CURSOR,
     GROUP_NAME,
     MESSAGE_ID,
@@ -56,22 +61,22 @@ from gateways.http.schemas import (
     object_of,
     one_of,
 )
-from kernel.errors import ExpiredReceipt, UnknownPartition, UnknownTransaction
-from kernel.groups.settings import check_name
-from kernel.message import NOW, When
-from kernel.records.record import encode_headers
-from kernel.scheduling.accepting import first_due
-from transactions.answering import unknown
-from transactions.coordinator import Decision, Half, Query, State, Transaction
+from gatehouse.kernel.errors import ExpiredReceipt, UnknownPartition, UnknownTransaction
+from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.message import NOW, When
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.scheduling.accepting import first_due
+from gatehouse.transactions.answering import unknown
+from gatehouse.transactions.coordinator import Decision, Half, Query, State, Transaction
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.http.direct import Exchange
-    from gateways.http.mapping import Publication
-    from kernel.groups.group import LeasedGroup
-    from kernel.halves.halves import Acks, Offsets
-    from kernel.message import Handle, Message, Placement
-    from transactions.deciding import Guarded
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.http.direct import Exchange
+    from gatehouse.gateways.http.mapping import Publication
+    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.halves.halves import Acks, Offsets
+    from gatehouse.kernel.message import Handle, Message, Placement
+    from gatehouse.transactions.deciding import Guarded
 
 MAX_AGE_S: Final = 366 * 86_400
 QUERIES_MAX: Final = 1024

@@ -13,21 +13,40 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gateways.admission.accounts import ApiKey, User
-from gateways.admission.administration import MAX_EXPIRES_MS, UserChanges, prepared_name
-from gateways.http.accounts import ADMINISTERING, CHANGES, LIMITS, administrator, changed, changed_if, refuse_unknown
-from gateways.http.answers import json_answer
-from gateways.http.cursor import decode_name, encode_name
-from gateways.http.declaring import Answer, Body, declare
-from gateways.http.documents import read_object
-from gateways.http.door import Call, Door, Routes
-from gateways.http.parameters import AFTER, MAX_LISTED, Parameter
-from gateways.http.problems import Refusal
-from gateways.http.schemas import CURSOR, FLAG, NUMBER, PRINTABLE, TEXT, TIME_MS, Named, list_of, nullable, object_of
-from gateways.http.target import decode_level
+from gatehouse.gateways.admission.accounts import ApiKey, User
+from gatehouse.gateways.admission.administration import MAX_EXPIRES_MS, UserChanges, prepared_name
+from gatehouse.gateways.http.accounts import (
+    ADMINISTERING,
+    CHANGES,
+    LIMITS,
+    administrator,
+    changed,
+    changed_if,
+    refuse_unknown,
+)
+from gatehouse.gateways.http.answers import json_answer
+from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.declaring import Answer, Body, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import (
+    CURSOR,
+    FLAG,
+    NUMBER,
+    PRINTABLE,
+    TEXT,
+    TIME_MS,
+    Named,
+    list_of,
+    nullable,
+    object_of,
+)
+from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:
-    from gateways.admission.administration import Administration
+    from gatehouse.gateways.admission.administration import Administration
 
 NAME: Final = Parameter("name", "The user's name.", example="ann",
                         text=PRINTABLE)

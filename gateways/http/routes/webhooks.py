@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from gateways.admission.decision import Operation
-from gateways.http.answers import defined_answer, json_answer
-from gateways.http.cursor import decode_name, encode_name
-from gateways.http.declaring import Answer, Body, Need, declare
-from gateways.http.documents import read_object
-from gateways.http.door import Call, Door, Routes
-from gateways.http.parameters import AFTER, Parameter, Whole
-from gateways.http.preconditions import check_conditions
-from gateways.http.problems import Refusal
-from gateways.http.schemas import (
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import defined_answer, json_answer
+from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
+from gatehouse.gateways.http.preconditions import check_conditions
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.schemas import (
     CURSOR,
     FLAG,
     TEXT,
@@ -26,10 +26,10 @@ from gateways.http.schemas import (
     object_of,
     one_of,
 )
-from gateways.http.webhooks.definition import MAX_BATCH, MAX_CONCURRENCY, MAX_TIMEOUT_S, MODES, read_webhook
+from gatehouse.gateways.http.webhooks.definition import MAX_BATCH, MAX_CONCURRENCY, MAX_TIMEOUT_S, MODES, read_webhook
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.principal import Principal
 
 MAX_NAME_CHARS: Final = 128
 NAME: Final = Parameter("webhook", "The webhook's name.", example="orders-to-shop",

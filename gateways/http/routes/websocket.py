@@ -7,12 +7,12 @@ from typing import Final
 
 from aiohttp import WSCloseCode, web
 
-from gateways.http.answers import SERVER
-from gateways.http.declaring import Answer, declare
-from gateways.http.door import Call, Door, Routes
-from gateways.http.parameters import TICKET
-from gateways.http.problems import Refusal
-from gateways.http.websocket.connection import Connection
+from gatehouse.gateways.http.answers import SERVER
+from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.parameters import TICKET
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.websocket.connection import Connection
 
 logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)      # it warns of what a client offers
 PROTOCOL: Final = "gatehouse.v1+json"

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from gateways.checks import InvalidDecision, describe_check, read_verdict
-from gateways.http.webhooks.runner import GONE
-from gateways.http.webhooks.sender import Outcome, Sender
-from gateways.http.webhooks.signing import sign
+from gatehouse.gateways.checks import InvalidDecision, describe_check, read_verdict
+from gatehouse.gateways.http.webhooks.runner import GONE
+from gatehouse.gateways.http.webhooks.sender import Outcome, Sender
+from gatehouse.gateways.http.webhooks.signing import sign
 
 if TYPE_CHECKING:
-    from gateways.http.door import Door
-    from gateways.http.webhooks.definition import Webhook
-    from gateways.http.webhooks.guard import Guard
-    from transactions.coordinator import Check, Decision
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.webhooks.definition import Webhook
+    from gatehouse.gateways.http.webhooks.guard import Guard
+    from gatehouse.transactions.coordinator import Check, Decision
 
 
 class Asker:

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import orjson
 
-from gateways.http.problems import Refusal
-from gateways.http.webhooks.signing import key_of, new_secret
-from kernel.addresses.address import is_topic_name
-from kernel.groups.settings import MAX_NAME_BYTES
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.webhooks.signing import key_of, new_secret
+from gatehouse.kernel.addresses.address import is_topic_name
+from gatehouse.kernel.groups.settings import MAX_NAME_BYTES
 
 BINARY: Final = "binary"
 STRUCTURED: Final = "structured"

@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.problems import Refusal
 
 MAX_URL_CHARS: Final = 2048
 PLAIN: Final = "http://"

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from gateways.http.cloud_events import BATCH as BATCH_TYPE
-from gateways.http.cloud_events import STRUCTURED as EVENT_TYPE
-from gateways.http.cloud_events import to_binary, to_structured
-from gateways.http.webhooks.definition import BATCH, BINARY
-from gateways.http.webhooks.sender import Outcome, Sender
-from gateways.http.webhooks.signing import sign
-from kernel.errors import KernelError, UnknownTopic
-from kernel.records.record import read_headers
+from gatehouse.gateways.http.cloud_events import BATCH as BATCH_TYPE
+from gatehouse.gateways.http.cloud_events import STRUCTURED as EVENT_TYPE
+from gatehouse.gateways.http.cloud_events import to_binary, to_structured
+from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
+from gatehouse.gateways.http.webhooks.sender import Outcome, Sender
+from gatehouse.gateways.http.webhooks.signing import sign
+from gatehouse.kernel.errors import KernelError, UnknownTopic
+from gatehouse.kernel.records.record import read_headers
 
 if TYPE_CHECKING:
-    from gateways.http.door import Door
-    from gateways.http.webhooks.definition import Webhook
-    from gateways.http.webhooks.guard import Guard
-    from kernel.groups.group import LeasedGroup
-    from kernel.groups.members import Membership
-    from kernel.message import Leased, Record
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.webhooks.definition import Webhook
+    from gatehouse.gateways.http.webhooks.guard import Guard
+    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.members import Membership
+    from gatehouse.kernel.message import Leased, Record
 
 LOOK_S: Final = 1.0
 """How often a topic is looked for that does not exist yet, or a group that cannot be joined."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import aiohttp
 from yarl import URL
 
-from gateways.http.answers import SERVER
+from gatehouse.gateways.http.answers import SERVER
 
 if TYPE_CHECKING:
-    from gateways.http.webhooks.definition import Webhook
-    from gateways.http.webhooks.guard import Guard
+    from gatehouse.gateways.http.webhooks.definition import Webhook
+    from gatehouse.gateways.http.webhooks.guard import Guard
 
 MAX_ANSWER_BYTES: Final = 65_536
 ANSWER_S: Final = 2.0

@@ -12,15 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.http.problems import Refusal
-from gateways.http.webhooks.asker import Asker
-from gateways.http.webhooks.definition import Webhook, decode_webhook
-from gateways.http.webhooks.guard import Guard
-from gateways.http.webhooks.runner import Runner
-from kernel.errors import Stopping
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.webhooks.asker import Asker
+from gatehouse.gateways.http.webhooks.definition import Webhook, decode_webhook
+from gatehouse.gateways.http.webhooks.guard import Guard
+from gatehouse.gateways.http.webhooks.runner import Runner
+from gatehouse.kernel.errors import Stopping
 
 if TYPE_CHECKING:
-    from gateways.http.door import Door
+    from gatehouse.gateways.http.door import Door
 
 log = logging.getLogger("gatehouse.gateways.http")
 

@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateways.admission.decision import Operation
-from gateways.http.door import NAME
-from gateways.http.errors import problem_document
-from gateways.http.live.scope import Wanted
-from gateways.http.mapping import Publication, read_idempotency_key
-from gateways.http.parameters import VALUES, wants_json
-from gateways.http.problems import Refusal
-from gateways.http.routes.events import begin, checked_topic, may_follow, require_follow, selector_of
-from gateways.http.routes.messages import Batch, items_of, prepare, results_of
-from gateways.http.routes.transactions import group_name
-from gateways.http.websocket.frames import Frame, check_fields, credit_in, id_of, name_in, read_frame, text_in
-from gateways.http.websocket.listening import Listening
-from gateways.http.websocket.requests import REQUESTS
-from gateways.http.websocket.subscription import Subscription
-from gateways.http.websocket.wire import encode_text
-from kernel.message import NOW
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.door import NAME
+from gatehouse.gateways.http.errors import problem_document
+from gatehouse.gateways.http.live.scope import Wanted
+from gatehouse.gateways.http.mapping import Publication, read_idempotency_key
+from gatehouse.gateways.http.parameters import VALUES, wants_json
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.events import begin, checked_topic, may_follow, require_follow, selector_of
+from gatehouse.gateways.http.routes.messages import Batch, items_of, prepare, results_of
+from gatehouse.gateways.http.routes.transactions import group_name
+from gatehouse.gateways.http.websocket.frames import Frame, check_fields, credit_in, id_of, name_in, read_frame, text_in
+from gatehouse.gateways.http.websocket.listening import Listening
+from gatehouse.gateways.http.websocket.requests import REQUESTS
+from gatehouse.gateways.http.websocket.subscription import Subscription
+from gatehouse.gateways.http.websocket.wire import encode_text
+from gatehouse.kernel.message import NOW
 
 if TYPE_CHECKING:
-    from gateways.admission.principal import Principal
-    from gateways.http.door import Door
-    from gateways.http.server import DoorProtocol
-    from kernel.message import Stored
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.server import DoorProtocol
+    from gatehouse.kernel.message import Stored
 
 MAX_REQUESTS: Final = 256
 MAX_UNANSWERED: Final = 4_096            # publish frames that wait for the disk

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.problems import Refusal
 
 MAX_ID_CHARS: Final = 128
 MAX_NAME_CHARS: Final = 128

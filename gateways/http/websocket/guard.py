@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from gateways.websocket.codec import (
+from gatehouse.gateways.websocket.codec import (
     CLOSE,
     CONTINUATION,
     CONTROL_BYTES_MAX,

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from gateways.admission.decision import Operation
-from gateways.checks import describe_check
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.checks import describe_check
 
 if TYPE_CHECKING:
-    from gateways.http.websocket.connection import Connection
-    from transactions.coordinator import Check
+    from gatehouse.gateways.http.websocket.connection import Connection
+    from gatehouse.transactions.coordinator import Check
 
 
 class Listening:

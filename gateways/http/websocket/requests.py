@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateways.checks import InvalidDecision, read_id, read_verdict
-from gateways.http.deciding import decide
-from gateways.http.halves import describe
-from gateways.http.leases import read_handles, result_of
-from gateways.http.mapping import Publication, read_idempotency_key
-from gateways.http.problems import Refusal
-from gateways.http.routes.leases import (
+from gatehouse.gateways.checks import InvalidDecision, read_id, read_verdict
+from gatehouse.gateways.http.deciding import decide
+from gatehouse.gateways.http.halves import describe
+from gatehouse.gateways.http.leases import read_handles, result_of
+from gatehouse.gateways.http.mapping import Publication, read_idempotency_key
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.leases import (
     Action,
     acking,
     extending,
@@ -21,11 +21,11 @@ from gateways.http.routes.leases import (
     require_taker,
     settled,
 )
-from gateways.http.routes.transactions import find_transaction, hold_document
-from gateways.http.websocket.frames import Frame, name_in, query_of, text_in
+from gatehouse.gateways.http.routes.transactions import find_transaction, hold_document
+from gatehouse.gateways.http.websocket.frames import Frame, name_in, query_of, text_in
 
 if TYPE_CHECKING:
-    from gateways.http.websocket.connection import Connection
+    from gatehouse.gateways.http.websocket.connection import Connection
 
 
 async def _pop(connection: Connection, frame: Frame) -> Frame:

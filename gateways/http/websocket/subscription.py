@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from gateways.http.errors import problem_document
-from gateways.http.live.blocks import MESSAGE, Block
-from gateways.http.live.replay import Replay
-from gateways.http.websocket.frames import MAX_CREDIT
+from gatehouse.gateways.http.errors import problem_document
+from gatehouse.gateways.http.live.blocks import MESSAGE, Block
+from gatehouse.gateways.http.live.replay import Replay
+from gatehouse.gateways.http.websocket.frames import MAX_CREDIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateways.http.door import Door
-    from gateways.http.live.feed import Feed
-    from gateways.http.live.positions import Positions
-    from gateways.http.websocket.connection import Connection
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.live.feed import Feed
+    from gatehouse.gateways.http.live.positions import Positions
+    from gatehouse.gateways.http.websocket.connection import Connection
 
 
 class Subscription:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from gateways.kafka.cold import Row
-from gateways.kafka.error_codes import NONE, UNSUPPORTED_VERSION
-from gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import NONE, UNSUPPORTED_VERSION
+from gatehouse.gateways.kafka.request import Api, Request
 
 MAX_SHOWN = 100        # characters of a client's name and version that people are shown
 

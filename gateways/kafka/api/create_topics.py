@@ -7,23 +7,23 @@ from typing import Any, Final
 
 from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.kafka.api.metadata import NODE_ID
-from gateways.kafka.cold import Row
-from gateways.kafka.error_codes import (
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api.metadata import NODE_ID
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import (
     INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
     NONE,
 )
-from gateways.kafka.mapping import Refused, code_of, settings_of
-from gateways.kafka.request import Api, Request
-from kernel.addresses.address import is_topic_name
-from kernel.errors import InvalidTopic, KernelError, TopicExists
-from kernel.message import Stored
-from kernel.state.topics import Topic
+from gatehouse.gateways.kafka.mapping import Refused, code_of, settings_of
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.kernel.addresses.address import is_topic_name
+from gatehouse.kernel.errors import InvalidTopic, KernelError, TopicExists
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.state.topics import Topic
 
 DEFAULT: Final = -1              # as many partitions, or replicas, as the hub gives by itself
 REPLICAS: Final = 1              # every partition lives on this one node

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.kafka.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_ID
-from gateways.kafka.fetch_block import Block
-from gateways.kafka.fetch_codec import (
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_ID
+from gatehouse.gateways.kafka.fetch_block import Block
+from gatehouse.gateways.kafka.fetch_codec import (
     FETCH_FLEXIBLE,
     FETCH_TOPIC_IDS,
     FetchPartition,
@@ -28,16 +28,16 @@ from gateways.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_error,
 )
-from gateways.kafka.mapping import code_of
-from gateways.kafka.request import Api, Request
-from gateways.kafka.topics import find_fetched, find_topic, note_fetch, text_of
-from kernel.errors import KernelError, UnknownTopic
-from kernel.message import Fetched
-from kernel.records.batch import as_batch, empty_batch
-from kernel.state.topics import Topic
+from gatehouse.gateways.kafka.mapping import code_of
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.topics import find_fetched, find_topic, note_fetch, text_of
+from gatehouse.kernel.errors import KernelError, UnknownTopic
+from gatehouse.kernel.message import Fetched
+from gatehouse.kernel.records.batch import as_batch, empty_batch
+from gatehouse.kernel.state.topics import Topic
 
 if TYPE_CHECKING:
-    from kernel.delivery.watches import Watch
+    from gatehouse.kernel.delivery.watches import Watch
 
 # decision 59: no fetch sessions
 FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything

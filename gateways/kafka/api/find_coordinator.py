@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
-from gateways.admission.decision import Operation
-from gateways.kafka.api.metadata import NODE_ID
-from gateways.kafka.cold import Row
-from gateways.kafka.error_codes import (
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api.metadata import NODE_ID
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_GROUP_ID,
     INVALID_REQUEST,
     NONE,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
-from gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.request import Api, Request
 
 if TYPE_CHECKING:
-    from gateways.kafka.session import KafkaSession
+    from gatehouse.gateways.kafka.session import KafkaSession
 
 GROUP: Final = 0                 # key types
 TRANSACTION: Final = 1

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
-from gateways.kafka.error_codes import NONE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-from gateways.kafka.mapping import code_of
-from gateways.kafka.request import Api, Request
-from kernel.errors import KernelError
-from kernel.message import Stored
+from gatehouse.gateways.kafka.error_codes import NONE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+from gatehouse.gateways.kafka.mapping import code_of
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.message import Stored
 
 
 class NewProducer:

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.kafka.cold import Row
-from gateways.kafka.error_codes import FENCED_LEADER_EPOCH, NONE, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION
-from gateways.kafka.mapping import code_of
-from gateways.kafka.request import Api, Request
-from gateways.kafka.topics import find_topic
-from kernel.errors import KernelError
-from kernel.state.topics import Topic
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import FENCED_LEADER_EPOCH, NONE, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION
+from gatehouse.gateways.kafka.mapping import code_of
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.state.topics import Topic
 
 LATEST: Final = -1
 EARLIEST: Final = -2

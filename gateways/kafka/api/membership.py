@@ -20,9 +20,9 @@ from kafka.protocol.consumer.group import (
     SyncGroupResponse,
 )
 
-from gateways.admission.decision import Operation
-from gateways.kafka.error_codes import GROUP_AUTHORIZATION_FAILED, UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION
-from gateways.kafka.request import Api, Request
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.error_codes import GROUP_AUTHORIZATION_FAILED, UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION
+from gatehouse.gateways.kafka.request import Api, Request
 
 
 def refusing(asks: Any, answers: Any, code: int, **fields: Any) -> Callable[[Request], None]:

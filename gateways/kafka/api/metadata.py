@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from gateways.admission.decision import Operation
-from gateways.kafka.cold import Row
-from gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
-from gateways.kafka.mapping import code_of
-from gateways.kafka.request import Api, Request
-from kernel.addresses.address import is_topic_name
-from kernel.errors import KernelError, UnknownTopic
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
+from gatehouse.gateways.kafka.mapping import code_of
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.kernel.addresses.address import is_topic_name
+from gatehouse.kernel.errors import KernelError, UnknownTopic
 
 if TYPE_CHECKING:
-    from gateways.kafka.session import KafkaSession
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.kafka.session import KafkaSession
+    from gatehouse.kernel.state.topics import Topic
 
 NODE_ID: Final = 1
 ALL_WHEN_EMPTY: Final = 0        # the version in which an empty list means all topics

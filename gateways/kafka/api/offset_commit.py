@@ -10,22 +10,22 @@ from typing import Any, Final
 
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetCommitResponse
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.kafka.cold import Row
-from gateways.kafka.error_codes import (
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
     NONE,
     OFFSET_METADATA_TOO_LARGE,
     UNKNOWN_MEMBER_ID,
 )
-from gateways.kafka.mapping import Refused, coordinator_code_of
-from gateways.kafka.request import Api, Request
-from gateways.kafka.topics import find_topic
-from kernel.errors import KernelError
-from kernel.message import Stored
-from kernel.state.views import MAX_METADATA_BYTES
+from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.state.views import MAX_METADATA_BYTES
 
 NO_GENERATION: Final = -1
 

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.consumer.group import OffsetFetchRequest, OffsetFetchResponse
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.kafka.cold import Row
-from gateways.kafka.error_codes import (
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     NONE,
     UNKNOWN_MEMBER_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from gateways.kafka.mapping import code_of, coordinator_code_of
-from gateways.kafka.request import Api, Request
-from gateways.kafka.topics import find_topic
-from kernel.errors import KernelError, UnknownPartition
+from gatehouse.gateways.kafka.mapping import code_of, coordinator_code_of
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.kernel.errors import KernelError, UnknownPartition
 
 if TYPE_CHECKING:
-    from gateways.kafka.session import KafkaSession
-    from kernel.state.topics import Topic
+    from gatehouse.gateways.kafka.session import KafkaSession
+    from gatehouse.kernel.state.topics import Topic
 
 FIRST_WITH_GROUPS: Final = 8     # the version from which on a request names several groups
 FIRST_WITH_ERROR: Final = 2      # the version from which on a group has an error of its own

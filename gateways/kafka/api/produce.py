@@ -9,20 +9,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, NamedTuple
 
-from gateways.admission.admission import Denied
-from gateways.admission.decision import Operation
-from gateways.kafka.codec import PRODUCE_FLEXIBLE, decode_produce, encode_produced
-from gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE
-from gateways.kafka.mapping import Refused, check_produced, code_of
-from gateways.kafka.not_honoured import note_delay
-from gateways.kafka.request import Api, Request
-from gateways.kafka.topics import find_topic, text_of
-from gateways.kafka.transacting import DECIDE, Deciding, hold_halves, may_hold_halves
-from kernel.errors import KernelError
-from kernel.message import Record, Stored
-from kernel.records.batch import BatchHeader
-from kernel.records.validation import Divert
-from kernel.state.topics import Topic
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.codec import PRODUCE_FLEXIBLE, decode_produce, encode_produced
+from gatehouse.gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE
+from gatehouse.gateways.kafka.mapping import Refused, check_produced, code_of
+from gatehouse.gateways.kafka.not_honoured import note_delay
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.topics import find_topic, text_of
+from gatehouse.gateways.kafka.transacting import DECIDE, Deciding, hold_halves, may_hold_halves
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.message import Record, Stored
+from gatehouse.kernel.records.batch import BatchHeader
+from gatehouse.kernel.records.validation import Divert
+from gatehouse.kernel.state.topics import Topic
 
 NO_ACKS: Final = 0
 ALLOWED_ACKS: Final = (-1, 0, 1)

@@ -11,8 +11,8 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from gateways.kafka.error_codes import ILLEGAL_SASL_STATE, NONE
-from gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.error_codes import ILLEGAL_SASL_STATE, NONE
+from gatehouse.gateways.kafka.request import Api, Request
 
 NEVER: Final = 1 << 15           # a version that is never reached: SaslHandshake is not flexible (KIP-482)
 

@@ -10,7 +10,7 @@ from gatehouse.cli.main import run
 from gatehouse.config.config import ConfigError, load, load_job
 from gatehouse.config.settings import Text
 from gatehouse.serve import read_specs
-from spark.jobs.settings import AnalyticsSettings, ArchiveSettings
+from gatehouse.spark.jobs.settings import AnalyticsSettings, ArchiveSettings
 
 FILE = """
 [gateways.http]

@@ -11,7 +11,7 @@ from gatehouse import exits
 from gatehouse.cli.account_access import OnHub
 from gatehouse.cli.hub_option import configured_url
 from gatehouse.cli.main import run
-from gatehouse.client.errors import HubError
+from gatehouse_client.errors import HubError
 
 CONFIG = """
 [auth]

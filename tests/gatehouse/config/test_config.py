@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.config.config import AuthSettings, Config, ConfigError, HubSettings, KernelSection, load
-from gateways.contract import GatewaySpec
+from gatehouse.gateways.contract import GatewaySpec
 
 
 @dataclass

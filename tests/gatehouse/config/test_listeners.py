@@ -9,7 +9,7 @@ import pytest
 
 from gatehouse.cli.hub_option import default_url
 from gatehouse.config.config import Config, ConfigError, load
-from gateways.registry import load_specs
+from gatehouse.gateways.registry import load_specs
 from tests.certificates import Authority
 
 DAY = timedelta(days=1)

@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable
 from paho.mqtt.enums import CallbackAPIVersion
 
-from spark.jobs import delta
+from gatehouse.spark.jobs import delta
 from tests.running_hub import ROOT
 from tests.spark.session import WORKERS
 
@@ -32,7 +32,7 @@ from tests.running_hub import free_port
 stage.free_port = lambda wanted: free_port()      # nobody else gets them before the hub listens
 __main__.demo.main(prog_name="demo")
 """
-QUICK_START = WORKERS | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK_START = WORKERS | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """A demo of seconds never earns back what an optimising compiler costs."""
 ROUNDING = 1e-9
 """The mean of equal numbers is not always that number."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateways.admission.account_store import TRUTH, AccountStore
-from gateways.admission.accounts import Accounts, User
-from gateways.admission.administration import Administration
-from gateways.admission.admission import Admission
-from gateways.admission.credentials import Credentials
-from gateways.admission.errors import NotAuthenticated
-from gateways.admission.passwords import hash_password, scram_secrets
-from gateways.admission.ports import Outside
-from gateways.admission.principal import Principal
-from gateways.kit import FakeHub
-from kernel.state.catalogue import make_engine
+from gatehouse.gateways.admission.account_store import TRUTH, AccountStore
+from gatehouse.gateways.admission.accounts import Accounts, User
+from gatehouse.gateways.admission.administration import Administration
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.passwords import hash_password, scram_secrets
+from gatehouse.gateways.admission.ports import Outside
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.kernel.state.catalogue import make_engine
 
 PEER = "203.0.113.7:50000"
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateways.admission.accounts import MAX_GROUPS, Accounts
-from gateways.admission.administration import MAX_KEYS_OF_USER, UserChanges
-from gateways.admission.audit import MAX_DETAILS_BYTES, Audit, Author
-from gateways.admission.decision import Operation
-from gateways.admission.errors import (
+from gatehouse.gateways.admission.accounts import MAX_GROUPS, Accounts
+from gatehouse.gateways.admission.administration import MAX_KEYS_OF_USER, UserChanges
+from gatehouse.gateways.admission.audit import MAX_DETAILS_BYTES, Audit, Author
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import (
     AccountError,
     AccountsUnavailable,
     FromFile,
@@ -24,10 +24,10 @@ from gateways.admission.errors import (
     UnknownUser,
     UserExists,
 )
-from gateways.admission.passwords import check_password, hash_password
-from gateways.admission.quota import Quota
-from gateways.admission.rules import read_rule
-from kernel.errors import TopicExists
+from gatehouse.gateways.admission.passwords import check_password, hash_password
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.rules import read_rule
+from gatehouse.kernel.errors import TopicExists
 from tests.gateways.admission.kit import Administered
 
 

@@ -3,15 +3,15 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.admission.admission import Admission, Denied, NotAuthenticated
-from gateways.admission.credentials import Credentials
-from gateways.admission.decision import Operation
-from gateways.admission.places import PlacementCache
-from gateways.admission.principal import Principal
-from gateways.admission.quota import Quota
-from gateways.admission.trace import EVENTS_MAX, Trace
-from gateways.kit import FakeHub
-from kernel.errors import InvalidAddress
+from gatehouse.gateways.admission.admission import Admission, Denied, NotAuthenticated
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.places import PlacementCache
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.trace import EVENTS_MAX, Trace
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.kernel.errors import InvalidAddress
 
 
 def login(admission: Admission, door: str, user: str | None = None, password: str | None = None) -> Principal:

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.admission.decision import Operation
-from gateways.admission.rights import ask_rights
-from gateways.admission.routed import RoutedTopics
-from gateways.admission.rule_set import RuleSet
-from gateways.admission.rules import KINDS, Rule, read_rule
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.rights import ask_rights
+from gatehouse.gateways.admission.routed import RoutedTopics
+from gatehouse.gateways.admission.rule_set import RuleSet
+from gatehouse.gateways.admission.rules import KINDS, Rule, read_rule
 from tests.gateways.admission.test_rights import ALTER, ROUTES, asked, rules
 
 THINGS = {"address": ("a/b", "a/#", "z/#"), "topic": ("a", "a*", "z*"), "group": ("a", "a*", "z*"),

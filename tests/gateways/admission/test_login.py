@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from gateways.admission.accounts import ApiKey
-from gateways.admission.administration import UserChanges
-from gateways.admission.api_keys import make_key
-from gateways.admission.credentials import Credentials
-from gateways.admission.decision import Operation
-from gateways.admission.errors import Denied, LoginsFull, NotAuthenticated
-from gateways.admission.passwords import PROVEN_MS
-from gateways.admission.principal import Principal
-from gateways.admission.throttle import DELAY_MAX_MS, DELAY_MS, WAITING_MAX
+from gatehouse.gateways.admission.accounts import ApiKey
+from gatehouse.gateways.admission.administration import UserChanges
+from gatehouse.gateways.admission.api_keys import make_key
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied, LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.passwords import PROVEN_MS
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.throttle import DELAY_MAX_MS, DELAY_MS, WAITING_MAX
 from tests.gateways.admission.kit import Administered, Rig
 
 
@@ -336,7 +336,7 @@ def test_changes_reach_those_who_are_connected() -> None:
 
 
 def test_a_cache_that_a_session_alone_still_holds_forgets_too(rig: Rig) -> None:
-    from gateways.admission.admission import CACHES_MAX
+    from gatehouse.gateways.admission.admission import CACHES_MAX
     first = rig.admission.cache(Principal("first"), "mqtt")
     first.places[b"x"] = None                                       # type: ignore[assignment]
     others = [rig.admission.cache(Principal(str(n)), "mqtt") for n in range(CACHES_MAX + 1)]

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from gateways.admission import login
-from gateways.admission.accounts import User
-from gateways.admission.check_queue import CHECKS_AT_ONCE, CHECKS_WAITING_MAX, QUEUE_MAX
-from gateways.admission.credentials import Credentials
-from gateways.admission.errors import LoginsFull, NotAuthenticated
-from gateways.admission.passwords import PROVEN_MS
-from gateways.admission.principal import Principal
-from gateways.admission.throttle import DELAY_MAX_MS, FREE_OF_NETWORK
+from gatehouse.gateways.admission import login
+from gatehouse.gateways.admission.accounts import User
+from gatehouse.gateways.admission.check_queue import CHECKS_AT_ONCE, CHECKS_WAITING_MAX, QUEUE_MAX
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.passwords import PROVEN_MS
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.throttle import DELAY_MAX_MS, FREE_OF_NETWORK
 from tests.gateways.admission.kit import Clock, Rig
 
 CHECK_MS = 30

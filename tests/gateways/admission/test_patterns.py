@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateways.admission import patterns
-from gateways.admission.patterns import InvalidPattern, covers, escaped, fill_levels, fill_name, overlaps
-from kernel.addresses.filters import matches
+from gatehouse.gateways.admission import patterns
+from gatehouse.gateways.admission.patterns import InvalidPattern, covers, escaped, fill_levels, fill_name, overlaps
+from gatehouse.kernel.addresses.filters import matches
 
 LEVELS = ("a", "b", "$x", "z")          # z stands in no pattern
 ADDRESSES = [address for size in range(1, 7) for address in product(LEVELS, repeat=size)

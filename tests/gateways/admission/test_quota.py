@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.admission.quota import Meter, Quota, TokenBucket
+from gatehouse.gateways.admission.quota import Meter, Quota, TokenBucket
 
 
 def test_a_bucket_begins_full_with_a_second_of_its_rate() -> None:

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateways.admission.decision import Operation
-from gateways.admission.own_topics import ROUTES as OWN_ROUTES
-from gateways.admission.patterns import fill_levels, overlaps
-from gateways.admission.rights import DEAD_LETTERS, Verdict
-from gateways.admission.routed import RoutedTopics
-from gateways.admission.rule_set import RuleSet
-from gateways.admission.rules import InvalidRule, Rule, read_rule
-from kernel.addresses.filters import FilterTrie, matches
-from kernel.addresses.placing import QUEUE_PREFIX
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.groups.dead_lettering import PREFIX
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
+from gatehouse.gateways.admission.patterns import fill_levels, overlaps
+from gatehouse.gateways.admission.rights import DEAD_LETTERS, Verdict
+from gatehouse.gateways.admission.routed import RoutedTopics
+from gatehouse.gateways.admission.rule_set import RuleSet
+from gatehouse.gateways.admission.rules import InvalidRule, Rule, read_rule
+from gatehouse.kernel.addresses.filters import FilterTrie, matches
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.groups.dead_lettering import PREFIX
 
 ROUTES = Routes((RouteEntry("fleet/{vehicle}/gps/#", "positions"), RouteEntry("by/{name}/#", "of-{name}")), OWN_ROUTES)
 PUBLISH, CONSUME, CREATE, ALTER = Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER

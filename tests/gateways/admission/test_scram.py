@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateways.admission.accounts import ScramSecret
-from gateways.admission.errors import LoginsFull, NotAuthenticated
-from gateways.admission.passwords import SCRAM_ITERATIONS
-from gateways.admission.principal import Principal
-from gateways.admission.saslprep import ForbiddenCharacter, saslprep
-from gateways.admission.scram import HASHES, ScramServer, make_secret
-from gateways.admission.throttle import DELAY_MAX_MS, FREE_OF_NETWORK, PROOFS_MAX
+from gatehouse.gateways.admission.accounts import ScramSecret
+from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.passwords import SCRAM_ITERATIONS
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.scram import HASHES, ScramServer, make_secret
+from gatehouse.gateways.admission.throttle import DELAY_MAX_MS, FREE_OF_NETWORK, PROOFS_MAX
 from tests.gateways.admission.kit import Rig
 
 PEER = "203.0.113.7:50000"

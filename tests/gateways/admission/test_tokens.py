@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gateways.admission.errors import NotAuthenticated
-from gateways.admission.tokens import JwtSettings, KeySet
+from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.tokens import JwtSettings, KeySet
 from tests.gateways.admission.kit import Rig
 
 WHERE = "/keys.json"

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateways.admission.admission import NotAuthenticated
-from gateways.kit import FakeHub
-from gateways.mqtt import GATEWAY as MQTT
-from gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.admission.admission import NotAuthenticated
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.mqtt import GATEWAY as MQTT
+from gatehouse.gateways.mqtt.config import MqttConfig
 
 CONNECT = b"\x10\x13\0\4MQTT\4\xc2\0\0\0\1c\0\1u\0\1p"
 PING = b"\xc0\0"

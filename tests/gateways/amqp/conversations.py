@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateways.amqp.config import AmqpConfig
+from gatehouse.gateways.amqp.config import AmqpConfig
 from tests.gateways.amqp.fakes import Client, Hub
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "amqp"

@@ -5,17 +5,17 @@ from collections import deque
 from operator import itemgetter
 from typing import Any
 
-from gateways.amqp import GATEWAY, codec
-from gateways.amqp.broker import Broker
-from gateways.amqp.config import AmqpConfig
-from gateways.amqp.consuming import Consumer, Source
-from gateways.amqp.dead_letters import encode_target
-from gateways.amqp.exchanges import Binding
-from gateways.amqp.methods import decode_method, encode_method
-from gateways.amqp.tables import typed
-from gateways.amqp.vhost import AmqpQueue, VirtualHost
-from gateways.kit import FakeHub, FakeKernel
-from kernel.message import Handle, Leased, Message, Owner, Placement
+from gatehouse.gateways.amqp import GATEWAY, codec
+from gatehouse.gateways.amqp.broker import Broker
+from gatehouse.gateways.amqp.config import AmqpConfig
+from gatehouse.gateways.amqp.consuming import Consumer, Source
+from gatehouse.gateways.amqp.dead_letters import encode_target
+from gatehouse.gateways.amqp.exchanges import Binding
+from gatehouse.gateways.amqp.methods import decode_method, encode_method
+from gatehouse.gateways.amqp.tables import typed
+from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
+from gatehouse.gateways.kit import FakeHub, FakeKernel
+from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement
 
 
 class FakeKernelQueue:

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.amqp import codec
-from gateways.amqp.methods import encode_method
-from kernel.errors import StorageFull
+from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.kernel.errors import StorageFull
 from tests.gateways.amqp.fakes import Client, Hub
 from tests.gateways.amqp.test_session import refused
 

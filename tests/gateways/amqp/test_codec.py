@@ -7,10 +7,10 @@ import pika.frame
 import pytest
 from pika import spec
 
-from gateways.amqp import codec, mapping
-from gateways.amqp.errors import ConnectionFault
-from gateways.amqp.methods import encode_method
-from kernel.message import TRANSIENT, FirstLevel, Leased, Message, Placement
+from gatehouse.gateways.amqp import codec, mapping
+from gatehouse.gateways.amqp.errors import ConnectionFault
+from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.kernel.message import TRANSIENT, FirstLevel, Leased, Message, Placement
 from tests.gateways.amqp.fakes import publish
 
 BODY_MAX = 4088

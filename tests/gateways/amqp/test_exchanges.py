@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateways.amqp.errors import ChannelFault
-from gateways.amqp.exchanges import QUEUE, Destination, Exchange, binding_of
-from gateways.amqp.tables import Table, typed
+from gatehouse.gateways.amqp.errors import ChannelFault
+from gatehouse.gateways.amqp.exchanges import QUEUE, Destination, Exchange, binding_of
+from gatehouse.gateways.amqp.tables import Table, typed
 
 
 def exchange(kind: str, *bindings: tuple[str, str, dict[str, Any]]) -> Exchange:

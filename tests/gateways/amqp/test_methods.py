@@ -10,10 +10,10 @@ import pytest
 from pika import data as pika_data
 from pika import spec
 
-from gateways.amqp import properties
-from gateways.amqp.errors import SyntaxFault
-from gateways.amqp.methods import METHODS, decode_method, encode_method
-from gateways.amqp.tables import DEPTH_MAX, Field, decode_table, encode_table, plain, typed
+from gatehouse.gateways.amqp import properties
+from gatehouse.gateways.amqp.errors import SyntaxFault
+from gatehouse.gateways.amqp.methods import METHODS, decode_method, encode_method
+from gatehouse.gateways.amqp.tables import DEPTH_MAX, Field, decode_table, encode_table, plain, typed
 
 RENAMED = {"text": "reply_text", "code": "reply_code", "major": "version_major",
            "minor": "version_minor", "global": "global_qos", "no_wait": "nowait"}

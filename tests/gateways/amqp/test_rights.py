@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateways.admission.decision import Operation
-from gateways.admission.principal import Principal
-from gateways.amqp.rights import heard_by
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.amqp.rights import heard_by
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.amqp.fakes import Client, Got, Hub
 
@@ -201,7 +201,7 @@ def test_a_queue_of_a_generated_name_that_is_gone_is_not_found() -> None:
 
 def test_copies_need_their_own_right() -> None:
     """RabbitMQ looks at the first routing key alone; a copy would be a way round a right."""
-    from gateways.amqp.tables import encode_table
+    from gatehouse.gateways.amqp.tables import encode_table
     from tests.gateways.amqp.fakes import typed
 
     table = encode_table({"CC": typed(["secret"])})                      # type: ignore[dict-item]
@@ -337,8 +337,8 @@ def test_who_has_hung_up_is_gone_for_admission() -> None:
 
 
 def test_a_client_that_is_being_checked_is_not_read_and_what_it_sent_is_not_lost() -> None:
-    from gateways.amqp import codec
-    from gateways.amqp.methods import encode_method
+    from gatehouse.gateways.amqp import codec
+    from gatehouse.gateways.amqp.methods import encode_method
 
     hub, admission = hub_with_users()
     admission.late = True

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.amqp import codec, properties
-from gateways.amqp.config import AmqpConfig
-from gateways.amqp.methods import encode_method
-from gateways.amqp.tables import encode_table, text, typed
-from kernel.errors import StorageFull
+from gatehouse.gateways.amqp import codec, properties
+from gatehouse.gateways.amqp.config import AmqpConfig
+from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.gateways.amqp.tables import encode_table, text, typed
+from gatehouse.kernel.errors import StorageFull
 from tests.gateways.amqp.fakes import Client, Hub, publish
 
 

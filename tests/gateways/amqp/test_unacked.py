@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from gateways.amqp.unacked import Unacked
-from kernel.message import Handle
+from gatehouse.gateways.amqp.unacked import Unacked
+from gatehouse.kernel.message import Handle
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from gateways.admission.admission import Admission
-from gateways.amqp import open_door
-from gateways.amqp.config import AmqpConfig
-from gateways.amqp.tables import encode_table, typed
-from gateways.contract import Services
-from gateways.kit import FakeLink
-from kernel.groups.deadlines import HOLD_STEP_MS
-from kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.amqp import open_door
+from gatehouse.gateways.amqp.config import AmqpConfig
+from gatehouse.gateways.amqp.tables import encode_table, typed
+from gatehouse.gateways.contract import Services
+from gatehouse.gateways.kit import FakeLink
+from gatehouse.kernel.groups.deadlines import HOLD_STEP_MS
+from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from tests.gateways.amqp.fakes import Client, Got
 from tests.kernel.rig import Rig
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gateways.connections.capacity import Capacity, Room
+from gatehouse.gateways.connections.capacity import Capacity, Room
 
 HERE, ELSEWHERE, PROXY = "203.0.113.7:{}", "198.51.100.1:{}", "127.0.0.1:{}"
 

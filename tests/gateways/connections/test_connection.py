@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from gateways.connections.capacity import Capacity
-from gateways.connections.connection import ConnectionSettings
-from gateways.connections.listener import RELIEVED_AT_ONCE, Listener
-from gateways.contract import GatewaySpec, Link, Listen, Services
-from gateways.kit import LISTEN, FakeHub
+from gatehouse.gateways.connections.capacity import Capacity
+from gatehouse.gateways.connections.connection import ConnectionSettings
+from gatehouse.gateways.connections.listener import RELIEVED_AT_ONCE, Listener
+from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services
+from gatehouse.gateways.kit import LISTEN, FakeHub
 from tests.running_hub import free_port
 
 WAIT_S = 120.0              # for what never comes: a machine may stand still for seconds

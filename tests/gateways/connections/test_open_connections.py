@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateways.connections.open_connections import OpenConnections
+from gatehouse.gateways.connections.open_connections import OpenConnections
 
 
 class Peer:

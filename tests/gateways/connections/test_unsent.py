@@ -5,8 +5,8 @@ import asyncio
 
 import pytest
 
-from gateways.connections.connection import ConnectionSettings
-from gateways.connections.unsent import FLOOR_BYTES, MUCH_BYTES, PART, UnsentBudget
+from gatehouse.gateways.connections.connection import ConnectionSettings
+from gatehouse.gateways.connections.unsent import FLOOR_BYTES, MUCH_BYTES, PART, UnsentBudget
 from tests.gateways.connections.test_connection import Stage, run, until
 
 MIB = 1 << 20

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 from jsonschema import Draft202012Validator
 
-from gateways.http.config import HttpConfig
-from gateways.http.openapi import build_document, routes_of
-from gateways.http.problems import CONTENT_TYPE
-from gateways.http.routes import build_table
-from gateways.http.routing import Endpoint
-from gateways.http.target import split_target
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.openapi import build_document, routes_of
+from gatehouse.gateways.http.problems import CONTENT_TYPE
+from gatehouse.gateways.http.routes import build_table
+from gatehouse.gateways.http.routing import Endpoint
+from gatehouse.gateways.http.target import split_target
 
 NEVER_DECLARED = {"not_found", "method_not_allowed"}
 """What no call answers: nothing was called."""

@@ -11,15 +11,15 @@ from array import array
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gateways.kit import one_turn
-from kernel.addresses.address import is_topic_name
-from kernel.addresses.routes import Routed, RouteEntry, Routes
-from kernel.delivery.slices import Slices
-from kernel.delivery.watches import Watch, Watches
-from kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
-from kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
-from kernel.records.record import encode_headers, encode_key, varint
-from kernel.state.topics import Topic, Topics, TopicSettings
+from gatehouse.gateways.kit import one_turn
+from gatehouse.kernel.addresses.address import is_topic_name
+from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
+from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.delivery.watches import Watch, Watches
+from gatehouse.kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
+from gatehouse.kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
+from gatehouse.kernel.records.record import encode_headers, encode_key, varint
+from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 
 NOW_MS = 1_700_000_000_000
 

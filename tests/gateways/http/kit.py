@@ -10,13 +10,13 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from gateways.admission.admission import Admission
-from gateways.admission.audit import Author, By
-from gateways.contract import Listen, Services
-from gateways.http import GATEWAY
-from gateways.http.config import HttpConfig
-from gateways.http.door import Door
-from gateways.http.service import HttpService
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.audit import Author, By
+from gatehouse.gateways.contract import Listen, Services
+from gatehouse.gateways.http import GATEWAY
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.door import Door
+from gatehouse.gateways.http.service import HttpService
 from tests.gateways.http.conformity import check_answer
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.http.accepting import accepts
+from gatehouse.gateways.http.accepting import accepts
 from tests.gateways.http.kit import Client, run_door
 
 JSON = frozenset(("application/json",))

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from gateways.http.routes import build_table
+from gatehouse.gateways.http.routes import build_table
 from tests.gateways.http.kit import Client, run_door
 
 HOST = b"Host: h\r\n"

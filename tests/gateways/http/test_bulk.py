@@ -8,11 +8,11 @@ from uuid import UUID
 import orjson
 import pytest
 
-from gateways.admission.admission import Admission
-from gateways.admission.decision import Operation
-from kernel.message import Piece
-from kernel.records.pieces import BYTES_PER_HEAD
-from kernel.records.record import decode_records
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.pieces import BYTES_PER_HEAD
+from gatehouse.kernel.records.record import decode_records
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Client, run_door
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.http.cloud_events import (
+from gatehouse.gateways.http.cloud_events import (
     BATCH,
     STRUCTURED,
     asks_for,
@@ -18,9 +18,9 @@ from gateways.http.cloud_events import (
     to_binary,
     to_structured,
 )
-from gateways.http.mapping import read_headers
-from gateways.http.problems import Refusal
-from gateways.http.routes.cloud_events import is_event
+from gatehouse.gateways.http.mapping import read_headers
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.cloud_events import is_event
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import run_door
 

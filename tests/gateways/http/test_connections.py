@@ -7,9 +7,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateways.admission.admission import Admission
-from gateways.admission.decision import Operation
-from gateways.connections.open_connections import OpenConnections
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.connections.open_connections import OpenConnections
 from tests.gateways.http.kit import NOW_MS, AuditedAdmission, Client, run_door, until
 
 

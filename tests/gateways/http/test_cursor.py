@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.http.cursor import MAX_CURSOR_CHARS, MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
+from gatehouse.gateways.http.cursor import MAX_CURSOR_CHARS, MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
 
 UUID = bytes(range(16))
 CURSOR = Cursor(UUID, None, 1, {0: 17, 1: 0, 2: 1 << 40})

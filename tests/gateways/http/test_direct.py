@@ -11,15 +11,15 @@ from typing import Any
 import orjson
 import pytest
 
-from gateways.http.direct import MAX_WAITING
-from gateways.http.dispatch import Dispatcher
-from gateways.http.server import DoorProtocol
-from kernel.errors import StorageFull
-from kernel.message import Owner, Stored
+from gatehouse.gateways.http.direct import MAX_WAITING
+from gatehouse.gateways.http.dispatch import Dispatcher
+from gatehouse.gateways.http.server import DoorProtocol
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.message import Owner, Stored
+from gatehouse.transactions.coordinator import CheckSettings
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.http.kit import NOW_MS, Client, run_door, until
 from tests.gateways.http.test_door import basic
-from transactions.coordinator import CheckSettings
 
 
 def post(body: bytes = b"21.5", more: bytes = b"", target: bytes = b"/v1/publish/plant/temp") -> bytes:

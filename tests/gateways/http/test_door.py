@@ -10,16 +10,16 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from gateways.admission.admission import Admission
-from gateways.admission.decision import Operation
-from gateways.admission.principal import Principal
-from gateways.connections.capacity import Capacity
-from gateways.contract import GatewaySpec, Listen, Services
-from gateways.http import GATEWAY
-from gateways.http.config import HttpConfig
-from gateways.http.routes.not_built import NOT_BUILT
-from gateways.http.server import SPARE
-from gateways.http.service import HttpService
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.connections.capacity import Capacity
+from gatehouse.gateways.contract import GatewaySpec, Listen, Services
+from gatehouse.gateways.http import GATEWAY
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.routes.not_built import NOT_BUILT
+from gatehouse.gateways.http.server import SPARE
+from gatehouse.gateways.http.service import HttpService
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Answer, Client, run_door, until
 

@@ -10,8 +10,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.http.encoding import choose, decode, encode, matches, tag_of
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.encoding import choose, decode, encode, matches, tag_of
+from gatehouse.gateways.http.problems import Refusal
 from tests.gateways.http.kit import run_door
 
 MANY = b'{"messages":[' + b",".join([b'{"value":"a value that repeats itself"}'] * 300) + b"]}"

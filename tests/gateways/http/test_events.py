@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from gateways.admission.admission import Admission, Denied
-from gateways.http.live.event_reader import EventReader
-from gateways.http.live.positions import Positions
-from gateways.http.live.scope import Wanted
-from gateways.http.routes.events import filter_of
+from gatehouse.gateways.admission.admission import Admission, Denied
+from gatehouse.gateways.http.live.event_reader import EventReader
+from gatehouse.gateways.http.live.positions import Positions
+from gatehouse.gateways.http.live.scope import Wanted
+from gatehouse.gateways.http.routes.events import filter_of
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import Client, run_door, until
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from gateways.http.live.blocks import MESSAGE, Block, Entry
-from gateways.http.live.feed import Feed, TopicFeed
-from gateways.http.live.positions import Positions
-from kernel.delivery.slices import Slices
+from gatehouse.gateways.http.live.blocks import MESSAGE, Block, Entry
+from gatehouse.gateways.http.live.feed import Feed, TopicFeed
+from gatehouse.gateways.http.live.positions import Positions
+from gatehouse.kernel.delivery.slices import Slices
 from tests.simulation.world import FakeLoop
 
 HUB = bytes(16)

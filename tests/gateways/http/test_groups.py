@@ -5,10 +5,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from kernel.groups.members import Counts
-from kernel.groups.settings import GroupSettings
-from kernel.message import Fetched
-from kernel.state.topics import Topic
+from gatehouse.kernel.groups.members import Counts
+from gatehouse.kernel.groups.settings import GroupSettings
+from gatehouse.kernel.message import Fetched
+from gatehouse.kernel.state.topics import Topic
 from tests.gateways.http.fake_kernel import FakeKernel
 from tests.gateways.http.kit import Client, run_door
 

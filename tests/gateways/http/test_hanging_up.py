@@ -7,7 +7,7 @@ from collections.abc import Callable
 import aiohttp
 import pytest
 
-from kernel.log.backups import BackupFile
+from gatehouse.kernel.log.backups import BackupFile
 from tests.gateways.http.kit import Client, run_door, until
 
 SIZE_BYTES = 2000

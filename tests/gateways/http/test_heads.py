@@ -9,7 +9,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 
-from gateways.http.heads import REQUEST_LINE, read_fields
+from gatehouse.gateways.http.heads import REQUEST_LINE, read_fields
 
 HOST = b"Host: hub\r\n"
 

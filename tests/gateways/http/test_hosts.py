@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.admission.admission import Admission
-from gateways.http.hosts import Hosts, authority_of, is_host, name_of
-from gateways.http.problems import Refusal
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.http.hosts import Hosts, authority_of, is_host, name_of
+from gatehouse.gateways.http.problems import Refusal
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import Client, run_door
 

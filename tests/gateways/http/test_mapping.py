@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateways.http.mapping import (
+from gatehouse.gateways.http.mapping import (
     DELIVER_AT,
     Publication,
     preferred_wait_s,
@@ -15,10 +15,10 @@ from gateways.http.mapping import (
     read_idempotency_key,
     read_message,
 )
-from gateways.http.problems import Refusal
-from gateways.json_messages import record_to_json
-from gateways.properties.envelope import FIELDS, Kind, Where
-from kernel.message import RETAIN, TRANSIENT, Headers
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.json_messages import record_to_json
+from gatehouse.gateways.properties.envelope import FIELDS, Kind, Where
+from gatehouse.kernel.message import RETAIN, TRANSIENT, Headers
 
 NOW_MS = 1_700_000_000_000
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

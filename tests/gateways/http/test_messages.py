@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kernel.errors import StorageFull
-from kernel.records.record import read_headers
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.records.record import read_headers
 from tests.gateways.http.fake_kernel import FakeKernel
 from tests.gateways.http.kit import Answer, Client, run_door
 

@@ -1,10 +1,10 @@
 """Pages: order across partitions, limits, and what cannot be given."""
 from __future__ import annotations
 
-from gateways.http.page import Source, build_page, note_unreadable
-from kernel.message import Fetched, Piece
-from kernel.records.batch import CONTROL
-from kernel.records.record import varint
+from gatehouse.gateways.http.page import Source, build_page, note_unreadable
+from gatehouse.kernel.message import Fetched, Piece
+from gatehouse.kernel.records.batch import CONTROL
+from gatehouse.kernel.records.record import varint
 from tests.kernel import poison
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.rig import Rig

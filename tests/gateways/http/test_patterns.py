@@ -8,14 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.http.cursor import Cursor, encode_cursor, encode_name
-from gateways.http.schemas import ADDRESS, CURSOR_PATTERN, GROUP_NAME, PRINTABLE, REPEAT_PATTERN, SELECTOR, TOPIC_NAME
-from kernel.addresses.address import check_address, is_topic_name
-from kernel.addresses.routes import Routes
-from kernel.errors import InvalidAddress, InvalidSchedule, InvalidSelector, Unroutable
-from kernel.groups.settings import check_name
-from kernel.scheduling.schedule import parse_schedule
-from kernel.selectors.selector import parse_selector
+from gatehouse.gateways.http.cursor import Cursor, encode_cursor, encode_name
+from gatehouse.gateways.http.schemas import (
+    ADDRESS,
+    CURSOR_PATTERN,
+    GROUP_NAME,
+    PRINTABLE,
+    REPEAT_PATTERN,
+    SELECTOR,
+    TOPIC_NAME,
+)
+from gatehouse.kernel.addresses.address import check_address, is_topic_name
+from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.errors import InvalidAddress, InvalidSchedule, InvalidSelector, Unroutable
+from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.scheduling.schedule import parse_schedule
+from gatehouse.kernel.selectors.selector import parse_selector
 
 SCHEDULES = ("every 10s", "every 1h30m", "every 1d", "R/PT10S", "R5/P1DT12H", "R/P2W", "*/5 8-18 * * MON-FRI", "@daily",
              "0 8 1,15 JAN-MAR *", "every 10s; until=2030-01-01T00:00:00Z", "every 10s ; count=5;until=1893456000000")

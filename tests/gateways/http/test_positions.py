@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.http.live.positions import MAX_PARTITIONS, MAX_WORD_CHARS, Positions, decode_word
+from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, MAX_WORD_CHARS, Positions, decode_word
 
 HUB = bytes(range(16))
 PLACES = st.dictionaries(st.integers(1, 1 << 40), st.integers(1, (1 << 62) - 1), max_size=20)

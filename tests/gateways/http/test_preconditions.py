@@ -5,8 +5,8 @@ import asyncio
 
 import pytest
 
-from gateways.http.preconditions import check_conditions, strong_tag
-from gateways.http.problems import Refusal
+from gatehouse.gateways.http.preconditions import check_conditions, strong_tag
+from gatehouse.gateways.http.problems import Refusal
 from tests.gateways.http.kit import Client, run_door
 
 DEFINITION = {"name": "a"}

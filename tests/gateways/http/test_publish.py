@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateways.admission.admission import Admission
-from gateways.admission.quota import Quota
-from kernel.errors import IdempotencyConflict, KernelError, StorageFull
-from kernel.message import DOOR_MASK, TRANSIENT
-from kernel.records.record import read_headers
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.kernel.errors import IdempotencyConflict, KernelError, StorageFull
+from gatehouse.kernel.message import DOOR_MASK, TRANSIENT
+from gatehouse.kernel.records.record import read_headers
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Client, run_door, until

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-import gateways.http
-from gateways.admission.admission import Denied, NotAuthenticated
-from gateways.http.config import HttpConfig
-from gateways.http.errors import CODES_OF_STATUS
-from gateways.http.problems import PROBLEMS
-from gateways.http.routes import build_table
-from kernel import errors
+import gatehouse.gateways.http
+from gatehouse.gateways.admission.admission import Denied, NotAuthenticated
+from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.errors import CODES_OF_STATUS
+from gatehouse.gateways.http.problems import PROBLEMS
+from gatehouse.gateways.http.routes import build_table
+from gatehouse.kernel import errors
 
-README = (Path(gateways.http.__file__).parent / "README.md").read_text()
+README = (Path(gatehouse.gateways.http.__file__).parent / "README.md").read_text()
 PRODUCERS_ONLY = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer"}
 """Codes that no call of this door can end in: they belong to idempotent producers."""
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kernel.addresses.filters import parse_filter
-from kernel.errors import StorageFailed
-from kernel.message import RETAIN, Retained
+from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.message import RETAIN, Retained
 from tests.gateways.http.kit import Client, run_door
 
 NAMES = [f"line{i}" for i in range(5)]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateways.admission.attempt import Gone, OnAuthenticated, never
-from gateways.admission.credentials import Credentials
-from gateways.admission.decision import Operation
+from gatehouse.gateways.admission.attempt import Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.decision import Operation
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.http.fake_kernel import FakeKernel
 from tests.gateways.http.kit import NOW_MS, Client, run_door, until

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.http.routes import build_not_built_table, build_table
-from gateways.http.routing import RouteTable
+from gatehouse.gateways.http.routes import build_not_built_table, build_table
+from gatehouse.gateways.http.routing import RouteTable
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateways.admission.decision import Operation
-from gateways.http.routes import status
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.routes import status
 from tests.gateways.http.kit import Client, run_door, until
 
 SUMMARY = {"hub": "test", "version": "0.1.0", "ready": True, "now": 2, "started": 1}

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from gateways.admission.admission import Denied
-from gateways.admission.principal import Principal
-from gateways.http.routes.leases import take
-from kernel.errors import Stopping
-from kernel.message import Leased
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.http.routes.leases import take
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.message import Leased
 from tests.gateways.http.kit import Client, run_door
 
 LEASED = cast("Leased", ("partition 1", 0, 1, 7, 0, None, b"1", b"", 0))

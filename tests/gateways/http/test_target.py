@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.http.problems import Refusal
-from gateways.http.routes.publish import address_of_path
-from gateways.http.target import decode_levels, decode_number, decode_query, decode_seconds, split_target
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.routes.publish import address_of_path
+from gatehouse.gateways.http.target import decode_levels, decode_number, decode_query, decode_seconds, split_target
 
 
 @pytest.mark.parametrize(("target", "path", "query"), [

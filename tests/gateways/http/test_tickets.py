@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from gateways.admission.admission import Admission
-from gateways.admission.errors import NotAuthenticated
-from gateways.admission.principal import Principal
-from gateways.http.tickets import MAX_OF_PRINCIPAL, MAX_TICKETS, Tickets
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.http.tickets import MAX_OF_PRINCIPAL, MAX_TICKETS, Tickets
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import run_door, until
 

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from kernel.errors import StorageFull
-from kernel.message import Piece
-from kernel.records.batch import check_batch, records_of
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import check_batch, records_of
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import AuditedAdmission, Client, run_door
 

@@ -168,7 +168,7 @@ def test_rules() -> None:
 
 def test_rules_of_the_file_are_changed_there() -> None:
     async def test(client: Client, rig: Administered) -> None:
-        from gateways.admission.rules import read_rule
+        from gatehouse.gateways.admission.rules import read_rule
         rig.admission.configure([read_rule({"who": "user:x", "pattern": "x"}, "file-1")], {}, None)
         assert (await client.ask("GET", "/v1/acl")).json["rules"][0]["from_file"]
         assert await refused(client, "DELETE", "/v1/acl/file-1") == (409, "from_file")

@@ -7,9 +7,9 @@ from base64 import b64decode, b64encode
 
 import pytest
 
-from gateways.http.problems import Refusal
-from gateways.http.webhooks.definition import OLD_SECRET_MS, decode_webhook, read_webhook
-from gateways.http.webhooks.signing import key_of, new_secret, sign
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.webhooks.definition import OLD_SECRET_MS, decode_webhook, read_webhook
+from gatehouse.gateways.http.webhooks.signing import key_of, new_secret, sign
 from tests.gateways.http.kit import run_door
 
 NOW_MS = 1_700_000_000_000

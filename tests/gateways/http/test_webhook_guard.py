@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.http.problems import Refusal
-from gateways.http.webhooks.guard import Guard
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.webhooks.guard import Guard
 
 PRIVATE = ("127.0.0.1", "127.255.255.254", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
            "0.0.0.0", "0.1.2.3", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1",

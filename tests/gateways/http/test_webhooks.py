@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from gateways.http.webhooks.definition import Webhook
-from gateways.http.webhooks.guard import Guard
-from gateways.http.webhooks.runner import Runner
-from gateways.http.webhooks.webhooks import SPACE
+from gatehouse.gateways.http.webhooks.definition import Webhook
+from gatehouse.gateways.http.webhooks.guard import Guard
+from gatehouse.gateways.http.webhooks.runner import Runner
+from gatehouse.gateways.http.webhooks.webhooks import SPACE
 from tests.gateways.http.kit import Client, run_door, until
 
 KEY = ("/", "shop")

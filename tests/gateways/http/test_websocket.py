@@ -9,8 +9,8 @@ import orjson
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
-from gateways.admission.admission import Admission, Denied
-from gateways.http.server import DoorProtocol
+from gatehouse.gateways.admission.admission import Admission, Denied
+from gatehouse.gateways.http.server import DoorProtocol
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Client, run_door, until
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateways.http.websocket.guard import BROKEN, FrameGuard
-from gateways.websocket.codec import unmask
+from gatehouse.gateways.http.websocket.guard import BROKEN, FrameGuard
+from gatehouse.gateways.websocket.codec import unmask
 from tests.gateways.http.kit import Client, run_door
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10

@@ -9,17 +9,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gateways.contract import Services
-from gateways.kafka.config import KafkaConfig
-from gateways.kafka.session import KafkaSession
-from gateways.kit import FakeLink, RecordingAdmission
-from kernel.errors import CreateDenied, GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists
-from kernel.groups.settings import check_name
-from kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
-from kernel.records.batch import check_batch, placed, records_of
-from kernel.records.validation import Divert
-from kernel.settings import KernelSettings
-from kernel.state.topics import Topic, TopicSettings
+from gatehouse.gateways.contract import Services
+from gatehouse.gateways.kafka.config import KafkaConfig
+from gatehouse.gateways.kafka.session import KafkaSession
+from gatehouse.gateways.kit import FakeLink, RecordingAdmission
+from gatehouse.kernel.errors import CreateDenied, GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists
+from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
+from gatehouse.kernel.records.batch import check_batch, placed, records_of
+from gatehouse.kernel.records.validation import Divert
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 EPOCH = 3
 NOW_MS = 1_700_000_000_000

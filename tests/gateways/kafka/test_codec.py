@@ -9,9 +9,9 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from gateways.kafka import codec, fetch_codec
-from gateways.kafka.api.fetch import FETCH
-from gateways.kafka.api.produce import PRODUCE
+from gatehouse.gateways.kafka import codec, fetch_codec
+from gatehouse.gateways.kafka.api.fetch import FETCH
+from gatehouse.gateways.kafka.api.produce import PRODUCE
 from tests.gateways.kafka.judge import framed
 
 PRODUCE_VERSIONS = range(PRODUCE.first_version, PRODUCE.last_version + 1)

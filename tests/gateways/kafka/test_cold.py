@@ -10,8 +10,8 @@ from kafka.protocol.consumer import JoinGroupRequest, ListOffsetsRequest, Offset
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from gateways.kafka import cold
-from gateways.kafka.codec import Malformed
+from gatehouse.gateways.kafka import cold
+from gatehouse.gateways.kafka.codec import Malformed
 from tests.gateways.kafka.steps import steps_of
 
 REQUESTS: dict[str, tuple[Any, range, bool]] = {

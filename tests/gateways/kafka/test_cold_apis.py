@@ -10,10 +10,10 @@ from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
-from gateways.admission.decision import Operation
-from gateways.kafka.api import APIS
-from kernel.errors import StorageFull
-from kernel.state.topics import TopicSettings
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api import APIS
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import decoded, framed, list_offsets

@@ -9,15 +9,15 @@ import pytest
 from crc32c import crc32c
 from kafka.protocol.consumer import FetchResponse
 
-from gateways.admission.decision import Operation
-from gateways.kafka.api import APIS
-from gateways.kafka.api.fetch import Fetch
-from gateways.kafka.config import KafkaConfig
-from gateways.kafka.request import Request
-from kernel.errors import StorageFailed
-from kernel.message import Fetched, Piece
-from kernel.records.batch import read_header, records_of
-from kernel.records.record import NO_HEADERS, encode_key, varint
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api import APIS
+from gatehouse.gateways.kafka.api.fetch import Fetch
+from gatehouse.gateways.kafka.config import KafkaConfig
+from gatehouse.gateways.kafka.request import Request
+from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.message import Fetched, Piece
+from gatehouse.kernel.records.batch import read_header, records_of
+from gatehouse.kernel.records.record import NO_HEADERS, encode_key, varint
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed

@@ -7,8 +7,8 @@ import uuid
 import numpy as np
 import pytest
 
-from gateways.kafka import fetch_block, fetch_codec
-from gateways.kafka.api.fetch import FETCH
+from gatehouse.gateways.kafka import fetch_block, fetch_codec
+from gatehouse.gateways.kafka.api.fetch import FETCH
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import fetch, framed
 from tests.gateways.kafka.steps import steps_of

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceResponse
 
-from gateways.kafka.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE
-from kernel.errors import InvalidRecord, InvalidTimestamp, KernelError, MessageTooLarge
-from kernel.records.validation import SMALL_BYTES
-from kernel.state.topics import TopicSettings
+from gatehouse.gateways.kafka.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE
+from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, KernelError, MessageTooLarge
+from gatehouse.kernel.records.validation import SMALL_BYTES
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed, produce

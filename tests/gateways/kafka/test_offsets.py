@@ -20,9 +20,9 @@ from kafka.protocol.consumer.group import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
-from gateways.admission.decision import Operation
-from gateways.kafka.api import APIS
-from kernel.errors import StorageFull
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api import APIS
+from gatehouse.kernel.errors import StorageFull
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceResponse
 
-from gateways.admission.decision import Operation
-from gateways.kafka.api import APIS
-from kernel import errors
-from kernel.records.batch import placed
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api import APIS
+from gatehouse.kernel import errors
+from gatehouse.kernel.records.batch import placed
 from tests.gateways.kafka.batches import batch, changed
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import decoded, framed, produce

@@ -9,9 +9,9 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 
-from gateways.admission.quota import Quota
-from gateways.kafka.api import APIS
-from kernel.errors import CorruptBatch, StorageFull
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.kafka.api import APIS
+from gatehouse.kernel.errors import CorruptBatch, StorageFull
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import FakeKernel, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed, produce

@@ -5,11 +5,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateways.contract import Session
-from gateways.kit import FakeHub, FakeLink
-from gateways.mqtt import GATEWAY
-from gateways.mqtt.config import MqttConfig
-from kernel.errors import KernelError, StorageFull
+from gatehouse.gateways.contract import Session
+from gatehouse.gateways.kit import FakeHub, FakeLink
+from gatehouse.gateways.mqtt import GATEWAY
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.kernel.errors import KernelError, StorageFull
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "mqtt"
 CONNECTED = ["> 10 0d 0004 'MQTT' 04 02 0000 0001 'c'", "< 20020000"]

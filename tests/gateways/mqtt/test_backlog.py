@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.mqtt.backlog import Found, Range
-from kernel.message import Fetched
+from gatehouse.gateways.mqtt.backlog import Found, Range
+from gatehouse.kernel.message import Fetched
 from tests.kernel.rig import Rig
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from gateways.mqtt.catching_up import CatchingUp
-from kernel.delivery.slices import SLICE_MS, Slices
+from gatehouse.gateways.mqtt.catching_up import CatchingUp
+from gatehouse.kernel.delivery.slices import SLICE_MS, Slices
 from tests.simulation.world import FakeLoop
 
 

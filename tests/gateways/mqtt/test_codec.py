@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.kit import FakeHub
-from gateways.mqtt import codec
-from gateways.mqtt.errors import MalformedPacket, PacketTooLarge
-from kernel.message import RETAIN, TRANSIENT, Message, Placement
-from kernel.records.record import NO_HEADERS
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.mqtt import codec
+from gatehouse.gateways.mqtt.errors import MalformedPacket, PacketTooLarge
+from gatehouse.kernel.message import RETAIN, TRANSIENT, Message, Placement
+from gatehouse.kernel.records.record import NO_HEADERS
 
 LIMIT = 1 << 20
 

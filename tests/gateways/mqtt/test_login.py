@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gateways.admission.decision import Operation
-from gateways.admission.principal import Principal
-from gateways.contract import Session
-from gateways.kit import FakeHub, FakeLink
-from gateways.mqtt import GATEWAY
-from gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.contract import Session
+from gatehouse.gateways.kit import FakeHub, FakeLink
+from gatehouse.gateways.mqtt import GATEWAY
+from gatehouse.gateways.mqtt.config import MqttConfig
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.mqtt.test_codec import publish
 

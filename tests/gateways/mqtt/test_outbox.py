@@ -1,10 +1,10 @@
 """What one client is still owed: order, bounds, and nothing lost with QoS 1, however slow it is."""
 from __future__ import annotations
 
-from gateways.contract import Session
-from gateways.kit import FakeHub, FakeLink
-from gateways.mqtt.config import MqttConfig
-from kernel.errors import StorageFailed
+from gatehouse.gateways.contract import Session
+from gatehouse.gateways.kit import FakeHub, FakeLink
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.kernel.errors import StorageFailed
 from tests.gateways.mqtt.conversations import connect
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks

@@ -3,17 +3,17 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.admission.decision import Operation
-from gateways.admission.principal import Principal
-from gateways.admission.quota import Quota
-from gateways.kit import FakeHub
-from gateways.mqtt import GATEWAY
-from gateways.mqtt.codec import fixed_header
-from gateways.mqtt.config import MqttConfig
-from gateways.mqtt.inbox import LATE_ACKS_MAX
-from gateways.mqtt.packets import FILTERS_MAX
-from gateways.mqtt.session import SLOW_STEPS_PER_TURN
-from kernel.errors import InvalidAddress
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.mqtt import GATEWAY
+from gatehouse.gateways.mqtt.codec import fixed_header
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.inbox import LATE_ACKS_MAX
+from gatehouse.gateways.mqtt.packets import FILTERS_MAX
+from gatehouse.gateways.mqtt.session import SLOW_STEPS_PER_TURN
+from gatehouse.kernel.errors import InvalidAddress
 from tests.gateways.mqtt.conversations import connect
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_outbox import received, subscriber

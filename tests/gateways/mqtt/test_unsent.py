@@ -1,11 +1,11 @@
 """Subscribers that stall cost no more than one budget together, and lose nothing that QoS 1 promises."""
 from __future__ import annotations
 
-from gateways.connections.unsent import UnsentBudget
-from gateways.kit import FakeHub
-from gateways.mqtt.backlog import FETCH_BYTES, LEAST_RANGES
-from gateways.mqtt.config import MqttConfig
-from gateways.mqtt.outbox import LARGE_BYTES
+from gatehouse.gateways.connections.unsent import UnsentBudget
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.mqtt.backlog import FETCH_BYTES, LEAST_RANGES
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.outbox import LARGE_BYTES
 from tests.gateways.mqtt.test_outbox import received, send, subscriber
 from tests.gateways.mqtt.test_window import acks
 

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from gateways.mqtt.codec import encode_pubacks
-from gateways.mqtt.errors import ProtocolError
-from gateways.mqtt.window import INFLIGHT_LIMIT, RUN_MAX, Window
+from gatehouse.gateways.mqtt.codec import encode_pubacks
+from gatehouse.gateways.mqtt.errors import ProtocolError
+from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT, RUN_MAX, Window
 
 
 def acks(*packet_ids: int) -> bytes:

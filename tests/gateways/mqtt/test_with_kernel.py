@@ -6,15 +6,15 @@ from collections import defaultdict
 
 import pytest
 
-from gateways.admission.admission import Admission
-from gateways.admission.decision import Decide, Operation
-from gateways.contract import Services
-from gateways.kit import FakeLink
-from gateways.mqtt import GATEWAY
-from gateways.mqtt.config import MqttConfig
-from gateways.mqtt.session import MqttSession
-from kernel.groups.settings import GroupSettings, Retry
-from kernel.settings import KernelSettings
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.decision import Decide, Operation
+from gatehouse.gateways.contract import Services
+from gatehouse.gateways.kit import FakeLink
+from gatehouse.gateways.mqtt import GATEWAY
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.session import MqttSession
+from gatehouse.kernel.groups.settings import GroupSettings, Retry
+from gatehouse.kernel.settings import KernelSettings
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks
 from tests.kernel.rig import Rig

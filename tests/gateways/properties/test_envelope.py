@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateways.properties.envelope import (
+from gatehouse.gateways.properties.envelope import (
     DOOR_TITLES,
     DOORS,
     FIELD_BY_NAME,
@@ -16,8 +16,8 @@ from gateways.properties.envelope import (
     carries,
     losses,
 )
-from gateways.properties.from_door import from_door
-from gateways.properties.to_door import Dressed, Envelope, to_door
+from gatehouse.gateways.properties.from_door import from_door
+from gatehouse.gateways.properties.to_door import Dressed, Envelope, to_door
 
 NOW = 1_700_000_000_000
 LATER = b"1700000060000"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateways.tls.certificates import NAME_CHARACTERS_MAX, check_rule, ends_ms_of, name_in
+from gatehouse.gateways.tls.certificates import NAME_CHARACTERS_MAX, check_rule, ends_ms_of, name_in
 
 CERTIFICATE: dict[str, Any] = {      # as ssl.SSLSocket.getpeercert gives it
     "subject": ((("organizationName", "Plant"),), (("organizationalUnitName", "line1"),), (("commonName", "s7"),)),

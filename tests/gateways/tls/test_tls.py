@@ -13,11 +13,11 @@ from typing import Final
 
 import pytest
 
-from gateways.connections.connection import WRITER_SLOW, ConnectionSettings
-from gateways.contract import Listen
-from gateways.tls import transport as tls_transport
-from gateways.tls.certificates import validity
-from gateways.tls.tls import TlsFault, TlsSettings, server_context
+from gatehouse.gateways.connections.connection import WRITER_SLOW, ConnectionSettings
+from gatehouse.gateways.contract import Listen
+from gatehouse.gateways.tls import transport as tls_transport
+from gatehouse.gateways.tls.certificates import validity
+from gatehouse.gateways.tls.tls import TlsFault, TlsSettings, server_context
 from tests.certificates import Authority, Pair
 from tests.gateways.connections.test_connection import Stage, run, turns, until
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.contract import Link
-from gateways.kit import FakeLink
-from gateways.websocket.codec import (
+from gatehouse.gateways.contract import Link
+from gatehouse.gateways.kit import FakeLink
+from gatehouse.gateways.websocket.codec import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -22,7 +22,7 @@ from gateways.websocket.codec import (
     encode_head,
     unmask,
 )
-from gateways.websocket.session import WebSocketSession
+from gatehouse.gateways.websocket.session import WebSocketSession
 
 MASK = b"\x37\xfa\x21\x3d"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.addresses.address import (
+from gatehouse.kernel.addresses.address import (
     KEY_ESCAPES,
     LEVEL_ESCAPES,
     MAX_ADDRESS_BYTES,
@@ -17,7 +17,7 @@ from kernel.addresses.address import (
     split_address,
     unescape,
 )
-from kernel.errors import InvalidAddress, Unroutable
+from gatehouse.kernel.errors import InvalidAddress, Unroutable
 
 
 @pytest.mark.parametrize("address", [

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.addresses.address import MAX_LEVELS, levels_of
-from kernel.addresses.filters import FilterTrie, InvalidFilter, matches, parse_filter
+from gatehouse.kernel.addresses.address import MAX_LEVELS, levels_of
+from gatehouse.kernel.addresses.filters import FilterTrie, InvalidFilter, matches, parse_filter
 
 MATCHING = [
     ("plant/line1/temp", "plant/line1/temp"),

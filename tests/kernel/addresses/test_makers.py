@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kernel.errors import TooManyTopics, TopicExists
-from kernel.message import When
-from kernel.settings import KernelSettings
+from gatehouse.kernel.errors import TooManyTopics, TopicExists
+from gatehouse.kernel.message import When
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from kernel.addresses.murmur2 import murmur2, partition_for
+from gatehouse.kernel.addresses.murmur2 import murmur2, partition_for
 
 # The values that Kafka's own test of its Java client asserts (UtilsTest), signed as Java prints them.
 KAFKA_VALUES = [

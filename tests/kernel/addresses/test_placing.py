@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.errors import CreateDenied, TooManyTopics, UnknownTopic, Unroutable
-from kernel.message import Placement, When
-from kernel.settings import KernelSettings
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.errors import CreateDenied, TooManyTopics, UnknownTopic, Unroutable
+from gatehouse.kernel.message import Placement, When
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 from tests.kernel.scheduling.test_scheduling import ScheduleRig
 

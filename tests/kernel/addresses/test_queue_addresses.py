@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateways.addresses import queue_address
-from kernel.errors import UnknownQueue
-from kernel.groups.settings import QueueSettings
-from kernel.records.record import encode_headers
+from gatehouse.gateways.addresses import queue_address
+from gatehouse.kernel.errors import UnknownQueue
+from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.rig import Rig
 
 NAMES = ("a+b", "a%2Bb", "a%252Bb", "a/b", "a%2Fb", "a#", "a%23", "100%", "work")

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.addresses.murmur2 import partition_for
-from kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
-from kernel.errors import InvalidAddress, Unroutable
+from gatehouse.kernel.addresses.murmur2 import partition_for
+from gatehouse.kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
+from gatehouse.kernel.errors import InvalidAddress, Unroutable
 
 FLEET = RouteEntry("fleet/{vehicle}/gps/#", "positions", "{address}", "{vehicle}")
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from kernel.message import RETAIN, Message, When
-from kernel.records.record import encode_headers, read_headers
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.message import RETAIN, Message, When
+from gatehouse.kernel.records.record import encode_headers, read_headers
 from tests.kernel.groups.test_groups import handles, pop
 from tests.kernel.rig import Rig
 

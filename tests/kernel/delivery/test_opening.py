@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.delivery import deliveries
-from kernel.delivery.deliveries import OPEN_HERE_BYTES
-from kernel.message import Message, Placement
-from kernel.records.opened import PART_RECORDS
+from gatehouse.kernel.delivery import deliveries
+from gatehouse.kernel.delivery.deliveries import OPEN_HERE_BYTES
+from gatehouse.kernel.message import Message, Placement
+from gatehouse.kernel.records.opened import PART_RECORDS
 from tests.kernel import poison
 from tests.kernel.batches import encode_record
 from tests.kernel.groups.test_claims import NUMBERS, POISON, little_memory

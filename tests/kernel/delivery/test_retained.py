@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kernel.addresses.routes import RouteEntry, Routes
-from kernel.errors import InvalidAddress, InvalidFilter
-from kernel.message import RETAIN, Retained
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
-from kernel.state.topics import TopicSettings
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.errors import InvalidAddress, InvalidFilter
+from gatehouse.kernel.message import RETAIN, Retained
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.retention.test_retention import SEGMENT_BYTES, turn_over
 from tests.kernel.rig import Rig
 from tests.simulation.disk import SimDisk
@@ -201,7 +201,7 @@ def test_values_outlive_restart_and_retention(lose_index: bool) -> None:
 
 
 def test_over_files_and_rocksdb(tmp_path: Path) -> None:
-    from kernel.index.store import RocksStore
+    from gatehouse.kernel.index.store import RocksStore
     rig = Rig(tmp_path, store=RocksStore(tmp_path / "index"))
     for i in range(300):
         rig.publish(f"plant/{i}/temp", b"%d" % i, attributes=MARK)

@@ -1,9 +1,9 @@
 """What goes to many subscribers takes many turns of the loop: nobody waits for all of it, and order is kept."""
 from __future__ import annotations
 
-from kernel.delivery.deliveries import MAX_WAITING, OPEN_HERE_BYTES, PORTION
-from kernel.delivery.slices import SLICE_MS, Slices
-from kernel.message import Delivery
+from gatehouse.kernel.delivery.deliveries import MAX_WAITING, OPEN_HERE_BYTES, PORTION
+from gatehouse.kernel.delivery.slices import SLICE_MS, Slices
+from gatehouse.kernel.message import Delivery
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 from tests.simulation.world import FakeLoop

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from kernel.groups.byte_count import ByteCount
-from kernel.groups.cursor import PAGE_OFFSETS, Cursor, Lease
-from kernel.groups.group import LeasedGroup
-from kernel.groups.pages import encode_page, fill_gaps, load_page
-from kernel.groups.settings import QueueSettings
-from kernel.message import Fetched, Piece
-from kernel.retention.holders import joined
+from gatehouse.kernel.groups.byte_count import ByteCount
+from gatehouse.kernel.groups.cursor import PAGE_OFFSETS, Cursor, Lease
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.pages import encode_page, fill_gaps, load_page
+from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.message import Fetched, Piece
+from gatehouse.kernel.retention.holders import joined
 from tests.kernel import poison
 from tests.kernel.groups.test_groups import handles, join, pop, send, values
 from tests.kernel.rig import Rig

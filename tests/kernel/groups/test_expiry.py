@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from kernel.groups.dead_lettering import deaths_of
-from kernel.groups.group import LeasedGroup
-from kernel.groups.idle import COME_BACK_MS
-from kernel.groups.settings import GroupSettings, Queue, QueueSettings
-from kernel.records.record import encode_headers
-from kernel.state.topics import TopicSettings
+from gatehouse.kernel.groups.dead_lettering import deaths_of
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.idle import COME_BACK_MS
+from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import handles, join, pop, send, values
 from tests.kernel.groups.test_max_length import taken

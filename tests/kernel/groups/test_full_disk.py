@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from kernel.errors import StorageFull, UnknownGroup
-from kernel.groups.group import LeasedGroup
-from kernel.groups.restoring import PAUSE_MS
-from kernel.groups.settings import GroupSettings, Queue, QueueSettings
-from kernel.message import Leased
+from gatehouse.kernel.errors import StorageFull, UnknownGroup
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.restoring import PAUSE_MS
+from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+from gatehouse.kernel.message import Leased
 from tests.kernel.full_log import FullLog
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values
 from tests.kernel.rig import Rig

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import AssignedGroup, ExpiredReceipt, QueueExists, UnknownReceipt
-from kernel.groups.dead_lettering import deaths_of
-from kernel.groups.group import LeasedGroup, Membership
-from kernel.groups.settings import GroupSettings, Queue, QueueSettings, Retry
-from kernel.message import Leased
+from gatehouse.kernel.errors import AssignedGroup, ExpiredReceipt, QueueExists, UnknownReceipt
+from gatehouse.kernel.groups.dead_lettering import deaths_of
+from gatehouse.kernel.groups.group import LeasedGroup, Membership
+from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings, Retry
+from gatehouse.kernel.message import Leased
 from tests.kernel.rig import Rig
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.groups.dead_lettering import deaths_of
-from kernel.groups.deadlines import HOLD_STEP_MS
-from kernel.groups.group import LeasedGroup
-from kernel.groups.members import HoldLimit, Membership
-from kernel.groups.settings import ASSIGNED, GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.dead_lettering import deaths_of
+from gatehouse.kernel.groups.deadlines import HOLD_STEP_MS
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import HoldLimit, Membership
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, QueueSettings, Retry
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values
 from tests.kernel.rig import Rig

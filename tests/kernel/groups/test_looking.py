@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import GroupIsLeased, InvalidSelector
-from kernel.groups.settings import GroupSettings
+from gatehouse.kernel.errors import GroupIsLeased, InvalidSelector
+from gatehouse.kernel.groups.settings import GroupSettings
 from tests.kernel.groups.test_groups import handles, pop, values
 from tests.kernel.rig import Rig
 

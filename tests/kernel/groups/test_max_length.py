@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import InvalidQueue, QueueFull
-from kernel.groups.dead_lettering import deaths_of
-from kernel.groups.settings import NOTHING, Queue, QueueSettings
-from kernel.records.record import encode_headers
+from gatehouse.kernel.errors import InvalidQueue, QueueFull
+from gatehouse.kernel.groups.dead_lettering import deaths_of
+from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
+from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values

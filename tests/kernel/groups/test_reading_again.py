@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from random import Random
 
-from kernel.groups.group import LeasedGroup
-from kernel.groups.prefetcher import FETCH_BYTES, STRETCHES
-from kernel.index.reader import COLD_BYTES
-from kernel.message import Leased
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, STRETCHES
+from gatehouse.kernel.index.reader import COLD_BYTES
+from gatehouse.kernel.message import Leased
 from tests.kernel.rig import Rig
 from tests.simulation.disk import BROKEN, SimDisk
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from kernel.errors import ExpiredReceipt, KernelError, QueueFull, UnknownQueue, UnknownTopic
-from kernel.groups.dead_lettering import HEADER, MAX_HISTORY, read_deaths
-from kernel.groups.settings import (
+from gatehouse.kernel.errors import ExpiredReceipt, KernelError, QueueFull, UnknownQueue, UnknownTopic
+from gatehouse.kernel.groups.dead_lettering import HEADER, MAX_HISTORY, read_deaths
+from gatehouse.kernel.groups.settings import (
     GroupSettings,
     Queue,
     QueueSettings,
@@ -16,8 +16,8 @@ from kernel.groups.settings import (
     encode_queue,
     named_key,
 )
-from kernel.message import RETAIN, Record, Retained
-from kernel.records.record import read_headers
+from gatehouse.kernel.message import RETAIN, Record, Retained
+from gatehouse.kernel.records.record import read_headers
 from tests.kernel.groups.test_groups import handles, pop, send, values
 from tests.kernel.rig import Rig
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import StorageFull
-from kernel.groups.group import LeasedGroup
-from kernel.message import Stored
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.message import Stored
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import handles, pop
 from tests.kernel.rig import Rig

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.errors import ExpiredReceipt, OffsetOutOfRange, UnknownGroup, UnknownPartition
-from kernel.groups.group import LeasedGroup
-from kernel.groups.settings import ASSIGNED, GroupSettings
-from kernel.message import Leased
-from kernel.state.topics import Topic
+from gatehouse.kernel.errors import ExpiredReceipt, OffsetOutOfRange, UnknownGroup, UnknownPartition
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings
+from gatehouse.kernel.message import Leased
+from gatehouse.kernel.state.topics import Topic
 from tests.kernel.groups.test_groups import handles, pop, values
 from tests.kernel.rig import Rig
 

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from kernel.index.index import BLOCK_ENTRIES, Checkpoint, Entry, Index, Positions, block_key
-from kernel.index.memtable import Memtable
-from kernel.index.store import IndexStore, MemoryStore, RocksStore
-from kernel.log.frame import Entries
-from kernel.log.log import Segment
-from kernel.state.state import StateChanges
+from gatehouse.kernel.index.index import BLOCK_ENTRIES, Checkpoint, Entry, Index, Positions, block_key
+from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.store import IndexStore, MemoryStore, RocksStore
+from gatehouse.kernel.log.frame import Entries
+from gatehouse.kernel.log.log import Segment
+from gatehouse.kernel.state.state import StateChanges
 
 SEGMENTS = [Segment(0, 1 << 40, 1 << 40)]
 

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from kernel.log.frame import decode_head
-from kernel.log.segment_file import SEGMENT_HEADER_BYTES
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
-from kernel.state.topics import TopicSettings
+from gatehouse.kernel.log.frame import decode_head
+from gatehouse.kernel.log.segment_file import SEGMENT_HEADER_BYTES
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.groups.test_groups import pop, send, values
 from tests.kernel.rig import Rig
 from tests.simulation.disk import Crash, SimDisk

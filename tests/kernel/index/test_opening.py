@@ -5,11 +5,11 @@ import tracemalloc
 
 import pytest
 
-from kernel.errors import StorageFailed
-from kernel.index import opening
-from kernel.message import Fetched, Piece
-from kernel.records.batch import HEADER_BYTES, sound_records
-from kernel.records.opened import PART_RECORDS
+from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.index import opening
+from gatehouse.kernel.message import Fetched, Piece
+from gatehouse.kernel.records.batch import HEADER_BYTES, sound_records
+from gatehouse.kernel.records.opened import PART_RECORDS
 from tests.kernel import poison
 from tests.kernel.batches import encode_record
 from tests.kernel.rig import Rig

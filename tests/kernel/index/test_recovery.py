@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kernel.index.index import _META
-from kernel.log.frame import Entries, StateRecord, encode_head
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
-from kernel.state.views import offset_record
+from gatehouse.kernel.index.index import _META
+from gatehouse.kernel.log.frame import Entries, StateRecord, encode_head
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.views import offset_record
 from tests.kernel.rig import Rig
 
 

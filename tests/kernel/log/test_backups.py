@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.errors import KernelError, StorageFull, TooManyBackups, UnknownBackup
-from kernel.log.backups import IDLE_MS, MAX_BACKUPS, PIECE_BYTES, Backup, Backups
-from kernel.log.log import KEPT_BASE
-from kernel.log.resuming import look_through, resume
-from kernel.log.segments import SegmentLog
-from kernel.message import RETAIN
-from kernel.settings import KernelSettings
+from gatehouse.kernel.errors import KernelError, StorageFull, TooManyBackups, UnknownBackup
+from gatehouse.kernel.log.backups import IDLE_MS, MAX_BACKUPS, PIECE_BYTES, Backup, Backups
+from gatehouse.kernel.log.log import KEPT_BASE
+from gatehouse.kernel.log.resuming import look_through, resume
+from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.message import RETAIN
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 from tests.simulation.disk import SimDisk
 

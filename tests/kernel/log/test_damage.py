@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel.log.log import Damage
-from kernel.settings import KernelSettings
+from gatehouse.kernel.log.log import Damage
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 
 VALUE_BYTES = 5_000

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel.log.disk import AHEAD_BYTES, RealDisk
-from kernel.log.log import Damage
-from kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.disk import AHEAD_BYTES, RealDisk
+from gatehouse.kernel.log.log import Damage
+from gatehouse.kernel.log.segments import SegmentLog
 
 SEGMENT_BYTES = 64 << 10
 

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from kernel.log.disk import RealDisk
-from kernel.log.log import KEPT_BASE, Damage
-from kernel.log.segment_file import SEGMENT_HEADER_BYTES, encode_header
-from kernel.log.segments import SegmentLog
-from kernel.log.set_aside import Note
+from gatehouse.kernel.log.disk import RealDisk
+from gatehouse.kernel.log.log import KEPT_BASE, Damage
+from gatehouse.kernel.log.segment_file import SEGMENT_HEADER_BYTES, encode_header
+from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.set_aside import Note
 from tests.simulation.disk import SimDisk
 
 SEGMENT_BYTES = 4_096

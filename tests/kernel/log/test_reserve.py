@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from kernel.errors import StorageFull
-from kernel.log.log import LogFull
-from kernel.log.reserve import NoReserve, Reserve, ReserveFile
-from kernel.settings import KernelSettings
+from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.log.log import LogFull
+from gatehouse.kernel.log.reserve import NoReserve, Reserve, ReserveFile
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 from tests.kernel.sim_reserve import SimReserve
 from tests.simulation.disk import SimDisk

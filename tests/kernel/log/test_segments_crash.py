@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from kernel.log.log import Damage, LogFailed, LogFull
-from kernel.log.segment_file import SegmentReader
-from kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
+from gatehouse.kernel.log.segment_file import SegmentReader
+from gatehouse.kernel.log.segments import SegmentLog
 from tests.simulation.disk import BROKEN, FULL, Crash, Fault, SimDisk
 
 

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from kernel.log import set_aside
-from kernel.log.log import Damage
-from kernel.log.segments import SegmentLog
-from kernel.log.set_aside import Note
+from gatehouse.kernel.log import set_aside
+from gatehouse.kernel.log.log import Damage
+from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.set_aside import Note
 from tests.simulation.disk import FULL, SimDisk
 
 FRAME_BYTES = 32 + 4 + 100

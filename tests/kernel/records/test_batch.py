@@ -6,9 +6,9 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import CorruptBatch, UnsupportedBatch
-from kernel.message import Piece
-from kernel.records.batch import HEADER_BYTES, as_batch, check_batch, placed, read_header, records_of
+from gatehouse.kernel.errors import CorruptBatch, UnsupportedBatch
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import HEADER_BYTES, as_batch, check_batch, placed, read_header, records_of
 from tests.kernel.batches import batch_of, encode_record, wrap
 
 GOOD = batch_of([(b"k", b"first", ()), (None, b"second", ((b"h", None),))], 7, 3)

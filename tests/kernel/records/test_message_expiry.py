@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.message import Headers, Leased
-from kernel.records.message_expiry import NEVER, expires_at
-from kernel.state.topics import TopicSettings
+from gatehouse.kernel.message import Headers, Leased
+from gatehouse.kernel.records.message_expiry import NEVER, expires_at
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.rig import Rig
 
 

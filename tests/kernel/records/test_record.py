@@ -8,8 +8,8 @@ from aiokafka.record.util import encode_varint_py
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import CorruptBatch
-from kernel.records.record import (
+from gatehouse.kernel.errors import CorruptBatch
+from gatehouse.kernel.records.record import (
     MAX_HEADERS,
     add_header,
     decode_records,

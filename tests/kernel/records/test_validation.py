@@ -9,13 +9,20 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import CorruptBatch, InvalidRecord, KernelError, MessageTooLarge
-from kernel.message import Piece
-from kernel.records import validation
-from kernel.records.batch import MAX_OPENED_BYTES, check_batch, read_header, records_of
-from kernel.records.compression import OpenedTooLarge
-from kernel.records.validation import OPENED_RATIO, SMALL_BYTES, TIME_SLACK_MS, Validated, opened_limit, validate
-from kernel.records.walking import MAX_TIMESTAMP_MS
+from gatehouse.kernel.errors import CorruptBatch, InvalidRecord, KernelError, MessageTooLarge
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records import validation
+from gatehouse.kernel.records.batch import MAX_OPENED_BYTES, check_batch, read_header, records_of
+from gatehouse.kernel.records.compression import OpenedTooLarge
+from gatehouse.kernel.records.validation import (
+    OPENED_RATIO,
+    SMALL_BYTES,
+    TIME_SLACK_MS,
+    Validated,
+    opened_limit,
+    validate,
+)
+from gatehouse.kernel.records.walking import MAX_TIMESTAMP_MS
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.hostile import ATTACKS, BASE_MS, TEN, WAYS, Attack, Way, changed
 from tests.kernel.records.test_batch import built

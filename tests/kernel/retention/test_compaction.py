@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.errors import InvalidRecord, InvalidTopic, KeptFull
-from kernel.message import RETAIN, Record
-from kernel.retention.compaction import LOOK_MS
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
-from kernel.state.topics import TopicSettings
+from gatehouse.kernel.errors import InvalidRecord, InvalidTopic, KeptFull
+from gatehouse.kernel.message import RETAIN, Record
+from gatehouse.kernel.retention.compaction import LOOK_MS
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.batches import batch_of
 from tests.kernel.delivery.test_retained import values as retained
 from tests.kernel.retention.test_retention import SEGMENT_BYTES, turn_over

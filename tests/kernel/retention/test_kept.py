@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from kernel.errors import KeptFull, OffsetOutOfRange, StorageFailed
-from kernel.groups.settings import QueueSettings
-from kernel.message import RETAIN, Leased, Record, When
-from kernel.records.batch import records_of
-from kernel.retention.holders import NONE_NEEDED, Stretch
-from kernel.scheduling.queries import Page
-from kernel.scheduling.records import Pending
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
+from gatehouse.kernel.errors import KeptFull, OffsetOutOfRange, StorageFailed
+from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.message import RETAIN, Leased, Record, When
+from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
+from gatehouse.kernel.scheduling.queries import Page
+from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
 from tests.kernel.batches import batch_of
 from tests.kernel.delivery.test_retained import values as retained
 from tests.kernel.retention.test_retention import SEGMENT_BYTES, turn_over

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from kernel.errors import OffsetOutOfRange
-from kernel.log.log import KEPT_BASE
-from kernel.retention.retention import CHECK_MS
-from kernel.settings import KernelSettings
-from kernel.state.topics import TopicSettings
+from gatehouse.kernel.errors import OffsetOutOfRange
+from gatehouse.kernel.log.log import KEPT_BASE
+from gatehouse.kernel.retention.retention import CHECK_MS
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 from tests.simulation.disk import SimDisk

@@ -4,12 +4,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from kernel.addresses.routes import Routes
-from kernel.log.log import Log
-from kernel.message import Message, Stored, When
-from kernel.records.record import encode_headers
-from kernel.scheduling.queries import Scheduled
-from kernel.settings import KernelSettings
+from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.log.log import Log
+from gatehouse.kernel.message import Message, Stored, When
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.scheduling.queries import Scheduled
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 
 NOW_MS: Final = 1_700_000_000_000

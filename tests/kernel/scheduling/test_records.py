@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.scheduling.records import (
+from gatehouse.kernel.scheduling.records import (
     FIRST_FORGET,
     FIRST_WALL,
     WALL,

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kernel.errors import InvalidSchedule
-from kernel.scheduling.cron import parse_cron
-from kernel.scheduling.schedule import MAX_TIME_MS, parse_schedule
+from gatehouse.kernel.errors import InvalidSchedule
+from gatehouse.kernel.scheduling.cron import parse_cron
+from gatehouse.kernel.scheduling.schedule import MAX_TIME_MS, parse_schedule
 
 START_MS = 1_700_000_000_500
 

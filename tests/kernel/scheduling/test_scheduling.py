@@ -5,14 +5,14 @@ from collections import deque
 
 import pytest
 
-from kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
-from kernel.groups.settings import QueueSettings
-from kernel.index.checkpoints import Checkpoints
-from kernel.message import When
-from kernel.scheduling.accepting import MAX_DELAY_MS
-from kernel.scheduling.plan import REMEMBERED_MS
-from kernel.scheduling.records import Fate, Pending, Settled
-from kernel.settings import KernelSettings
+from gatehouse.kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
+from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.index.checkpoints import Checkpoints
+from gatehouse.kernel.message import When
+from gatehouse.kernel.scheduling.accepting import MAX_DELAY_MS
+from gatehouse.kernel.scheduling.plan import REMEMBERED_MS
+from gatehouse.kernel.scheduling.records import Fate, Pending, Settled
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.scheduling.rig import ScheduleRig
 
@@ -343,7 +343,7 @@ def test_no_more_than_a_million_are_remembered(rig: ScheduleRig) -> None:
 
 
 def test_publishers_wait_while_checkpoints_do_not_keep_pace(rig: ScheduleRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernel.index.checkpoints.BEHIND_BYTES", 1 << 10)
+    monkeypatch.setattr("gatehouse.kernel.index.checkpoints.BEHIND_BYTES", 1 << 10)
     rig.kernel.configure(rig.settings)
     rig.kernel._checkpoints._settings = KernelSettings(checkpoint_bytes=1 << 10)
     relieved: list[bool] = []

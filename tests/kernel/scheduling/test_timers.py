@@ -4,8 +4,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.scheduling.records import FIRST_WALL, timer_key
-from kernel.scheduling.timers import Timers
+from gatehouse.kernel.scheduling.records import FIRST_WALL, timer_key
+from gatehouse.kernel.scheduling.timers import Timers
 
 
 class Store:

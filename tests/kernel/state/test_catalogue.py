@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from kernel.state import catalogue as sql
-from kernel.state.catalogue import Catalogue, InvalidUrl, NewerSchema
-from kernel.state.projection import Step
-from kernel.state.topics import TopicSettings
+from gatehouse.kernel.state import catalogue as sql
+from gatehouse.kernel.state.catalogue import Catalogue, InvalidUrl, NewerSchema
+from gatehouse.kernel.state.projection import Step
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.rig import Rig
 
 
@@ -309,7 +309,7 @@ def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> N
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from gateways.admission.account_store import TRUTH
+    from gatehouse.gateways.admission.account_store import TRUTH
 
     versions = Path(sql.__file__).parent / "migrations" / "versions"
     assert tuple(sorted(file.name[1:5] for file in versions.glob("v*.py"))) == sql.REVISIONS

@@ -1,12 +1,12 @@
 """State records: the newest of a key is the truth, through checkpoints, copies and deletions."""
 from __future__ import annotations
 
-from kernel.index.index import Checkpoint, Index, Positions
-from kernel.index.memtable import Memtable
-from kernel.index.store import MemoryStore
-from kernel.log.frame import StateRecord
-from kernel.log.log import KEPT_BASE, Segment
-from kernel.state.state import Held, Kind, StateChanges, StateTable, decode_held, encode_held
+from gatehouse.kernel.index.index import Checkpoint, Index, Positions
+from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.store import MemoryStore
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.log.log import KEPT_BASE, Segment
+from gatehouse.kernel.state.state import Held, Kind, StateChanges, StateTable, decode_held, encode_held
 
 SEGMENTS = [Segment(0, 1_000, 1_000), Segment(1_001, 2_000, 999), Segment(KEPT_BASE, KEPT_BASE + 1_000, 1_000),
             Segment(KEPT_BASE + 1_001, KEPT_BASE + 2_000, 999)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.log.frame import StateRecord
-from kernel.state.reading import StatePages, StateWalk
-from kernel.state.state import Kind
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.state.reading import StatePages, StateWalk
+from gatehouse.kernel.state.state import Kind
 from tests.kernel.state.test_state import Table
 
 KEYS = st.integers(0, 30)

@@ -5,11 +5,11 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.log.frame import WHOLE
-from kernel.message import FirstLevel, Piece, Placement
-from kernel.records.batch import as_batch, check_batch, records_of
-from kernel.records.record import encode_headers, encode_key
-from kernel.write.batch_builder import RUN_LIMIT, BatchBuilder, Sealed
+from gatehouse.kernel.log.frame import WHOLE
+from gatehouse.kernel.message import FirstLevel, Piece, Placement
+from gatehouse.kernel.records.batch import as_batch, check_batch, records_of
+from gatehouse.kernel.records.record import encode_headers, encode_key
+from gatehouse.kernel.write.batch_builder import RUN_LIMIT, BatchBuilder, Sealed
 from tests.kernel.batches import batch_of
 
 NOW_MS = 1_700_000_000_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import (
+from gatehouse.kernel.errors import (
     CorruptBatch,
     IdempotencyConflict,
     MessageTooLarge,
@@ -15,9 +15,9 @@ from kernel.errors import (
     UnknownPartition,
     UnsupportedBatch,
 )
-from kernel.settings import KernelSettings
-from kernel.state.state import Kind
-from kernel.write.idempotency import Answer, Window, decode_answer, encode_answer
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.idempotency import Answer, Window, decode_answer, encode_answer
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import (
+from gatehouse.kernel.errors import (
     InvalidRecord,
     KernelError,
     MessageTooLarge,
@@ -17,15 +17,15 @@ from kernel.errors import (
     StorageFull,
     UnknownPartition,
 )
-from kernel.message import Record
-from kernel.records import batch as batch_module
-from kernel.records import validation
-from kernel.records.batch import BatchHeader
-from kernel.records.compression import decompress
-from kernel.settings import KernelSettings
-from kernel.state.topics import TopicSettings
-from kernel.write import validating
-from kernel.write.validating import OPEN_HERE_BYTES, TURN_RECORDS
+from gatehouse.kernel.message import Record
+from gatehouse.kernel.records import batch as batch_module
+from gatehouse.kernel.records import validation
+from gatehouse.kernel.records.batch import BatchHeader
+from gatehouse.kernel.records.compression import decompress
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.kernel.write import validating
+from gatehouse.kernel.write.validating import OPEN_HERE_BYTES, TURN_RECORDS
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.full_log import FullLog
 from tests.kernel.hostile import ATTACKS, TEN, WAYS, Attack, Way

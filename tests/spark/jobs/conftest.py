@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.client.sync import SyncClient
+from gatehouse_client.sync import SyncClient
 from tests.running_hub import RunningHub
 
 

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from gatehouse.client.sync import SyncClient
-from spark.jobs import analytics
-from spark.jobs.settings import AnalyticsSettings
+from gatehouse.spark.jobs import analytics
+from gatehouse.spark.jobs.settings import AnalyticsSettings
+from gatehouse_client.sync import SyncClient
 
 pytestmark = pytest.mark.timeout(900)
 """The first test waits for Spark to start."""

@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from gatehouse.client.sync import SyncClient
 from gatehouse.demo.replay import replay
-from spark.jobs import archive as job
-from spark.jobs.archive import Archive
-from spark.jobs.progress import cause_of
-from spark.jobs.settings import ArchiveSettings
-from tests.running_hub import ROOT, RunningHub
+from gatehouse.spark.jobs import archive as job
+from gatehouse.spark.jobs.archive import Archive
+from gatehouse.spark.jobs.progress import cause_of
+from gatehouse.spark.jobs.settings import ArchiveSettings
+from gatehouse_client.sync import SyncClient
+from tests.running_hub import RunningHub
 from tests.spark.session import WORKERS
 
 DEADLINE_S = 600
@@ -128,7 +128,7 @@ def test_the_job_runs_under_spark_submit(url: str, client: SyncClient, folder: P
     command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2,3]", "--conf",
                "spark.ui.enabled=false", "--driver-java-options", "-XX:TieredStopAtLevel=1", job.__file__,
                "--url", url, "--topics", "submitted", "--to", str(folder), "--once"]
-    environ = os.environ | {"PYTHONPATH": str(ROOT)} | WORKERS
+    environ = os.environ | WORKERS
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr
     assert "archive: 10 rows" in done.stdout, "spark-submit passes the job's own lines on there"

@@ -18,19 +18,19 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from gatehouse.client.errors import HubError
-from gatehouse.client.message import Stored
-from gatehouse.client.retry import NO_RETRY
-from gatehouse.client.sync import SyncClient
-from spark.jobs import delta
-from spark.jobs.archive import Archive
-from spark.jobs.settings import ArchiveSettings
+from gatehouse.spark.jobs import delta
+from gatehouse.spark.jobs.archive import Archive
+from gatehouse.spark.jobs.settings import ArchiveSettings
+from gatehouse_client.errors import HubError
+from gatehouse_client.message import Stored
+from gatehouse_client.retry import NO_RETRY
+from gatehouse_client.sync import SyncClient
 from tests.running_hub import COMMAND_LINE, ROOT, RunningHub, free_port
 from tests.spark.session import WORKERS
 
 DEADLINE_S = 400
 MESSAGES = 500
-QUICK_START = WORKERS | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_START = WORKERS | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A job that is killed after some seconds never earns back what an optimising compiler costs."""
 
 PAUSE_S = 0.3

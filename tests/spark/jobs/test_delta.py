@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from spark.jobs import delta, parquet
-from spark.jobs.files import write_files
+from gatehouse.spark.jobs import delta, parquet
+from gatehouse.spark.jobs.files import write_files
 from tests.spark.jobs.rows import SCHEMA, batch_of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.jobs.files import MAX_OPEN_FILES, split, write_files
+from gatehouse.spark.jobs.files import MAX_OPEN_FILES, split, write_files
 from tests.spark.jobs.rows import batch_of
 
 

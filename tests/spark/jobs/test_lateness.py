@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.jobs.lateness import counted_at, marker, watermark_us, window_ends
+from gatehouse.spark.jobs.lateness import counted_at, marker, watermark_us, window_ends
 
 WINDOW_US = 10_000_000
 

@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from spark.jobs.failure import JobFailed
-from spark.jobs.progress import MAX_IN_VAIN, Count, ProgressLine, Run, cause_of
+from gatehouse.spark.jobs.failure import JobFailed
+from gatehouse.spark.jobs.progress import MAX_IN_VAIN, Count, ProgressLine, Run, cause_of
 
 FAILURE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python data source perform read: Traceback
   File "worker.py", line 3, in read

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gatehouse.client.door import path_of
-from gatehouse.client.errors import HubError, error_of
-from gatehouse.client.message import Message, decode
+from gatehouse_client.door import path_of
+from gatehouse_client.errors import HubError, error_of
+from gatehouse_client.message import Message, decode
 
 if TYPE_CHECKING:
-    from gatehouse.client.client import Client
+    from gatehouse_client.client import Client
 
 POP_MAX: Final = 32                 # messages of one pop unless asked, as in the HTTP interface
 MAX_HANDLES: Final = 1_000          # of one request

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import orjson
 
-from gatehouse.client.door import path_of
-from gatehouse.client.errors import HubError
-from gatehouse.client.message import Headers, Message, Properties, Value, encode
+from gatehouse_client.door import path_of
+from gatehouse_client.errors import HubError
+from gatehouse_client.message import Headers, Message, Properties, Value, encode
 
 if TYPE_CHECKING:
-    from gatehouse.client.client import Client
+    from gatehouse_client.client import Client
 
-log = logging.getLogger("gatehouse.client")
+log = logging.getLogger("gatehouse_client")
 
 TRANSACTIONS: Final = "/v1/transactions"
 

@@ -12,14 +12,14 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.client.errors import HubError, HubFault, OutcomeUnknown, OverQuota, Unavailable
-from gatehouse.client.groups import MAX_HANDLES
-from gatehouse.client.retry import Retry
+from gatehouse_client.errors import HubError, HubFault, OutcomeUnknown, OverQuota, Unavailable
+from gatehouse_client.groups import MAX_HANDLES
+from gatehouse_client.retry import Retry
 
 if TYPE_CHECKING:
-    from gatehouse.client.groups import LeasedQueue
+    from gatehouse_client.groups import LeasedQueue
 
-log = logging.getLogger("gatehouse.client")
+log = logging.getLogger("gatehouse_client")
 
 AWAY: Final = (Unavailable, OutcomeUnknown, OverQuota, HubFault)
 """The hub does not take it now; it may later, and so may its disk."""

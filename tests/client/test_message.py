@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.client.message import decode, decode_stored, encode
-from gateways.http.mapping import read_message
-from gateways.json_messages import record_to_json
-from kernel.addresses.address import join_address
+from gatehouse.gateways.http.mapping import read_message
+from gatehouse.gateways.json_messages import record_to_json
+from gatehouse.kernel.addresses.address import join_address
+from gatehouse_client.message import decode, decode_stored, encode
 
 HEADERS = st.lists(st.tuples(st.text(min_size=1, max_size=8).filter(lambda name: name.isalnum()),
                              st.none() | st.binary(max_size=8) | st.text(max_size=8)), max_size=4)

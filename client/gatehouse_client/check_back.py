@@ -20,16 +20,16 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from gatehouse.client.door import LONG_POLL_S
-from gatehouse.client.errors import HubError, InvalidRequest, NotAuthenticated, NotAuthorized
-from gatehouse.client.message import decode_half
-from gatehouse.client.retry import Retry
-from gatehouse.client.transaction import TRANSACTIONS, Decision, decide
+from gatehouse_client.door import LONG_POLL_S
+from gatehouse_client.errors import HubError, InvalidRequest, NotAuthenticated, NotAuthorized
+from gatehouse_client.message import decode_half
+from gatehouse_client.retry import Retry
+from gatehouse_client.transaction import TRANSACTIONS, Decision, decide
 
 if TYPE_CHECKING:
-    from gatehouse.client.client import Client
+    from gatehouse_client.client import Client
 
-log = logging.getLogger("gatehouse.client")
+log = logging.getLogger("gatehouse_client")
 
 PATIENCE: Final = Retry(backoff_s=0.2, max_backoff_s=5.0)
 FINAL: Final = (InvalidRequest, NotAuthenticated, NotAuthorized)

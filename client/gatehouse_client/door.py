@@ -21,8 +21,8 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from gatehouse.client.errors import HubError, InvalidRequest, OutcomeUnknown, OverQuota, Unavailable, error_of
-from gatehouse.client.retry import Retry
+from gatehouse_client.errors import HubError, InvalidRequest, OutcomeUnknown, OverQuota, Unavailable, error_of
+from gatehouse_client.retry import Retry
 
 LONG_POLL_S: Final = 20.0                 # the `wait` of a call that waits for more; a hub allows 30 unless told
 MAX_ANSWER_BYTES: Final = 256 << 20       # an answer larger than this is not one of the hub's

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gatehouse.client.errors import HubError
-from gatehouse.client.message import Stored
+from gatehouse_client.errors import HubError
+from gatehouse_client.message import Stored
 
 Result = Stored | HubError
 Send = Callable[[list[bytes]], Awaitable[list[Result]]]

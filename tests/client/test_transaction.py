@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from gatehouse import Client, Decision, HubError
-from gatehouse.client.message import Message
-from gatehouse.client.transaction import Transaction, TransactionUndecided
+from gatehouse_client import Client, Decision, HubError
+from gatehouse_client.message import Message
+from gatehouse_client.transaction import Transaction, TransactionUndecided
 
 
 class Hub:

@@ -1,7 +1,7 @@
 """How long the pauses are."""
 from __future__ import annotations
 
-from gatehouse.client.retry import NO_RETRY, Retry
+from gatehouse_client.retry import NO_RETRY, Retry
 
 
 def test_a_pause_doubles_up_to_its_bound_and_half_of_it_is_chance():

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gatehouse.client.batching import Batcher, Batching, in_requests
-from gatehouse.client.errors import HubError, Unavailable
-from gatehouse.client.message import Stored
+from gatehouse_client.batching import Batcher, Batching, in_requests
+from gatehouse_client.errors import HubError, Unavailable
+from gatehouse_client.message import Stored
 
 ETERNAL_S = 3600.0
 

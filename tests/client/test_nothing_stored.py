@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from gatehouse.client.client import _refused
-from gatehouse.client.errors import HubError, InvalidRequest, error_of
+from gatehouse_client.client import _refused
+from gatehouse_client.errors import HubError, InvalidRequest, error_of
 
 MESSAGES = [{"status": 413, "code": "message_too_large", "detail": "too large"},
             {"status": 400, "code": "invalid_body", "detail": "no field"}]

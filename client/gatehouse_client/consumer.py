@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Self
 
-from gatehouse.client.errors import Conflict, HubError, NotFound
-from gatehouse.client.groups import Group, LeasedQueue
-from gatehouse.client.message import Message
-from gatehouse.client.settling import ACK, AWAY, PATIENCE, REJECT, Settling, Verdict
+from gatehouse_client.errors import Conflict, HubError, NotFound
+from gatehouse_client.groups import Group, LeasedQueue
+from gatehouse_client.message import Message
+from gatehouse_client.settling import ACK, AWAY, PATIENCE, REJECT, Settling, Verdict
 
-log = logging.getLogger("gatehouse.client")
+log = logging.getLogger("gatehouse_client")
 
 WAIT_S: Final = 20.0                # of one long poll; a hub allows 30 unless told
 MAX_POP: Final = 1_000

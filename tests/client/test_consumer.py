@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from gatehouse.client.consumer import Consumer, Reject, RetryLater
-from gatehouse.client.errors import Conflict, HubError, LeaseLost, NotAuthorized, NotFound, OutcomeUnknown, Unavailable
-from gatehouse.client.groups import Group, LeasedQueue
-from gatehouse.client.message import Message
-from gatehouse.client.settling import Settling
+from gatehouse_client.consumer import Consumer, Reject, RetryLater
+from gatehouse_client.errors import Conflict, HubError, LeaseLost, NotAuthorized, NotFound, OutcomeUnknown, Unavailable
+from gatehouse_client.groups import Group, LeasedQueue
+from gatehouse_client.message import Message
+from gatehouse_client.settling import Settling
 
 ETERNAL_S = 3600.0
 
@@ -228,7 +228,7 @@ def test_a_hub_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch):
 
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.random", lambda: 0.0)
-    monkeypatch.setattr("gatehouse.client.retry.Retry.pause_s", lambda *_: 0.0)
+    monkeypatch.setattr("gatehouse_client.retry.Retry.pause_s", lambda *_: 0.0)
 
 
 def test_what_the_hub_refuses_for_good_ends_the_consumer():

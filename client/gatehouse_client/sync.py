@@ -11,14 +11,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mappi
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from gatehouse.client.batching import Result
-from gatehouse.client.check_back import CheckBack, Listener
-from gatehouse.client.client import Client
-from gatehouse.client.consumer import STOP_TIMEOUT_S, Consumer, Handler
-from gatehouse.client.errors import HubError
-from gatehouse.client.groups import POP_MAX, Group, LeasedQueue, Leases, Redrive
-from gatehouse.client.message import Headers, Message, Properties, Stored, Value
-from gatehouse.client.transaction import Decision, Transaction
+from gatehouse_client.batching import Result
+from gatehouse_client.check_back import CheckBack, Listener
+from gatehouse_client.client import Client
+from gatehouse_client.consumer import STOP_TIMEOUT_S, Consumer, Handler
+from gatehouse_client.errors import HubError
+from gatehouse_client.groups import POP_MAX, Group, LeasedQueue, Leases, Redrive
+from gatehouse_client.message import Headers, Message, Properties, Stored, Value
+from gatehouse_client.transaction import Decision, Transaction
 
 T = TypeVar("T")
 

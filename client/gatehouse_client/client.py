@@ -22,15 +22,15 @@ from uuid import uuid4
 
 import orjson
 
-from gatehouse.client.batching import Batcher, Batching, Result, in_requests
-from gatehouse.client.check_back import CheckBack, Listener
-from gatehouse.client.consumer import Consumer, Handler
-from gatehouse.client.door import LONG_POLL_S, HttpDoor, path_of
-from gatehouse.client.errors import HubError, NotFound, OutcomeUnknown, Unavailable, error_of
-from gatehouse.client.groups import Group, LeasedQueue
-from gatehouse.client.message import Headers, Message, Properties, Stored, Value, decode, decode_stored, encode
-from gatehouse.client.retry import NO_RETRY, Retry
-from gatehouse.client.transaction import Outcome, Transaction
+from gatehouse_client.batching import Batcher, Batching, Result, in_requests
+from gatehouse_client.check_back import CheckBack, Listener
+from gatehouse_client.consumer import Consumer, Handler
+from gatehouse_client.door import LONG_POLL_S, HttpDoor, path_of
+from gatehouse_client.errors import HubError, NotFound, OutcomeUnknown, Unavailable, error_of
+from gatehouse_client.groups import Group, LeasedQueue
+from gatehouse_client.message import Headers, Message, Properties, Stored, Value, decode, decode_stored, encode
+from gatehouse_client.retry import NO_RETRY, Retry
+from gatehouse_client.transaction import Outcome, Transaction
 
 MAX_REQUEST_MESSAGES: Final = 10_000      # what a hub takes in one request unless told otherwise
 JSON: Final = {"Content-Type": "application/json"}

@@ -20,7 +20,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gatehouse.client.message import Message
+from gatehouse_client.message import Message
 
 MAX_CONSUMER: Final = 200
 INSERTS: Final[dict[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}

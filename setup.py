@@ -1,0 +1,121 @@
+"""Builds a wheel, plain or, with GATEHOUSE_COMPILE=1, with the hot modules compiled by mypyc.
+
+    python -m pip wheel --no-deps .                        plain
+    GATEHOUSE_COMPILE=1 python -m pip wheel --no-deps .    compiled: needs mypy, a C compiler and Python's headers
+
+Compiled modules call each other directly and copy each other's constants, so they are one unit. What was compiled is
+kept in `build/hot/DIGEST/`, by the digest of the hot modules and of all that they import: a wheel whose other files
+have changed is made of it in seconds. decision 58
+"""
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Final
+
+from setuptools import Distribution, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT: Final = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+
+from gatehouse.hot import HOT_MODULES  # noqa: E402
+
+GROUP: Final = "gatehouse.hot"
+"""All compiled modules are one shared library, which lies in the package too."""
+MYPY_CACHE: Final = "build/mypy_cache"
+"""Not the one of `make lint`, which runs beside this: two at one cache end with "database is locked"."""
+
+
+def source_of(module: str, root: Path) -> Path | None:
+    """The file of one of our modules, if there is such a module."""
+    stem = root.joinpath(*module.split("."))
+    for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
+
+
+def imported_modules(file: Path) -> set[str]:
+    """Every module name that a file could mean by its import statements, ours and others."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def sources_of(modules: Iterable[str], root: Path) -> list[Path]:
+    """The files of these modules and of everything of ours that they import, sorted."""
+    files: set[Path] = set()
+    waiting = list(modules)
+    while waiting:
+        module = waiting.pop()
+        file = source_of(module, root) if module.startswith("gatehouse.") else None
+        if file is not None and file not in files:
+            files.add(file)
+            waiting.extend(imported_modules(file))
+    return sorted(files)
+
+
+def digest_of(files: Iterable[Path], root: Path) -> str:
+    """Names and contents of files, and the Python that they are compiled for, in 16 hex digits."""
+    total = hashlib.sha256(EXTENSION_SUFFIXES[0].encode())
+    for file in files:
+        content = file.read_bytes()
+        total.update(b"%s\0%d\0%s" % (file.relative_to(root).as_posix().encode(), len(content), content))
+    return total.hexdigest()[:16]
+
+
+class CompiledDistribution(Distribution):
+    """A wheel of one platform and one Python, though the list of its extensions is empty until they are built."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+class BuildHot(build_ext):
+    """Compiles the hot modules, or takes what was compiled from the same sources before."""
+
+    def finalize_options(self) -> None:
+        missing = [module for module in HOT_MODULES if source_of(module, ROOT) is None]
+        if missing:
+            raise SystemExit(f"{', '.join(missing)} of gatehouse/hot.py does not exist")
+        self.kept = ROOT / "build" / "hot" / digest_of(sources_of(HOT_MODULES, ROOT), ROOT)
+        if not self.kept.is_dir():
+            from mypyc.build import mypycify
+
+            files = [str(source_of(module, ROOT).relative_to(ROOT)) for module in HOT_MODULES]
+            self.distribution.ext_modules = mypycify(
+                ["--follow-imports=silent", f"--cache-dir={MYPY_CACHE}", *files], group_name=GROUP, opt_level="3",
+                debug_level="0", target_dir="build/c")
+        super().finalize_options()
+
+    def run(self) -> None:
+        wanted = self.build_lib
+        if not self.kept.is_dir():
+            self.build_lib = str(self.kept.with_suffix(".new"))
+            shutil.rmtree(self.build_lib, ignore_errors=True)
+            super().run()
+            Path(self.build_lib).rename(self.kept)    # whole, or not at all
+            self.build_lib = wanted
+        shutil.copytree(self.kept, wanted, dirs_exist_ok=True)
+
+    def get_outputs(self) -> list[str]:
+        return [str(Path(self.build_lib, file.relative_to(self.kept))) for file in self.kept.rglob("*.so")]
+
+
+if __name__ == "__main__":
+    if os.environ.get("GATEHOUSE_COMPILE") == "1":
+        setup(distclass=CompiledDistribution, cmdclass={"build_ext": BuildHot})
+    else:
+        setup()
