@@ -1,228 +1,63 @@
-"""How each door spells an address, and back. Pure.
+"""How doors spell an address, and back: what a door declares in `GatewaySpec.spelling`, and what all doors share. Pure.
 
     address    plant/line1/temp           a%2Fb/v1.2             what is special
     MQTT       plant/line1/temp           a%2Fb/v1.2             nothing: a topic name is an address
     AMQP       plant.line1.temp           a/b.v1%2E2             on the exchange `amq.topic`: the address whole
     AMQP       plant, line1.temp          a/b, v1%2E2            the exchange that the first level names, and the rest
-    Kafka      plant, line1/temp          unrouted, a%2Fb/v1.2   topic and key: see kernel.routes
+    Kafka      plant, line1/temp          unrouted, a%2Fb/v1.2   topic and key, as the routes say
     HTTP       plant/line1/temp           a%2Fb/v1.2             a path, after `/v1/publish/`
 
-Rules kept here:
+Rules that every door keeps (each in its `addresses.py`):
 - The number of levels never changes, and every address can be turned back from each door.
 - In a level, a `/` (and `+`, `#`, NUL) is %2F (%2B, %23, %00) in the address and MQTT, and itself in AMQP and HTTP.
-- In an AMQP routing key a `.` is %2E, and a `%` before two hex digits is %25. A key that was not written so (`50%41`)
-  is read as if it had been.
-- An exchange's name is one level whatever is in it; its dots stay. The default exchange writes the queue it names:
-  `$queue/NAME`.
-- What an exchange and routing key cannot say carries `x-address`, believed only if it is spelled just so.
 """
 from __future__ import annotations
 
-import re
-from hashlib import blake2b
-from typing import Final, NamedTuple
-from urllib.parse import quote, unquote_to_bytes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from gatehouse.kernel.addresses.address import KEY_ESCAPES, LEVEL_ESCAPES, check_address, escape, is_address, unescape
-from gatehouse.kernel.addresses.filters import MANY, ONE
-from gatehouse.kernel.errors import InvalidAddress
+from gatehouse.kernel.addresses.address import KEY_ESCAPES, escape
 
-TOPIC_EXCHANGE: Final = "amq.topic"
-DEFAULT_EXCHANGE: Final = ""
 QUEUE_LEVEL: Final = "$queue"
-MAX_SHORTSTR_BYTES: Final = 255         # AMQP 0-9-1, 4.2.5.3: a short string has one length octet
-CUT_HASH_BYTES: Final = 8
-
-WORD_ESCAPES: Final = re.compile(r"[/+#\0]|%((?:25)*)([0-9A-Fa-f]{2})?")
-LEVEL_SPECIALS: Final = re.compile(r"\.|%((?:25)*)([0-9A-Fa-f]{2})?")
-HELD_BY_WORDS: Final = {"2F": "/", "2B": "+", "23": "#"}
-ESCAPED_SLASH: Final = re.compile("%2F", re.I)
-QUERY_SAFE: Final = "/:@!$*,;()"
-PATH_SAFE: Final = "!$&'()*,;=:@"       # RFC 3986, 3.3: pchar, without '+', which some read as a space
 
 
-# --- MQTT -------------------------------------------------------------------------------------------------------------
+class Place(NamedTuple):
+    """Where a message is found: what a door's spelling is asked to write."""
 
-def mqtt_name(address: str) -> str:
-    """The topic name of an address: the same text."""
-    return address
+    address: str
+    topic: str | None
+    """None: it is stored in no topic."""
 
-
-def address_of_mqtt(name: str) -> str:
-    """Raises InvalidAddress for what is no topic name [MQTT-4.7.3-1, 4.7.3-2, 3.3.2-2]."""
-    check_address(name)
-    return name
-
-
-# --- AMQP -------------------------------------------------------------------------------------------------------------
-
-class AmqpName(NamedTuple):
-    """Where an AMQP client finds an address."""
-
-    exchange: str
-    routing_key: str
-    """At most 255 bytes of UTF-8."""
-
-    x_address: str | None
-    """The value of the header `x-address`, where exchange and routing key do not say it all."""
+    key: bytes | None
+    needs_header: bool
+    """Topic and key cannot say the address; it travels in the `address` header."""
 
 
-def amqp_whole(address: str) -> AmqpName:
-    """The address on `amq.topic`."""
-    return _amqp_name(TOPIC_EXCHANGE, routing_key_of(address), address)
+class Record(NamedTuple):
+    """What clients name who know topics and keys, and no addresses."""
+
+    topic: str
+    key: bytes | None
 
 
-def amqp_by_exchange(address: str) -> AmqpName | None:
-    """The address on the exchange that its first level names; None where there can be no such exchange."""
-    first, slash, rest = address.partition("/")
-    if first == QUEUE_LEVEL and slash and "/" not in rest:
-        queue = unescape(rest, LEVEL_ESCAPES)
-        return AmqpName(DEFAULT_EXCHANGE, queue, None) if _fits(queue) else None
-    exchange = unescape(first, LEVEL_ESCAPES)
-    if exchange in (DEFAULT_EXCHANGE, TOPIC_EXCHANGE) or not _fits(exchange):
-        return None
-    return _amqp_name(exchange, routing_key_of(rest) if slash else "", address)
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How clients of a door write an address, for people: `gatehouse explain DOOR:TEXT` reads it and shows it."""
 
+    title: str
+    """The protocol's name."""
 
-def address_of_amqp(exchange: str, routing_key: str, x_address: str | None = None) -> str:
-    """The address of what was published there. Raises InvalidAddress for lone surrogates, and nothing else.
+    read: Callable[[str], str | Record]
+    """The address of a text; or the record, where clients name topic and key themselves. Raises InvalidAddress."""
 
-    `x_address` is that header's value; it is believed if it is spelled as this exchange and routing key.
-    """
-    if x_address and is_address(x_address):
-        for spelled in (amqp_whole(x_address), amqp_by_exchange(x_address)):
-            if spelled is not None and spelled[:2] == (exchange, routing_key):
-                return x_address
-    if exchange == DEFAULT_EXCHANGE:
-        address = f"{QUEUE_LEVEL}/{escape(routing_key, LEVEL_ESCAPES)}"
-    elif exchange == TOPIC_EXCHANGE and routing_key:
-        address = "/".join(level_of_word(word) for word in routing_key.split("."))
-    else:
-        levels = [level_of_word(word) for word in routing_key.split(".")] if routing_key else []
-        address = "/".join([escape(exchange, LEVEL_ESCAPES), *levels])
-    check_address(address)
-    return address
+    show: Callable[[Place], list[str]]
+    """One line for each way in which clients name this place; no line: they cannot."""
+
+    document: Callable[[Place], Any]
+    """What `show` says, for programs: JSON's types."""
 
 
 def queue_address(name: str) -> str:
     """The address of a queue on every door: what rights to it are looked up by."""
     return f"{QUEUE_LEVEL}/{escape(name, KEY_ESCAPES)}"
-
-
-def filter_of_binding(exchange: str, pattern: str) -> tuple[str, ...]:
-    """The filter that matches the addresses of a binding on a topic exchange: `*` is ONE, `#` is MANY."""
-    levels = [_level_of_pattern(word) for word in pattern.split(".")] if pattern else []
-    if exchange == TOPIC_EXCHANGE and levels:
-        return tuple(levels)
-    return (escape(exchange, LEVEL_ESCAPES), *levels)
-
-
-def routing_key_of(text: str) -> str:
-    """Levels of an address as the words of a routing key, however long it becomes."""
-    return ".".join(word_of_level(level) for level in text.split("/"))
-
-
-def word_of_level(level: str) -> str:
-    """A level of an address as a word of a routing key; `level_of_word` turns it back."""
-    return LEVEL_SPECIALS.sub(_word_part, level) if "." in level or "%" in level else level
-
-
-def level_of_word(word: str) -> str:
-    """A word of a routing key as a level of an address. Total; several spellings of a word may be one level."""
-    return WORD_ESCAPES.sub(_level_part, word)
-
-
-def _word_part(match: re.Match[str]) -> str:
-    found, depth, code = match.group(), match.group(1), match.group(2)
-    if found == ".":
-        return "%2E"
-    if code in HELD_BY_WORDS:                  # %2F is a slash here; %252F means the text %2F and is written so in both
-        return found if depth else HELD_BY_WORDS[code]
-    return found if found == "%" else "%25" + found[1:]
-
-
-def _level_part(match: re.Match[str]) -> str:
-    found, depth, code = match.group(), match.group(1), match.group(2)
-    if found in LEVEL_ESCAPES:
-        return escape(found, LEVEL_ESCAPES)
-    if code in HELD_BY_WORDS:
-        return found if depth else "%25" + code
-    if code is None:                           # a '%' with no two hex digits after it but, perhaps, some 25
-        return "%" + found[3:] if len(depth) > 2 else found
-    if depth:
-        return "%" + found[3:]
-    return "." if code == "2E" else found
-
-
-def _level_of_pattern(word: str) -> str:
-    if word == "*":
-        return ONE
-    return MANY if word == "#" else level_of_word(word)
-
-
-def _amqp_name(exchange: str, routing_key: str, address: str) -> AmqpName:
-    if _fits(routing_key):
-        return AmqpName(exchange, routing_key, None if address_of_amqp(exchange, routing_key) == address else address)
-    mark = "~" + blake2b(routing_key.encode(), digest_size=CUT_HASH_BYTES).hexdigest()
-    kept = routing_key.encode()[:MAX_SHORTSTR_BYTES - len(mark)].decode(errors="ignore")     # never half a character
-    return AmqpName(exchange, kept + mark, address)
-
-
-def _fits(text: str) -> bool:
-    return len(text.encode()) <= MAX_SHORTSTR_BYTES
-
-
-# --- HTTP -------------------------------------------------------------------------------------------------------------
-
-def http_path(address: str) -> str:
-    """The address as a path, percent-encoded, to come after `/v1/publish/`.
-
-    Many clients fold the segments `.` and `..` before they send them; such an address is said by `?key=` instead.
-    """
-    return "/".join(quote(unescape(level, LEVEL_ESCAPES), safe=PATH_SAFE) for level in address.split("/"))
-
-
-def address_of_http(path: str) -> str:
-    """The address of a raw path after `/v1/publish/`, not yet percent-decoded. Raises InvalidAddress."""
-    try:
-        levels = [escape(unquote_to_bytes(segment).decode(), LEVEL_ESCAPES) for segment in path.split("/")]
-    except UnicodeError:
-        raise InvalidAddress("a path is percent-encoded UTF-8") from None
-    address = "/".join(levels)
-    check_address(address)
-    return address
-
-
-def http_target(address: str) -> str:
-    """Where one message is posted to this address: as a path, or in the query what a path may not say."""
-    path = http_path(address)
-    if ESCAPED_SLASH.search(path.partition("/")[0]):
-        return f"/v1/publish?address={quote(address, safe=QUERY_SAFE)}"
-    return f"/v1/publish/{path}"
-
-
-def check_http_path(path: str) -> None:
-    """Raises InvalidAddress for a raw path after `/v1/publish/` that hardly is what its sender means: a wildcard, or a
-    whole address that a client has escaped as if it were one level."""
-    if "+" in path or "#" in path:
-        raise InvalidAddress("an address to publish to holds no wildcard; a '+' or '#' that is part of a level is "
-                             "written %2B or %23")
-    if ESCAPED_SLASH.search(path.partition("/")[0]):
-        raise InvalidAddress("the first level holds an escaped slash: write the slashes of an address as they are, or "
-                             "say it in the query, as in POST /v1/publish?address=plant/line1/temp")
-
-
-def http_topic_target(topic: str, key: bytes | None) -> str:
-    """The other path that publishes there: by topic and, in the query, key."""
-    target = f"/v1/topics/{topic}/messages"
-    return target if key is None else f"{target}?key={quote(key, safe=QUERY_SAFE)}"
-
-
-# --- Kafka ------------------------------------------------------------------------------------------------------------
-
-def parse_kafka_name(text: str) -> tuple[str, bytes | None]:
-    """(topic, key) of `TOPIC:KEY`, `TOPIC/KEY` or `TOPIC`, for people: a topic name holds neither `:` nor `/`."""
-    match = re.search("[:/]", text)
-    if match is None:
-        return text, None
-    return text[:match.start()], text[match.end():].encode()

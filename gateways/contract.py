@@ -15,10 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.unsent import UnsentBudget
 from gatehouse.gateways.not_honoured import NotHonoured
+from gatehouse.gateways.properties.envelope import Column
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -249,6 +251,13 @@ class GatewaySpec:
     service: Callable[[Services, Any, tuple[Listen, ...]], Service] | None = None
     opened: Callable[[Services], None] | None = None
     """Called once, before the door listens: what must work even while nobody is connected."""
+
+    columns: tuple[Column, ...] = ()
+    """How its messages carry properties: its columns of the property table, one for each protocol version that differs.
+    Without one, `explain` and the crossing of properties know nothing of it."""
+
+    spelling: Spelling | None = None
+    """How its clients write an address, for `gatehouse explain`."""
 
     http_routes: Callable[[Services, Any], list[web.RouteDef]] | None = None
     """Routes for the HTTP door to mount (a WebSocket, a management page)."""

@@ -7,38 +7,23 @@
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from gatehouse.gateways.addresses import (
-    TOPIC_EXCHANGE,
-    AmqpName,
-    address_of_amqp,
-    address_of_http,
-    address_of_mqtt,
-    amqp_by_exchange,
-    amqp_whole,
-    check_http_path,
-    http_target,
-    http_topic_target,
-    mqtt_name,
-    parse_kafka_name,
-)
-from gatehouse.gateways.properties.envelope import DOOR_TITLES, DOORS, FIELDS, HEADER_LIMITS, USER_HEADERS, losses
+from gatehouse.gateways.addresses import Place, Record
+from gatehouse.gateways.properties.envelope import Column, losses, sayable
 from gatehouse.kernel.addresses.address import UNROUTED, is_topic_name, levels_of
 from gatehouse.kernel.addresses.murmur2 import partition_for
 from gatehouse.kernel.addresses.routes import Routed, Routes
 from gatehouse.kernel.errors import InvalidAddress, InvalidTopic, Unroutable
 
-COLUMN_OF_DOOR: Final = {"mqtt": "mqtt3", "mqtt5": "mqtt5", "amqp": "amqp", "kafka": "kafka", "http": "http"}
-"""The doors that `explain` knows, and the column of the property table that speaks for each."""
-
-PUBLISH_PATH: Final = "/v1/publish/"
+if TYPE_CHECKING:
+    from gatehouse.gateways.contract import GatewaySpec
 
 
 class UnknownDoor(ValueError):
-    """A door that is not in COLUMN_OF_DOOR."""
+    """A door that does not say how it spells addresses, or none at all."""
 
 
 @dataclass(slots=True)
@@ -65,39 +50,50 @@ class Explanation:
     needs_header: bool = False
     """Topic and key cannot say the address; it travels in the `address` header."""
 
-    amqp: list[AmqpName] = field(default_factory=list)
-    http: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    specs: tuple[GatewaySpec, ...] = ()
+    """Every door that says how it spells addresses, in the order in which they are shown."""
+
+    column: Column | None = None
+    """How messages of this door carry properties; None: it does not say."""
+
+    @property
+    def place(self) -> Place:
+        """What is shown in each door's words."""
+        return Place(self.address, self.topic, self.key, self.needs_header)
+
+    @property
+    def columns(self) -> list[Column]:
+        """Those of all doors."""
+        return [column for spec in self.specs for column in spec.columns]
 
     def survives(self) -> dict[str, list[str]]:
         """Per column: the fields of a message from this door that readers there see."""
-        column = COLUMN_OF_DOOR[self.door]
-        sayable = [row.name for row in FIELDS if row.cells.get(column)] + ([USER_HEADERS] if column != "mqtt3" else [])
-        return {door: [name for name in sayable if name not in losses(column, door)] for door in DOORS}
+        if self.column is None:
+            return {}
+        lost = self.lost()
+        return {target.name: [name for name in sayable(self.column) if name not in lost[target.name]]
+                for target in self.columns}
 
     def lost(self) -> dict[str, list[str]]:
         """Per column: the fields that readers there do not see."""
-        return {door: losses(COLUMN_OF_DOOR[self.door], door) for door in DOORS}
+        return {} if self.column is None else {target.name: losses(self.column, target) for target in self.columns}
 
     def as_dict(self) -> dict[str, Any]:
         """For programs: JSON's types."""
         key = None if self.key is None else self.key.decode(errors="replace")
         lost = self.lost()
-        limits = dict.fromkeys(DOORS, "") if COLUMN_OF_DOOR[self.door] == "mqtt3" else HEADER_LIMITS
+        has_headers = self.column is not None and self.column.show_header is not None
+        limits = {column.name: column.header_limits if has_headers else "" for column in self.columns}
         return {
             "door": self.door, "given": self.given, "address": self.address, "topic": self.topic, "key": key,
             "partition": self.partition, "partitions": self.partitions, "route": self.route,
             "decided_by": self.decided_by,
             "needs_header": self.needs_header,
-            "doors": {
-                "mqtt": {"topic_name": mqtt_name(self.address)},
-                "amqp": [name._asdict() for name in self.amqp],
-                "kafka": {"topic": self.topic, "key": key},
-                "http": self.http,
-                "spark": {"topic": self.topic, "key": key, "address": self.address},
-            },
-            "survives": {door: {"carried": carried, "lost": lost[door], "header_limits": limits[door]}
-                         for door, carried in self.survives().items()},
+            "doors": {spec.name: spec.spelling.document(self.place) for spec in self.specs if spec.spelling is not None}
+                     | {"spark": {"topic": self.topic, "key": key, "address": self.address}},
+            "survives": {name: {"carried": carried, "lost": lost[name], "header_limits": limits[name]}
+                         for name, carried in self.survives().items()},
             "notes": self.notes,
         }
 
@@ -118,90 +114,81 @@ class Explanation:
         for note in self.notes:
             yield "note", note
         yield "", ""
-        yield "MQTT", mqtt_name(self.address)
-        for name in self.amqp:
-            yield "AMQP", _amqp_text(name)
-        yield "Kafka", stored
-        for path in self.http:
-            yield "HTTP", path
+        for spec in self.specs:
+            if spec.spelling is not None:
+                for line in spec.spelling.show(self.place):
+                    yield spec.spelling.title, line
         yield "Spark", f"{stored}, address {self.address}" if self.topic is not None else stored
         yield "", ""
-        source = DOOR_TITLES[COLUMN_OF_DOOR[self.door]]
-        lost = self.lost()
-        for door, carried in self.survives().items():
-            yield f"{source} to {DOOR_TITLES[door]}", _carried_text(carried, lost[door])
+        titles, lost = {column.name: column.title for column in self.columns}, self.lost()
+        for name, carried in self.survives().items():
+            assert self.column is not None, "or nothing would be known of what survives"
+            yield f"{self.column.title} to {titles[name]}", _carried_text(carried, lost[name])
 
 
-def explain(door: str, spelled: str, routes: Routes, partitions: int) -> Explanation:
-    """What becomes of an address given as this door spells it (see above), in a topic of `partitions` partitions.
+def explain(door: str, spelled: str, routes: Routes, partitions: int, specs: Mapping[str, GatewaySpec]) -> Explanation:
+    """What becomes of an address given as this door spells it, in a topic of `partitions` partitions.
 
-    Raises UnknownDoor, InvalidAddress, and InvalidTopic (Kafka).
+    `door` is the name of one of the `specs`, or of a column of one (`mqtt5`). Raises UnknownDoor, InvalidAddress, and
+    InvalidTopic.
     """
-    if door not in COLUMN_OF_DOOR:
-        raise UnknownDoor(f"there is no door '{door}' to explain; there are {', '.join(COLUMN_OF_DOOR)}")
-    told = Explanation(door, spelled, "", partitions=partitions)
-    if door == "kafka":
-        _explain_record(told, routes)
+    speaking = [spec for spec in specs.values() if spec.spelling is not None]
+    names: dict[str, tuple[GatewaySpec, Column | None]] = {
+        column.name: (spec, column) for spec in speaking for column in spec.columns}
+    names |= {spec.name: (spec, spec.columns[0] if spec.columns else None) for spec in speaking}
+    if door not in names:
+        raise UnknownDoor(f"there is no door '{door}' to explain; there are {', '.join(sorted(names))}")
+    spec, column = names[door]
+    assert spec.spelling is not None, "others were left out"
+    explained = Explanation(door, spelled, "", partitions=partitions, specs=tuple(speaking), column=column)
+    named = spec.spelling.read(spelled)
+    if isinstance(named, Record):
+        _explain_record(explained, routes, named)
     else:
-        told.address = _address_of(door, spelled)
-        _explain_address(told, routes)
-    told.amqp = [name for name in (amqp_whole(told.address), amqp_by_exchange(told.address)) if name is not None]
-    told.http = [http_target(told.address)]
-    if told.topic is not None and not told.needs_header:
-        told.http.append(http_topic_target(told.topic, told.key))
-    if told.needs_header:
-        told.notes.append("topic and key cannot say this address: it travels in the header 'address'")
-    if any(level in (".", "..") for level in levels_of(told.address)):
-        told.notes.append("many HTTP clients fold the segments '.' and '..': publish by topic and key")
-    return told
+        explained.address = named
+        _explain_address(explained, routes)
+    if explained.needs_header:
+        explained.notes.append("topic and key cannot say this address: it travels in the header 'address'")
+    if any(level in (".", "..") for level in levels_of(explained.address)):
+        explained.notes.append("many HTTP clients fold the segments '.' and '..': publish by topic and key")
+    return explained
 
 
-def _address_of(door: str, spelled: str) -> str:
-    if door == "http":
-        path = spelled.removeprefix(PUBLISH_PATH)
-        check_http_path(path)
-        return address_of_http(path)
-    if door == "amqp":
-        exchange, slash, routing_key = spelled.partition("/")
-        return address_of_amqp(exchange, routing_key) if slash else address_of_amqp(TOPIC_EXCHANGE, spelled)
-    return address_of_mqtt(spelled)
-
-
-def _explain_address(told: Explanation, routes: Routes) -> None:
+def _explain_address(explained: Explanation, routes: Routes) -> None:
     try:
-        routed = routes.route(told.address)
+        routed = routes.route(explained.address)
     except InvalidAddress as error:          # the address is fine; no topic takes it
-        told.decided_by = f"no route: {error}"
+        explained.decided_by = f"no route: {error}"
         if isinstance(error, Unroutable):
-            told.notes.append(f"who publishes here is refused; a route gives it a topic, '{UNROUTED}' for example")
+            explained.notes.append(f"who publishes here is refused; a route gives it a topic, '{UNROUTED}' for example")
         return
-    told.topic, told.key, told.needs_header = routed.topic, routed.key, routed.needs_header
-    told.partition = routed.partition(told.partitions)
-    told.route = None if routed.route is None else routed.route.index
-    told.decided_by = _reason(routed)
+    explained.topic, explained.key, explained.needs_header = routed.topic, routed.key, routed.needs_header
+    explained.partition = routed.partition(explained.partitions)
+    explained.route = None if routed.route is None else routed.route.index
+    explained.decided_by = _reason(routed)
     if routed.topic != UNROUTED:
-        told.notes.append(_who_makes(routed.topic, told.address))
+        explained.notes.append(_who_makes(routed.topic, explained.address))
 
 
-def _explain_record(told: Explanation, routes: Routes) -> None:
-    topic, key = parse_kafka_name(told.given)
+def _explain_record(explained: Explanation, routes: Routes, record: Record) -> None:
+    topic, key = record
     if not is_topic_name(topic):
         raise InvalidTopic(f"'{topic[:60]}' is no topic name: letters, digits, '.', '_', '-', 1 to 249 of them")
-    told.topic, told.key = topic, key
-    told.address = routes.address_of(topic, key)
-    told.partition = None if key is None else partition_for(key, told.partitions)
-    told.decided_by = "the producer, who names topic and key"
+    explained.topic, explained.key = topic, key
+    explained.address = routes.address_of(topic, key)
+    explained.partition = None if key is None else partition_for(key, explained.partitions)
+    explained.decided_by = "the producer, who names topic and key"
     if key is None:
-        told.notes.append("without a key the producer chooses the partition")
+        explained.notes.append("without a key the producer chooses the partition")
     else:
-        told.notes.append("the partition is the Java client's choice; "
+        explained.notes.append("the partition is the Java client's choice; "
                           "librdkafka agrees with partitioner=murmur2_random")
     try:
-        routed = routes.route(told.address)
+        routed = routes.route(explained.address)
     except InvalidAddress:
         return
     if (routed.topic, routed.key) != (topic, key):
-        told.notes.append(f"from other doors this address is stored in {_topic_and_key(routed.topic, routed.key)}")
+        explained.notes.append(f"from other doors this address is stored in {_topic_and_key(routed.topic, routed.key)}")
 
 
 def _reason(routed: Routed) -> str:
@@ -225,12 +212,6 @@ def _carried_text(carried: list[str], lost: list[str]) -> str:
     if not lost:
         return "all properties"
     return "only " + ", ".join(carried) if len(carried) < len(lost) else "all but " + ", ".join(lost)
-
-
-def _amqp_text(name: AmqpName) -> str:
-    exchange = f"exchange {name.exchange}" if name.exchange else "the default exchange"
-    more = "" if name.x_address is None else ", the address in the header x-address"
-    return f"{exchange}, routing key '{name.routing_key}'{more}"
 
 
 def _printable(text: str) -> str:

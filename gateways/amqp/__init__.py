@@ -1,8 +1,10 @@
 """The AMQP 0-9-1 door, with RabbitMQ's extensions. What it does not do is in README.md."""
 from __future__ import annotations
 
+from gatehouse.gateways.amqp.addresses import SPELLING
 from gatehouse.gateways.amqp.broker import DOOR_NAME, Broker
 from gatehouse.gateways.amqp.codec import DOOR
+from gatehouse.gateways.amqp.column import AMQP
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.queues import KernelQueues
 from gatehouse.gateways.amqp.session import AmqpSession
@@ -16,4 +18,5 @@ def open_door(services: Services) -> None:
 
 
 GATEWAY = GatewaySpec(name="amqp", door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),
-                      session=AmqpSession, opened=open_door, http_routes=websocket_route("/amqp", DOOR_NAME, "amqp"))
+                      session=AmqpSession, opened=open_door, columns=(AMQP,), spelling=SPELLING,
+                      http_routes=websocket_route("/amqp", DOOR_NAME, "amqp"))

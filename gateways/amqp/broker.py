@@ -7,8 +7,9 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.addresses import QUEUE_LEVEL, TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
+from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp import codec, mapping, records
+from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
 from gatehouse.gateways.amqp.dead_letters import dead_letter
 from gatehouse.gateways.amqp.errors import precondition
 from gatehouse.gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange

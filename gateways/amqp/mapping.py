@@ -9,14 +9,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from gatehouse.gateways.addresses import AmqpName
 from gatehouse.gateways.amqp import codec, properties
+from gatehouse.gateways.amqp.addresses import AmqpName
+from gatehouse.gateways.amqp.column import AMQP
 from gatehouse.gateways.amqp.errors import precondition
 from gatehouse.gateways.amqp.properties import Traits
 from gatehouse.gateways.amqp.tables import Table, plain, text, typed
 from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
-from gatehouse.gateways.properties.to_door import Dressed, Envelope, to_door
+from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.record import encode_headers, read_headers, read_varint
@@ -102,7 +103,7 @@ def headers_for_topic(names: bytes, raw: bytes, now_ms: int) -> tuple[bytes, int
     found = properties.read(raw)
     table: Table = found.pop("headers", {})
     shown: list[tuple[str, Any]] = [(name, plain(field)) for name, field in table.items()]
-    envelope, _ = from_door("amqp", Dressed(properties=found, headers=shown), now_ms)
+    envelope, _ = from_door(AMQP, DoorProperties(properties=found, headers=shown), now_ms)
     pairs: Pairs = [(codec.AMQP_HEADER, names + raw), *envelope.headers]
     return encode_headers(pairs), envelope.timestamp_ms
 
@@ -121,7 +122,7 @@ def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: 
     """The AMQP side of a record of another door, found at this exchange and routing key."""
     pairs = [pair for pair in read_headers(headers, 0)[0] if pair[0] != ADDRESS_HEADER]
     envelope = Envelope(pairs, None, timestamp_ms, durable=not attributes & TRANSIENT, retain=bool(attributes & RETAIN))
-    dressed = to_door("amqp", envelope, now_ms)
+    dressed = to_door(AMQP, envelope, now_ms)
     table: Table = {key: typed(value) for key, value in dressed.headers}
     if name.x_address is not None:
         table[ADDRESS] = text(name.x_address)

@@ -10,7 +10,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding
+from gatehouse.gateways.addresses import QUEUE_LEVEL
+from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
 from gatehouse.gateways.amqp.dead_letters import encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
 from gatehouse.gateways.amqp.exchanges import Binding

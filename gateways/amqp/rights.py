@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.addresses import QUEUE_LEVEL, address_of_amqp, filter_of_binding, queue_address
+from gatehouse.gateways.addresses import QUEUE_LEVEL, queue_address
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
 from gatehouse.gateways.amqp.vhost import RESERVED

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.gateways.addresses import address_of_amqp
 from gatehouse.gateways.amqp import mapping, properties
+from gatehouse.gateways.amqp.addresses import address_of_amqp
 from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
 from gatehouse.gateways.amqp.methods import Arguments
 from gatehouse.gateways.amqp.properties import Traits

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.http.addresses import SPELLING
+from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.door import DOOR, NAME
 from gatehouse.gateways.http.service import open_service
 
 GATEWAY: Final = GatewaySpec(name=NAME, door=DOOR, config=HttpConfig, default_listen=("127.0.0.1:8080",),
-                             service=open_service)
+                             service=open_service, columns=(HTTP,), spelling=SPELLING)

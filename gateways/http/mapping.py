@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from gatehouse.gateways.http.column import HTTP, USER_PREFIX
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
-from gatehouse.gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Cell, Field, Kind, Shape, Where
+from gatehouse.gateways.properties.envelope import FIELDS, Cell, Field, Kind, Shape, Where
 from gatehouse.gateways.properties.values import CHARSET, normalize, read
 from gatehouse.kernel.message import NOW, RETAIN, Placement, When
 
-DOOR: Final = "http"
 """This door's column in the property table."""
 
 MAX_IDEMPOTENCY_KEY_BYTES: Final = 255
@@ -46,7 +46,7 @@ class Carried(NamedTuple):
 
 _CARRIED: Final = {cell.name.lower().encode():
                    Carried(field, cell, field.name.encode(), field.kind in PLAIN_KINDS and field.name != "key")
-                   for field in FIELDS for cell in field.cells.get(DOOR, ())
+                   for field in FIELDS for cell in HTTP.cells.get(field.name, ())
                    if cell.where is Where.HEADER and cell.shape is not Shape.CHARSET}
 SAID_FROM_NOW: Final = frozenset(name for name, carried in _CARRIED.items()
                                  if carried.cell.shape is Shape.SECONDS_FROM_NOW)
@@ -58,7 +58,7 @@ _BY_JSON_NAME: Final = {json_name(field.name): field for field in FIELDS
 _OTHER_NAMES: Final = frozenset(("key", "key_base64", "value", "value_base64", "headers", "timestamp", "expires_in",
                                  "correlation_id_base64", "delay", "deliver_at", "repeat"))
 _WAIT: Final = re.compile(rb"(?:^|,)\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:[;,]|$)", re.I)
-_USER_PREFIX: Final = HTTP_USER_PREFIX.lower().encode()
+_USER_PREFIX: Final = USER_PREFIX.lower().encode()
 _EVENT_PREFIX: Final = b"ce-"
 NO_EVENT: Final[list[tuple[bytes, bytes]]] = []
 """Shared and never changed: most messages are none."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gatehouse.gateways.http.mapping import DELIVER_AT, DOOR, MAX_IDEMPOTENCY_KEY_BYTES
+from gatehouse.gateways.http.column import HTTP, USER_PREFIX
+from gatehouse.gateways.http.mapping import DELIVER_AT, MAX_IDEMPOTENCY_KEY_BYTES
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.schemas import (
     ADDRESS,
@@ -23,7 +24,7 @@ from gatehouse.gateways.http.schemas import (
 )
 from gatehouse.gateways.http.schemas import REPEAT as REPEAT_TEXT
 from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
-from gatehouse.gateways.properties.envelope import FIELDS, HTTP_USER_PREFIX, Field, Kind, Shape, Where
+from gatehouse.gateways.properties.envelope import FIELDS, Field, Kind, Shape, Where
 from gatehouse.gateways.properties.values import MAX_PRIORITY, MAX_TIME_MS
 
 BASE64: Final[Schema] = {"type": "string", "contentEncoding": "base64", "format": "byte"}
@@ -121,7 +122,7 @@ PREFER: Final = Parameter("Prefer", "`respond-async`: 202 as soon as the message
                           text={"type": "string", "examples": ["respond-async"]})
 REPEAT: Final = Parameter("X-Repeat", "An interval (`every 10s`, `R5/PT10S`) or a cron expression, with `; until=TIME` "
                           "and `; count=NUMBER`.", text=REPEAT_TEXT)
-USER_HEADERS: Final = Parameter(HTTP_USER_PREFIX + "NAME", "A header of the message's own, under any NAME; its case is "
+USER_HEADERS: Final = Parameter(USER_PREFIX + "NAME", "A header of the message's own, under any NAME; its case is "
                                 "lost.")
 
 _HEADER_TEXT: Final[dict[Kind, Schema]] = {
@@ -141,7 +142,7 @@ def _message_headers() -> tuple[Parameter, ...]:
         Parameter(cell.name, field.help[0].upper() + field.help[1:]
                   + (", in seconds from now." if cell.shape is Shape.SECONDS_FROM_NOW else "."),
                   text=SECONDS_TEXT if cell.shape is Shape.SECONDS_FROM_NOW else _HEADER_TEXT[field.kind])
-        for field in FIELDS for cell in field.cells.get(DOOR, ())
+        for field in FIELDS for cell in HTTP.cells.get(field.name, ())
         if cell.where is Where.HEADER and cell.shape is not Shape.CHARSET and cell.name not in NOT_A_PARAMETER)
 
 

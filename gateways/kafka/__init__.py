@@ -4,6 +4,8 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.kafka.addresses import SPELLING
+from gatehouse.gateways.kafka.column import KAFKA
 from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.session import KafkaSession
 
@@ -13,4 +15,6 @@ GATEWAY: Final = GatewaySpec(
     config=KafkaConfig,
     default_listen=("127.0.0.1:9092",),
     session=KafkaSession,
+    columns=(KAFKA,),
+    spelling=SPELLING,
 )

@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.mqtt.addresses import SPELLING
 from gatehouse.gateways.mqtt.codec import DOOR
+from gatehouse.gateways.mqtt.column import MQTT3, MQTT5
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import MqttSession
 from gatehouse.gateways.websocket.upgrade import websocket_route
 
 GATEWAY = GatewaySpec(name="mqtt", door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
-                      session=MqttSession, http_routes=websocket_route("/mqtt", "mqtt", "mqtt"))
+                      session=MqttSession, columns=(MQTT3, MQTT5), spelling=SPELLING,
+                      http_routes=websocket_route("/mqtt", "mqtt", "mqtt"))

@@ -5,30 +5,20 @@ the user's and passes as it is, in order, with duplicates.
 """
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from gatehouse.gateways.addresses import MAX_SHORTSTR_BYTES
 from gatehouse.gateways.properties.envelope import (
     FIELD_BY_NAME,
     FIELDS,
-    HTTP_USER_PREFIX,
-    MAX_MQTT_BYTES,
     OWN_HEADERS,
     RECORD_FIELDS,
     Cell,
+    Column,
     Shape,
     Where,
 )
 from gatehouse.gateways.properties.values import CHARSET, flag, normalize, show
-from gatehouse.kernel.addresses.address import is_address
-
-TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)                # RFC 9110, 5.6.2
-CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-DUPLICATES: Final = "x-dup-"
-"""The beginning of the name of an AMQP header with all values, as an array, of a header that a message has several
-times."""
 
 
 @dataclass(slots=True)
@@ -49,7 +39,7 @@ class Envelope:
 
 
 @dataclass(slots=True)
-class Dressed:
+class DoorProperties:
     """A message's properties as one door has them."""
 
     properties: dict[str, Any] = field(default_factory=dict)
@@ -62,24 +52,23 @@ class Dressed:
     """What could not be carried: names of fields, and `header NAME` for the user's."""
 
 
-def to_door(door: str, envelope: Envelope, now_ms: int) -> Dressed:
+def to_door(column: Column, envelope: Envelope, now_ms: int) -> DoorProperties:
     """The envelope in a door's words; `lost` names what did not fit. Expired times show as 0 left."""
-    dressed = Dressed()
+    dressed = DoorProperties()
     fields, own = _split(envelope)
     for row in FIELDS:
         value = fields.get(row.name)
-        if value is None or _put(dressed, door, row.cells.get(door, ()), value, now_ms):
+        if value is None or _put(dressed, column, column.cells.get(row.name, ()), value, now_ms):
             continue
         if row.name != "durability" or not envelope.durable:  # that it was stored is no news to who reads it
             dressed.lost.append(row.name)
     for name, value in own:
-        shown = _shown_header(door, name, value)
+        shown = _shown_header(column, name, value)
         if shown is None:
             dressed.lost.append("header " + name.decode(errors="replace"))
         else:
             dressed.headers.append(shown)
-    if door == "amqp":
-        dressed.headers = _fold(dressed.headers)
+    dressed.headers = column.fold(dressed.headers)
     return dressed
 
 
@@ -105,7 +94,7 @@ def _split(envelope: Envelope) -> tuple[dict[str, bytes], list[tuple[bytes, byte
     return fields, own
 
 
-def _put(dressed: Dressed, door: str, cells: tuple[Cell, ...], value: bytes, now_ms: int) -> bool:
+def _put(dressed: DoorProperties, column: Column, cells: tuple[Cell, ...], value: bytes, now_ms: int) -> bool:
     """Writes the value into the first cell that holds it exactly, and into lossy ones before. False if none did."""
     for cell in cells:
         if cell.read_only:
@@ -113,34 +102,26 @@ def _put(dressed: Dressed, door: str, cells: tuple[Cell, ...], value: bytes, now
         if cell.shape is Shape.CHARSET:
             return _put_charset(dressed, cell, value)
         shown, exact = show(cell.shape, value, now_ms)
-        if shown is None or not _fits(door, cell, shown):
+        if shown is None or not _fits(column, cell, shown):
             continue
         if cell.where is Where.PROPERTY:
             dressed.properties[cell.name] = shown
         else:
-            dressed.headers.append((cell.name, shown.encode() if door == "kafka" and isinstance(shown, str) else shown))
+            as_bytes = column.text_is_bytes and isinstance(shown, str)
+            dressed.headers.append((cell.name, shown.encode() if as_bytes else shown))
         if exact:
             return True
     return False
 
 
-def _fits(door: str, cell: Cell, shown: Any) -> bool:
+def _fits(column: Column, cell: Cell, shown: Any) -> bool:
     size_bytes = len(shown.encode() if isinstance(shown, str) else shown) if isinstance(shown, (str, bytes)) else 0
     if cell.max_bytes and size_bytes > cell.max_bytes:
         return False
-    if cell.name == "response_topic":
-        return is_address(shown)              # MQTT 5, 3.3.2.3.5: a topic name
-    return not isinstance(shown, str) or _is_text_of(door, shown)
+    return not isinstance(shown, str) or column.is_text(shown)
 
 
-def _is_text_of(door: str, text: str) -> bool:
-    """Whether the door's protocol can carry this text as a value."""
-    if door == "http":
-        return CONTROL.search(text) is None and text == text.strip(" \t")
-    return door != "mqtt5" or ("\0" not in text and len(text.encode()) <= MAX_MQTT_BYTES)
-
-
-def _put_charset(dressed: Dressed, cell: Cell, value: bytes) -> bool:
+def _put_charset(dressed: DoorProperties, cell: Cell, value: bytes) -> bool:
     """Adds the charset to the content type that is there already; without one there is nowhere to say it."""
     if value != b"true":
         return True
@@ -160,35 +141,9 @@ def _put_charset(dressed: Dressed, cell: Cell, value: bytes) -> bool:
     return True
 
 
-def _shown_header(door: str, name: bytes, value: bytes | None) -> tuple[str, Any] | None:
-    """A user's header at this door; None where it cannot be carried (`envelope.HEADER_LIMITS`)."""
+def _shown_header(column: Column, name: bytes, value: bytes | None) -> tuple[str, Any] | None:
+    """A user's header at this door; None where it cannot be carried (`Column.header_limits`)."""
     try:
-        text = name.decode()
+        return None if column.show_header is None else column.show_header(name.decode(), value)
     except UnicodeDecodeError:
         return None
-    if door == "kafka":
-        return text, value
-    if door == "amqp":
-        return (text, value) if len(name) <= MAX_SHORTSTR_BYTES else None
-    try:
-        shown = None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-    if door == "mqtt3" or shown is None or not _is_text_of(door, shown):
-        return None
-    if door == "http":
-        return (HTTP_USER_PREFIX + text, shown) if TOKEN.fullmatch(text) else None
-    return (text, shown) if _is_text_of(door, text) else None
-
-
-def _fold(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """A table has each name once: the first value keeps it, and all of them stand in `x-dup-NAME`."""
-    values: dict[str, list[Any]] = {}
-    for name, value in pairs:
-        values.setdefault(name, []).append(value)
-    folded: list[tuple[str, Any]] = []
-    for name, several in values.items():
-        folded.append((name, several[0]))
-        if len(several) > 1:
-            folded.append((DUPLICATES + name, several))
-    return folded

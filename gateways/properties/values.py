@@ -11,9 +11,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from gatehouse.gateways.addresses import DEFAULT_EXCHANGE, address_of_amqp, amqp_by_exchange
+from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.properties.envelope import Kind, Shape
-from gatehouse.kernel.addresses.address import is_address
+from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, check_address, escape, is_address, unescape
 from gatehouse.kernel.errors import InvalidAddress
 
 MAX_TIME_MS: Final = 253_402_300_799_999      # the last millisecond of the year 9999, where RFC 3339 ends
@@ -30,7 +30,7 @@ FLAG_FORMS: Final[dict[Shape, tuple[Any, Any]]] = {
 }
 """(not set, set)."""
 
-PLAIN_SHAPES: Final = (Shape.TEXT, Shape.BYTES, Shape.NUMBER, Shape.TIME_MS, Shape.FLAG)
+PLAIN_SHAPES: Final = (Shape.TEXT, Shape.ADDRESS, Shape.BYTES, Shape.NUMBER, Shape.TIME_MS, Shape.FLAG)
 
 
 def normalize(kind: Kind, value: bytes) -> bytes | None:
@@ -54,12 +54,14 @@ def normalize(kind: Kind, value: bytes) -> bytes | None:
 
 def show(shape: Shape, value: bytes, now_ms: int) -> tuple[Any, bool]:
     """(a normal value in this shape or None, whether that says all of it). Not for CHARSET."""
-    if shape in (Shape.TEXT, Shape.QUEUE):
+    if shape in (Shape.TEXT, Shape.ADDRESS, Shape.QUEUE):
         try:
             text = value.decode()
         except UnicodeDecodeError:
             return None, False
-        return (text if shape is Shape.TEXT else _queue_of(text)), True
+        if shape is Shape.QUEUE:
+            return _queue_of(text), True
+        return (text if shape is Shape.TEXT or is_address(text) else None), True
     if shape is Shape.BYTES:
         return value, True
     if shape in (Shape.FLAG, Shape.LEVEL, Shape.MODE, Shape.OUTCOME):
@@ -75,8 +77,10 @@ def show(shape: Shape, value: bytes, now_ms: int) -> tuple[Any, bool]:
 
 
 def _queue_of(address: str) -> str | None:
-    name = amqp_by_exchange(address) if is_address(address) else None
-    return name.routing_key if name is not None and name.exchange == DEFAULT_EXCHANGE else None
+    first, slash, name = address.partition("/")
+    if first != QUEUE_LEVEL or not slash or "/" in name or not is_address(address):
+        return None
+    return unescape(name, LEVEL_ESCAPES)
 
 
 def read(shape: Shape, shown: Any, now_ms: int) -> bytes | None:
@@ -86,7 +90,9 @@ def read(shape: Shape, shown: Any, now_ms: int) -> bytes | None:
         return b"true" if stated is not None and stated.group(2).lower() == "utf-8" else None
     if shape is Shape.QUEUE:
         try:
-            return address_of_amqp(DEFAULT_EXCHANGE, text_of(shown)).encode()
+            address = f"{QUEUE_LEVEL}/{escape(text_of(shown), LEVEL_ESCAPES)}"
+            check_address(address)
+            return address.encode()
         except InvalidAddress:
             return None
     if shape is Shape.LEVEL:

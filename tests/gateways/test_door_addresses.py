@@ -3,20 +3,17 @@ from __future__ import annotations
 
 import pytest
 
-from gatehouse.gateways.addresses import (
+from gatehouse.gateways.amqp.addresses import (
     address_of_amqp,
-    address_of_http,
-    address_of_mqtt,
     amqp_by_exchange,
     amqp_whole,
     filter_of_binding,
-    http_path,
-    http_topic_target,
     level_of_word,
-    mqtt_name,
-    parse_kafka_name,
     word_of_level,
 )
+from gatehouse.gateways.http.addresses import address_of_http, http_path, http_topic_target
+from gatehouse.gateways.kafka.addresses import parse_kafka_name
+from gatehouse.gateways.mqtt.addresses import address_of_mqtt
 from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches
 from gatehouse.kernel.errors import InvalidAddress
@@ -154,7 +151,7 @@ def test_mqtt_names_that_are_no_address(name: str) -> None:
 
 
 def test_an_mqtt_name_is_the_address() -> None:
-    assert mqtt_name(address_of_mqtt("a%2Fb//v1.2")) == "a%2Fb//v1.2"
+    assert address_of_mqtt("a%2Fb//v1.2") == "a%2Fb//v1.2"
 
 
 @pytest.mark.parametrize(("text", "topic", "key"), [

@@ -4,21 +4,19 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gatehouse.gateways.addresses import (
+from gatehouse.gateways.amqp.addresses import (
     MAX_SHORTSTR_BYTES,
     TOPIC_EXCHANGE,
     address_of_amqp,
-    address_of_http,
-    address_of_mqtt,
     amqp_by_exchange,
     amqp_whole,
     filter_of_binding,
-    http_path,
     level_of_word,
-    mqtt_name,
     routing_key_of,
     word_of_level,
 )
+from gatehouse.gateways.http.addresses import address_of_http, http_path
+from gatehouse.gateways.mqtt.addresses import address_of_mqtt
 from gatehouse.kernel.addresses.address import check_address, levels_of
 from gatehouse.kernel.addresses.filters import MANY, ONE, matches
 from gatehouse.kernel.errors import InvalidAddress
@@ -30,7 +28,7 @@ long_addresses = st.tuples(any_addresses, st.sampled_from(["ü", "x", ".", "%2E"
 
 @given(any_addresses)
 def test_mqtt(address: str) -> None:
-    assert address_of_mqtt(mqtt_name(address)) == address
+    assert address_of_mqtt(address) == address
 
 
 @given(any_addresses)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from gatehouse.gateways.addresses import check_http_path
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
+from gatehouse.gateways.http.addresses import check_http_path
 from gatehouse.gateways.http.answers import created, json_answer
 from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
 from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes

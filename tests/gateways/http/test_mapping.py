@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.mapping import (
     DELIVER_AT,
     Publication,
@@ -56,7 +57,7 @@ def test_a_property_goes_in_by_its_header_and_comes_out_by_its_field(
 def test_every_request_header_of_the_table_is_understood() -> None:
     """What the table says of HTTP."""
     for field in FIELDS:
-        for cell in field.cells.get("http", ()):
+        for cell in HTTP.cells.get(field.name, ()):
             if cell.where is not Where.HEADER:
                 continue
             value = {Kind.PRIORITY: b"1", Kind.TIME: b"5", Kind.TRACEPARENT: TRACE, Kind.FLAG: b"true"}.get(

@@ -5,19 +5,10 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.properties.envelope import (
-    DOOR_TITLES,
-    DOORS,
-    FIELD_BY_NAME,
-    FIELDS,
-    HEADER_LIMITS,
-    RECORD_FIELDS,
-    USER_HEADERS,
-    carries,
-    losses,
-)
+from gatehouse.gateways.properties.envelope import FIELD_BY_NAME, FIELDS, RECORD_FIELDS, USER_HEADERS, losses
 from gatehouse.gateways.properties.from_door import from_door
-from gatehouse.gateways.properties.to_door import Dressed, Envelope, to_door
+from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
+from tests.gateways.columns import COLUMNS
 
 NOW = 1_700_000_000_000
 LATER = b"1700000060000"
@@ -127,19 +118,19 @@ def value_in(envelope: Envelope, name: str) -> bytes | None:
     return dict(envelope.headers)[name.encode()]
 
 
-def places(dressed: Dressed) -> dict[str, Any]:
+def places(dressed: DoorProperties) -> dict[str, Any]:
     return dressed.properties | {"header " + name: value for name, value in dressed.headers}
 
 
 @pytest.mark.parametrize(("name", "door", "value", "expected"), [
     *((name, door, value, expected) for (name, door), (value, expected) in CELLS.items()), *SECOND_CELLS])
 def test_cell(name: str, door: str, value: bytes, expected: dict[str, Any]) -> None:
-    dressed = to_door(door, envelope_with(name, value), NOW)
+    dressed = to_door(COLUMNS[door], envelope_with(name, value), NOW)
     there = places(dressed)
     assert {place: there.get(place) for place in expected} == expected
-    assert dressed.lost == ([] if carries(door, name) else [name])
-    if carries(door, name):
-        envelope, problems = from_door(door, dressed, NOW)
+    assert dressed.lost == ([] if COLUMNS[door].carries(name) else [name])
+    if COLUMNS[door].carries(name):
+        envelope, problems = from_door(COLUMNS[door], dressed, NOW)
         assert problems == []
         assert value_in(envelope, name) == value
 
@@ -147,28 +138,29 @@ def test_cell(name: str, door: str, value: bytes, expected: dict[str, Any]) -> N
 @pytest.mark.parametrize(("name", "door", "place", "shown", "stored"), READ_ONLY_CELLS)
 def test_cell_that_is_only_read(name: str, door: str, place: str, shown: Any, stored: bytes) -> None:
     header = place.removeprefix("header ")
-    dressed = Dressed({}, [(header, shown)]) if header != place else Dressed({place: shown})
-    envelope, problems = from_door(door, dressed, NOW)
+    dressed = DoorProperties({}, [(header, shown)]) if header != place else DoorProperties({place: shown})
+    envelope, problems = from_door(COLUMNS[door], dressed, NOW)
     assert problems == []
     assert value_in(envelope, name) == stored
     assert not any(row.name == name and cell.name == header and not cell.read_only
-                   for row in FIELDS for cell in row.cells.get(door, ()))
+                   for row in FIELDS for cell in COLUMNS[door].cells.get(row.name, ()))
 
 
 def test_every_cell_of_the_table_has_a_test() -> None:
-    assert {(row.name, door) for row in FIELDS for door in row.cells} == set(CELLS)
-    several = [(row.name, door, len(cells)) for row in FIELDS for door, cells in row.cells.items() if len(cells) > 1]
+    assert {(name, door) for door, column in COLUMNS.items() for name in column.cells} == set(CELLS)
+    several = [(name, door, len(cells)) for door, column in COLUMNS.items() for name, cells in column.cells.items()
+               if len(cells) > 1]
     second = {(name, door) for name, door, *_ in SECOND_CELLS} | {(name, door) for name, door, *_ in READ_ONLY_CELLS}
     assert {(name, door) for name, door, _ in several} <= second
 
 
 @pytest.mark.parametrize(("name", "door"), [
-    (row.name, door) for row in FIELDS for door in DOORS if door not in row.cells])
+    (row.name, door) for row in FIELDS for door, column in COLUMNS.items() if row.name not in column.cells])
 def test_a_field_without_a_cell_is_named_as_lost(name: str, door: str) -> None:
     value = CELLS[name, "kafka"][0]
-    dressed = to_door(door, envelope_with(name, value), NOW)
+    dressed = to_door(COLUMNS[door], envelope_with(name, value), NOW)
     assert name in dressed.lost
-    assert name in losses("kafka", door)
+    assert name in losses(COLUMNS["kafka"], COLUMNS[door])
 
 
 # --- values that do not fit -------------------------------------------------------------------------------------------
@@ -179,27 +171,27 @@ def test_a_field_without_a_cell_is_named_as_lost(name: str, door: str) -> None:
     ("mqtt5", "reply-to", b"a/#"), ("http", "key", b"\xff"), ("http", "id", b"a\r\nX: y"), ("http", "id", b" a"),
 ])
 def test_a_value_that_does_not_fit_is_named_as_lost(door: str, name: str, value: bytes) -> None:
-    dressed = to_door(door, envelope_with(name, value), NOW)
+    dressed = to_door(COLUMNS[door], envelope_with(name, value), NOW)
     assert dressed.lost == [name]
     assert not places(dressed).keys() - {"qos", "delivery_mode", "status"}
 
 
 def test_a_long_content_type_leaves_no_room_for_the_charset() -> None:
     envelope = Envelope([(b"content-type", b"t" * 250), (b"utf8", b"true")])
-    assert to_door("amqp", envelope, NOW).lost == ["utf8"]
+    assert to_door(COLUMNS["amqp"], envelope, NOW).lost == ["utf8"]
 
 
 @pytest.mark.parametrize(("content_type", "lost"), [
     (b"text/plain; charset=UTF-8", []), (b"text/plain; charset=latin-1", ["utf8"]), (b'text/plain;charset="utf-8"', []),
 ])
 def test_a_charset_that_is_stated_stays(content_type: bytes, lost: list[str]) -> None:
-    dressed = to_door("amqp", Envelope([(b"content-type", content_type), (b"utf8", b"true")]), NOW)
+    dressed = to_door(COLUMNS["amqp"], Envelope([(b"content-type", content_type), (b"utf8", b"true")]), NOW)
     assert dressed.properties["content_type"] == content_type.decode()
     assert dressed.lost == lost
 
 
 def test_utf8_without_a_content_type_has_nowhere_to_go() -> None:
-    assert to_door("http", Envelope([(b"utf8", b"true")]), NOW).lost == ["utf8"]
+    assert to_door(COLUMNS["http"], Envelope([(b"utf8", b"true")]), NOW).lost == ["utf8"]
 
 
 @pytest.mark.parametrize(("left_ms", "seconds", "milliseconds"), [
@@ -208,8 +200,8 @@ def test_utf8_without_a_content_type_has_nowhere_to_go() -> None:
 ])
 def test_time_left_is_rounded_up_and_never_negative(left_ms: int, seconds: int, milliseconds: str) -> None:
     envelope = Envelope([(b"expires-at", b"%d" % (NOW + left_ms))])
-    assert to_door("mqtt5", envelope, NOW).properties["message_expiry_interval"] == seconds
-    assert to_door("amqp", envelope, NOW).properties["expiration"] == milliseconds
+    assert to_door(COLUMNS["mqtt5"], envelope, NOW).properties["message_expiry_interval"] == seconds
+    assert to_door(COLUMNS["amqp"], envelope, NOW).properties["expiration"] == milliseconds
 
 
 # --- what comes in ----------------------------------------------------------------------------------------------------
@@ -220,21 +212,21 @@ def test_time_left_is_rounded_up_and_never_negative(left_ms: int, seconds: int, 
     ("traceparent", "00-0-0-0"), ("X-Timestamp", "9" * 30),
 ])
 def test_an_http_header_that_does_not_read_so_is_named(place: str, shown: str) -> None:
-    envelope, problems = from_door("http", Dressed({}, [(place, shown)]), NOW)
+    envelope, problems = from_door(COLUMNS["http"], DoorProperties({}, [(place, shown)]), NOW)
     assert len(problems) == 1 and problems[0].startswith(place)
     assert envelope == Envelope()
 
 
 def test_a_property_that_does_not_read_so_is_named() -> None:
-    _, problems = from_door("amqp", Dressed({"expiration": "later", "priority": 300}), NOW)
+    _, problems = from_door(COLUMNS["amqp"], DoorProperties({"expiration": "later", "priority": 300}), NOW)
     assert [problem.split()[0] for problem in problems] == ["expiration", "priority"]
 
 
 @pytest.mark.parametrize("door", ["mqtt5", "amqp", "kafka"])
 def test_a_header_that_only_looks_like_a_field_is_the_users(door: str) -> None:
     shown: Any = "high" if door == "mqtt5" else b"high"
-    envelope, problems = from_door(door, Dressed({}, [("retain", shown), ("x-retain", shown), ("priority", shown)]),
-                                   NOW)
+    headers = [("retain", shown), ("x-retain", shown), ("priority", shown)]
+    envelope, problems = from_door(COLUMNS[door], DoorProperties({}, headers), NOW)
     assert problems == []
     assert envelope.headers == [(b"retain", b"high"), (b"x-retain", b"high"), (b"priority", b"high")]
 
@@ -242,13 +234,13 @@ def test_a_header_that_only_looks_like_a_field_is_the_users(door: str) -> None:
 def test_http_names_have_no_case_and_times_may_be_rfc_3339() -> None:
     headers = [("x-message-ID", "m"), ("X-DELIVER-AT", "2023-11-14T22:14:20.0009Z"), ("X-Header-Unit", "C"),
                ("User-Agent", "curl"), ("X-Header-", "no")]
-    envelope, _ = from_door("http", Dressed({}, headers), NOW)
+    envelope, _ = from_door(COLUMNS["http"], DoorProperties({}, headers), NOW)
     assert envelope.headers == [(b"id", b"m"), (b"deliver-at", LATER), (b"unit", b"C")]
 
 
 def test_only_the_first_header_of_a_name_is_the_field() -> None:
     headers: list[tuple[bytes, bytes | None]] = [(b"id", b"first"), (b"x", b"1"), (b"id", b"second")]
-    dressed = to_door("amqp", Envelope(headers), NOW)
+    dressed = to_door(COLUMNS["amqp"], Envelope(headers), NOW)
     assert dressed.properties["message_id"] == "first"
     assert dressed.headers == [("x", b"1"), ("id", b"second")]
 
@@ -258,7 +250,7 @@ def test_only_the_first_header_of_a_name_is_the_field() -> None:
     ([1, {"a": b"b"}], b'[1,{"a":"b"}]'), ({"t": None}, b'{"t":null}'),
 ])
 def test_typed_amqp_headers_become_plain(value: Any, stored: bytes | None) -> None:
-    envelope, _ = from_door("amqp", Dressed({}, [("h", value)]), NOW)
+    envelope, _ = from_door(COLUMNS["amqp"], DoorProperties({}, [("h", value)]), NOW)
     assert envelope.headers == [(b"h", stored)]
 
 
@@ -269,15 +261,15 @@ HEADERS: list[tuple[bytes, bytes | None]] = [(b"b", b"1"), (b"a", b"2"), (b"b", 
 
 @pytest.mark.parametrize("door", ["mqtt5", "kafka", "http"])
 def test_order_and_duplicates_are_kept(door: str) -> None:
-    dressed = to_door(door, Envelope(list(HEADERS)), NOW)
+    dressed = to_door(COLUMNS[door], Envelope(list(HEADERS)), NOW)
     assert [str(name).removeprefix("X-Header-") for name, _ in dressed.headers] == ["b", "a", "b"]
-    assert from_door(door, dressed, NOW)[0].headers == HEADERS
+    assert from_door(COLUMNS[door], dressed, NOW)[0].headers == HEADERS
 
 
 def test_a_table_keeps_the_first_and_an_array_of_all() -> None:
-    dressed = to_door("amqp", Envelope(list(HEADERS)), NOW)
+    dressed = to_door(COLUMNS["amqp"], Envelope(list(HEADERS)), NOW)
     assert dressed.headers == [("b", b"1"), ("x-dup-b", [b"1", b"3"]), ("a", b"2")]
-    assert from_door("amqp", dressed, NOW)[0].headers == [(b"b", b"1"), (b"b", b"3"), (b"a", b"2")]
+    assert from_door(COLUMNS["amqp"], dressed, NOW)[0].headers == [(b"b", b"1"), (b"b", b"3"), (b"a", b"2")]
 
 
 @pytest.mark.parametrize(("door", "name", "value"), [
@@ -286,7 +278,7 @@ def test_a_table_keeps_the_first_and_an_array_of_all() -> None:
     ("http", b"a", b"1\n"), ("http", b"a", None),
 ])
 def test_a_users_header_that_cannot_be_carried_is_named(door: str, name: bytes, value: bytes | None) -> None:
-    dressed = to_door(door, Envelope([(name, value)]), NOW)
+    dressed = to_door(COLUMNS[door], Envelope([(name, value)]), NOW)
     assert dressed.lost == ["header " + name.decode(errors="replace")]
     assert dressed.headers == []
 
@@ -294,26 +286,27 @@ def test_a_users_header_that_cannot_be_carried_is_named(door: str, name: bytes, 
 @pytest.mark.parametrize("value", [None, b"", b"\xff\0"])
 @pytest.mark.parametrize("door", ["amqp", "kafka"])
 def test_any_value_is_carried_by_a_table_and_by_a_record(door: str, value: bytes | None) -> None:
-    dressed = to_door(door, Envelope([(b"a", value)]), NOW)
+    dressed = to_door(COLUMNS[door], Envelope([(b"a", value)]), NOW)
     assert (dressed.headers, dressed.lost) == ([("a", value)], [])
 
 
 # --- the table itself -------------------------------------------------------------------------------------------------
 
 def test_losses_are_what_the_other_side_has_no_cell_for() -> None:
-    assert losses("mqtt5", "amqp") == []
-    assert losses("mqtt3", "kafka") == ["durability"]
-    assert losses("mqtt3", "mqtt5") == []
-    assert losses("kafka", "kafka") == []
+    assert losses(COLUMNS["mqtt5"], COLUMNS["amqp"]) == []
+    assert losses(COLUMNS["mqtt3"], COLUMNS["kafka"]) == ["durability"]
+    assert losses(COLUMNS["mqtt3"], COLUMNS["mqtt5"]) == []
+    assert losses(COLUMNS["kafka"], COLUMNS["kafka"]) == []
     not_carried = [row.name for row in FIELDS if row.name not in ("durability", "retain")]
-    assert losses("http", "mqtt3") == [*not_carried, USER_HEADERS]
+    assert losses(COLUMNS["http"], COLUMNS["mqtt3"]) == [*not_carried, USER_HEADERS]
 
 
-def test_every_door_has_a_title_and_limits() -> None:
-    assert set(DOOR_TITLES) == set(HEADER_LIMITS) == set(DOORS)
+def test_every_column_has_a_title_of_its_own_and_known_fields() -> None:
+    assert len({column.title for column in COLUMNS.values()}) == len(COLUMNS) == 5
+    assert all(set(column.cells) <= set(FIELD_BY_NAME) for column in COLUMNS.values())
 
 
 def test_fields_are_named_once_and_explained() -> None:
     assert len(FIELD_BY_NAME) == len(FIELDS) == 14
-    assert all(row.help and set(row.cells) <= set(DOORS) for row in FIELDS)
+    assert all(row.help for row in FIELDS)
     assert set(FIELD_BY_NAME) >= RECORD_FIELDS
