@@ -139,21 +139,22 @@ def explain(door: str, spelled: str, routes: Routes, partitions: int) -> Explana
     """
     if door not in COLUMN_OF_DOOR:
         raise UnknownDoor(f"there is no door '{door}' to explain; there are {', '.join(COLUMN_OF_DOOR)}")
-    told = Explanation(door, spelled, "", partitions=partitions)
+    explanation = Explanation(door, spelled, "", partitions=partitions)
     if door == "kafka":
-        _explain_record(told, routes)
+        _explain_record(explanation, routes)
     else:
-        told.address = _address_of(door, spelled)
-        _explain_address(told, routes)
-    told.amqp = [name for name in (amqp_whole(told.address), amqp_by_exchange(told.address)) if name is not None]
-    told.http = [http_target(told.address)]
-    if told.topic is not None and not told.needs_header:
-        told.http.append(http_topic_target(told.topic, told.key))
-    if told.needs_header:
-        told.notes.append("topic and key cannot say this address: it travels in the header 'address'")
-    if any(level in (".", "..") for level in levels_of(told.address)):
-        told.notes.append("many HTTP clients fold the segments '.' and '..': publish by topic and key")
-    return told
+        explanation.address = _address_of(door, spelled)
+        _explain_address(explanation, routes)
+    explanation.amqp = [name for name in (amqp_whole(explanation.address), amqp_by_exchange(explanation.address))
+                        if name is not None]
+    explanation.http = [http_target(explanation.address)]
+    if explanation.topic is not None and not explanation.needs_header:
+        explanation.http.append(http_topic_target(explanation.topic, explanation.key))
+    if explanation.needs_header:
+        explanation.notes.append("topic and key cannot say this address: it travels in the header 'address'")
+    if any(level in (".", "..") for level in levels_of(explanation.address)):
+        explanation.notes.append("many HTTP clients fold the segments '.' and '..': publish by topic and key")
+    return explanation
 
 
 def _address_of(door: str, spelled: str) -> str:
@@ -167,41 +168,43 @@ def _address_of(door: str, spelled: str) -> str:
     return address_of_mqtt(spelled)
 
 
-def _explain_address(told: Explanation, routes: Routes) -> None:
+def _explain_address(explanation: Explanation, routes: Routes) -> None:
     try:
-        routed = routes.route(told.address)
+        routed = routes.route(explanation.address)
     except InvalidAddress as error:          # the address is fine; no topic takes it
-        told.decided_by = f"no route: {error}"
+        explanation.decided_by = f"no route: {error}"
         if isinstance(error, Unroutable):
-            told.notes.append(f"who publishes here is refused; a route gives it a topic, '{UNROUTED}' for example")
+            explanation.notes.append(f"who publishes here is refused; a route gives it a topic, '{UNROUTED}' for "
+                                     "example")
         return
-    told.topic, told.key, told.needs_header = routed.topic, routed.key, routed.needs_header
-    told.partition = routed.partition(told.partitions)
-    told.route = None if routed.route is None else routed.route.index
-    told.decided_by = _reason(routed)
+    explanation.topic, explanation.key, explanation.needs_header = routed.topic, routed.key, routed.needs_header
+    explanation.partition = routed.partition(explanation.partitions)
+    explanation.route = None if routed.route is None else routed.route.index
+    explanation.decided_by = _reason(routed)
     if routed.topic != UNROUTED:
-        told.notes.append(_who_makes(routed.topic, told.address))
+        explanation.notes.append(_who_makes(routed.topic, explanation.address))
 
 
-def _explain_record(told: Explanation, routes: Routes) -> None:
-    topic, key = parse_kafka_name(told.given)
+def _explain_record(explanation: Explanation, routes: Routes) -> None:
+    topic, key = parse_kafka_name(explanation.given)
     if not is_topic_name(topic):
         raise InvalidTopic(f"'{topic[:60]}' is no topic name: letters, digits, '.', '_', '-', 1 to 249 of them")
-    told.topic, told.key = topic, key
-    told.address = routes.address_of(topic, key)
-    told.partition = None if key is None else partition_for(key, told.partitions)
-    told.decided_by = "the producer, who names topic and key"
+    explanation.topic, explanation.key = topic, key
+    explanation.address = routes.address_of(topic, key)
+    explanation.partition = None if key is None else partition_for(key, explanation.partitions)
+    explanation.decided_by = "the producer, who names topic and key"
     if key is None:
-        told.notes.append("without a key the producer chooses the partition")
+        explanation.notes.append("without a key the producer chooses the partition")
     else:
-        told.notes.append("the partition is the Java client's choice; "
-                          "librdkafka agrees with partitioner=murmur2_random")
+        explanation.notes.append("the partition is the Java client's choice; "
+                                 "librdkafka agrees with partitioner=murmur2_random")
     try:
-        routed = routes.route(told.address)
+        routed = routes.route(explanation.address)
     except InvalidAddress:
         return
     if (routed.topic, routed.key) != (topic, key):
-        told.notes.append(f"from other doors this address is stored in {_topic_and_key(routed.topic, routed.key)}")
+        explanation.notes.append(f"from other doors this address is stored in "
+                                 f"{_topic_and_key(routed.topic, routed.key)}")
 
 
 def _reason(routed: Routed) -> str:
