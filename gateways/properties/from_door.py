@@ -81,7 +81,7 @@ def _unfold(headers: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     for name, value in headers:
         if name in arrays:
-            pairs.extend((name, one) for one in arrays[name])
+            pairs.extend((name, entry) for entry in arrays[name])
         elif not (name.startswith(DUPLICATES) and name[len(DUPLICATES):] in arrays
                   and any(other == name[len(DUPLICATES):] for other, _ in headers)):
             pairs.append((name, value))
