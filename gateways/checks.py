@@ -50,11 +50,11 @@ class InvalidDecision(ValueError):
     given: str | None = None
 
 
-def require_seen(admission: Admission, principal: Principal, one: Guarded) -> None:
+def require_seen(admission: Admission, principal: Principal, transaction: Guarded) -> None:
     """Before anything is done about a transaction, or told of it. Raises UnknownTransaction: to who has no right to its
     group it does not exist."""
-    if not admission.may_group(principal, Operation.TRANSACT, one.group):
-        raise unknown(one.id)
+    if not admission.may_group(principal, Operation.TRANSACT, transaction.group):
+        raise unknown(transaction.id)
 
 
 def read_half_name(given: bytes | None) -> str:
@@ -109,11 +109,11 @@ def describe_decided(transaction_id: int, decision: Decision, decided_ms: int) -
 
 def describe_refused(transaction_id: int | str | None, error: Exception) -> dict[str, Any]:
     """Why nothing came of one; None where it names no transaction."""
-    told: dict[str, Any] = {"id": None if transaction_id is None else str(transaction_id),
-                            "code": getattr(error, "code", "internal_error"), "detail": str(error)}
+    document: dict[str, Any] = {"id": None if transaction_id is None else str(transaction_id),
+                                "code": getattr(error, "code", "internal_error"), "detail": str(error)}
     if isinstance(error, AlreadyDecided):
-        told |= {"state": error.state, "decided": error.when_ms}
-    return told
+        document |= {"state": error.state, "decided": error.when_ms}
+    return document
 
 
 def read_decision(payload: bytes | None) -> tuple[int, Decision | None]:

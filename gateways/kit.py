@@ -258,11 +258,11 @@ class FakeKernel:
         return placement.partition_id, offset, message_id
 
     def _deliver(self, stretches: list[tuple[Placement, list[Message], int]]) -> None:
-        told: dict[Subscriber, list[Delivery]] = {}
+        subscribers: dict[Subscriber, list[Delivery]] = {}
         for placement, messages, offset in stretches:
             for subscriber, options in self._targets(placement):
-                told.setdefault(subscriber, []).append((placement, messages, offset, options))
-        for subscriber, deliveries in told.items():
+                subscribers.setdefault(subscriber, []).append((placement, messages, offset, options))
+        for subscriber, deliveries in subscribers.items():
             subscriber.on_delivery(deliveries)
 
     def _targets(self, placement: Placement) -> tuple[tuple[Subscriber, int], ...]:
@@ -305,10 +305,10 @@ class FakeKernel:
             on_done([], None, self.read_error)
             return
         pattern = parse_filter(filter)
-        found = [one for (of_tenant, address), one in sorted(self._retained.items())
-                 if of_tenant == tenant and address >= start and matches(pattern, tuple(address.split("/")))]
-        rest = found[max_values:]
-        on_done(found[:max_values], rest[0].address if rest else None, None)
+        entries = [entry for (of_tenant, address), entry in sorted(self._retained.items())
+                   if of_tenant == tenant and address >= start and matches(pattern, tuple(address.split("/")))]
+        rest = entries[max_values:]
+        on_done(entries[:max_values], rest[0].address if rest else None, None)
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         return any(name == b"expires-at" and int(value or b"0") <= self._now_ms() for name, value in record[4])

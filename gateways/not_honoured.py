@@ -33,12 +33,12 @@ class NotHonoured:  # decision 127
     def note(self, door: str, what: str, instead: str, client: str) -> None:
         """`client`: who asks, by a name that is the same when it comes again; it may be anything."""
         self.counts[door, what] += 1
-        known = (door, what, client)
-        if known in self._logged or not self._may_log():
+        key = (door, what, client)
+        if key in self._logged or not self._may_log():
             return
         if len(self._logged) >= CLIENTS_MAX:
             del self._logged[next(iter(self._logged))]
-        self._logged[known] = None
+        self._logged[key] = None
         log.warning("%s: %r asks for %s, which is taken without effect: %s", door, client[:SHOWN_CHARACTERS], what,
                     instead)
 

@@ -189,9 +189,9 @@ class AccountStore:
 def _require_sound(connection: Connection) -> None:
     """SQLite tells only who asks: with one wrong bit in a page a table may look empty, and deny rules be gone."""
     if connection.dialect.name == "sqlite":
-        found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
-        if found != "ok":
-            raise ValueError(f"the database is damaged ({' '.join(str(found).split())})")
+        report = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
+        if report != "ok":
+            raise ValueError(f"the database is damaged ({' '.join(str(report).split())})")
 
 
 def _number(id: str) -> int:

@@ -142,7 +142,7 @@ class Accounts:
         for group, names in groups.items():
             for name in names:
                 of.setdefault(name, set()).add(group)
-        self._file_groups = {name: frozenset(found) for name, found in of.items()}
+        self._file_groups = {name: frozenset(memberships) for name, memberships in of.items()}
         return before != (self.file_rules, self._file_groups)
 
     def every_rule(self) -> list[Rule]:

@@ -246,7 +246,7 @@ class Administration:
         def job() -> Rule:
             self._require_own_rule(id)
             before, rule = self.accounts.rules.get(id), read_rule(table, id)
-            others = [one for one in self.accounts.every_rule() if one.id != id]
+            others = [other for other in self.accounts.every_rule() if other.id != id]
             self._check_rules((before, rule), [*others, rule])
             return self._store.replace_rule(rule)
 
@@ -297,24 +297,24 @@ class Administration:
 
     def user(self, name: str) -> User:
         """The user of this name. Raises UnknownUser."""
-        found = self.accounts.users.get(name)
-        if found is None:
+        user = self.accounts.users.get(name)
+        if user is None:
             raise UnknownUser(f"there is no user {name[:MAX_NAME_CHARACTERS]!r}")
-        return found
+        return user
 
     def rule(self, id: str) -> Rule:
         """The rule of this id. Raises UnknownRule."""
-        found = next((rule for rule in self.accounts.every_rule() if rule.id == id), None)
-        if found is None:
+        match = next((rule for rule in self.accounts.every_rule() if rule.id == id), None)
+        if match is None:
             raise UnknownRule(f"there is no rule {id[:40]!r}")
-        return found
+        return match
 
     def key(self, user: str, id: str) -> ApiKey:
         """A user's key of this id. Raises UnknownKey."""
-        found = self.accounts.keys.get(id)
-        if found is None or found.user != user:
+        key = self.accounts.keys.get(id)
+        if key is None or key.user != user:
             raise UnknownKey(f"the user {user[:MAX_NAME_CHARACTERS]!r} has no API key {id[:40]!r}")
-        return found
+        return key
 
     # ---- inside
 

@@ -24,8 +24,8 @@ def make_key(random: Callable[[int], bytes]) -> tuple[str, str, str]:
 
 def read_key(text: str) -> tuple[str, str] | None:
     """(id, hash of the secret) of what looks like a key."""
-    found = KEY.fullmatch(text)
-    return None if found is None else (found[1], hash_secret(found[2]))
+    match = KEY.fullmatch(text)
+    return None if match is None else (match[1], hash_secret(match[2]))
 
 
 def hash_secret(secret: str) -> str:

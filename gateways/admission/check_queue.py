@@ -89,7 +89,7 @@ class CheckQueue:  # decision 88, 119
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = NetworkQueue(key)
-        of_user = sum([one.user == check.user for one in queue.checks])
+        of_user = sum([other.user == check.user for other in queue.checks])
         if len(queue.checks) >= QUEUE_MAX or of_user >= WAITING_MAX:
             return check
         queue.checks.append(check)
@@ -132,7 +132,7 @@ class CheckQueue:  # decision 88, 119
 
     def _begin(self, queue: NetworkQueue, now_ms: int) -> Check:
         """Take the queue's first check whose user does not have to wait, and count it as under way."""
-        check = next(one for one in queue.checks if self._user_free_ms(one, now_ms) <= now_ms)
+        check = next(candidate for candidate in queue.checks if self._user_free_ms(candidate, now_ms) <= now_ms)
         queue.checks.remove(check)
         queue.busy, queue.failing = True, queue.rank == FAILING
         self._waiting -= 1
@@ -196,7 +196,7 @@ class CheckQueue:  # decision 88, 119
         return CROWD if queue.crowd else NEW
 
     def _due_ms(self, queue: NetworkQueue, now_ms: int) -> int:
-        earliest_ms = min(self._user_free_ms(one, now_ms) for one in queue.checks)
+        earliest_ms = min(self._user_free_ms(check, now_ms) for check in queue.checks)
         if queue.rank == KNOWN:
             return earliest_ms
         return max(earliest_ms, self._throttle.network_free_ms(queue.key[0], now_ms))

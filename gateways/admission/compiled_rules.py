@@ -55,7 +55,7 @@ class Names:
 
     def remove(self, pattern: str, rule: Rule) -> None:
         rules, key = (self._prefixes, pattern[:-1]) if pattern.endswith("*") else (self._exact, pattern)
-        left = [one for one in rules[key] if one is not rule]
+        left = [other for other in rules[key] if other is not rule]
         if left:
             rules[key] = left
             return
@@ -68,13 +68,13 @@ class Names:
                 self._sizes.remove(size)
 
     def find(self, name: str) -> Rule | None:
-        found = self._exact.get(name)
-        if found is None and self._prefixes:
+        rules = self._exact.get(name)
+        if rules is None and self._prefixes:
             for size in self._sizes:
-                found = self._prefixes.get(name[:size]) if size <= len(name) else None
-                if found is not None:
+                rules = self._prefixes.get(name[:size]) if size <= len(name) else None
+                if rules is not None:
                     break
-        return None if found is None else found[0]
+        return None if rules is None else rules[0]
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._prefixes)
@@ -86,8 +86,8 @@ class Names:
 
     def find_all(self) -> Rule | None:
         """A rule that speaks of every name."""
-        found = self._prefixes.get("")
-        return None if found is None else found[0]
+        rules = self._prefixes.get("")
+        return None if rules is None else rules[0]
 
 
 class Asker:  # decision 81
@@ -183,13 +183,13 @@ class Table:
         return self.section_of((operation, allows, asker.client_id is not None))
 
     def section_of(self, key: Key) -> Section:
-        found = self._sections.get(key)
-        if found is None:
-            found = self._sections[key] = Section()
+        section = self._sections.get(key)
+        if section is None:
+            section = self._sections[key] = Section()
             for rule in self._rules.values():
                 if _belongs(rule, key):
-                    self._put(rule, found, key)
-        return found
+                    self._put(rule, section, key)
+        return section
 
     def add(self, rule: Rule) -> None:
         self._rules[id(rule)] = rule
@@ -205,7 +205,7 @@ class Table:
             if rule.kind == ADDRESS:
                 section.displace(rule)
             elif rule.kind == HUB:
-                section.of_hub = [one for one in section.of_hub if one is not rule]
+                section.of_hub = [other for other in section.of_hub if other is not rule]
             else:
                 section.names[rule.kind].remove(self._name(rule), rule)
 

@@ -132,10 +132,10 @@ class Login:
 
     def in_tenant(self, principal: Principal, tenant: str) -> Principal:
         """The principal of a user who logged in, but in another tenant, where the user must be allowed."""
-        known = self._principals.get(principal.name, {})
-        if principal is not known.get((principal.login, principal.tenant, principal.expires_ms)):
+        principals = self._principals.get(principal.name, {})
+        if principal is not principals.get((principal.login, principal.tenant, principal.expires_ms)):
             return principal.elsewhere(tenant, principal.client_id)      # of a token, or known by its client id
-        return known.setdefault((principal.login, tenant, principal.expires_ms), principal.elsewhere(tenant, None))
+        return principals.setdefault((principal.login, tenant, principal.expires_ms), principal.elsewhere(tenant, None))
 
     def forget(self, name: str) -> None:
         """Something of this user has changed: whoever comes next gets a new principal."""
@@ -174,9 +174,9 @@ class Login:
         if key is not None:
             self._by_key(attempt, *key, user_name)
             return
-        known = self.tokens.find(token)
-        if known is not None and user_name in (None, "", known.name) and not self._keeps_out(known.name):
-            attempt.on_done(known)
+        principal = self.tokens.find(token)
+        if principal is not None and user_name in (None, "", principal.name) and not self._keeps_out(principal.name):
+            attempt.on_done(principal)
         elif self.issuer is None:
             self._refuse(attempt, "this hub takes API keys, and no other tokens")
         else:
@@ -336,9 +336,9 @@ class Login:
         """The user's SCRAM secret. Where there is none: a secret that no password fits. Its salt is the same each time,
         also after a start, and another for each mechanism, as with secrets that were made of a password."""
         user = self._let_in(name)
-        known = user.scram.get(mechanism) if user is not None else None
-        if known is not None:
-            return known
+        secret = user.scram.get(mechanism) if user is not None else None
+        if secret is not None:
+            return secret
         text = f"{mechanism}\0{name}".encode(errors="surrogatepass")
         made_up = hashlib.blake2b(text, key=self._lasting_secret, digest_size=64).digest()
         return ScramSecret(made_up[:SALT_BYTES], SCRAM_ITERATIONS, made_up[SALT_BYTES:], made_up[SALT_BYTES:])
@@ -356,21 +356,21 @@ class Login:
 
     def _principal(self, user: User, login: str, expires_ms: int = 0,
                    restriction: tuple[Rule, ...] | None = None) -> Principal:
-        known = self._principals.setdefault(user.name, {})
+        principals = self._principals.setdefault(user.name, {})
         way = login, user.tenant, expires_ms
-        principal = known.get(way)
+        principal = principals.get(way)
         if principal is None:
             if expires_ms:
-                self._forget_expired(known)
-            principal = known[way] = Principal(user.name, user.tenant, tenants=user.tenants, login=login,
-                                               expires_ms=expires_ms, restriction=restriction)
+                self._forget_expired(principals)
+            principal = principals[way] = Principal(user.name, user.tenant, tenants=user.tenants, login=login,
+                                                    expires_ms=expires_ms, restriction=restriction)
         return principal
 
-    def _forget_expired(self, known: dict[Way, Principal]) -> None:
+    def _forget_expired(self, principals: dict[Way, Principal]) -> None:
         """Forget principals whose login has run out: certificates that last for hours are many over the years."""
         wall_ms = self._wall_ms()
-        for way in [way for way, one in known.items() if 0 < one.expires_ms <= wall_ms]:
-            del known[way]
+        for way in [way for way, principal in principals.items() if 0 < principal.expires_ms <= wall_ms]:
+            del principals[way]
 
     def _succeeded(self, network: str, name: str) -> None:
         """A password, or a proof of it, was looked at and is right."""

@@ -90,18 +90,18 @@ class Proven:  # decision 85
         return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
 
     def remember(self, user: User, password: str) -> None:
-        known = self._until_ms
+        deadlines = self._until_ms
         digest = self._digest(user, password)
-        known.pop(digest, None)                          # to the end of the order: the oldest goes first
-        if len(known) >= PROVEN_MAX:
-            del known[next(iter(known))]
-        known[digest] = self._now_ms() + PROVEN_MS
+        deadlines.pop(digest, None)                      # to the end of the order: the oldest goes first
+        if len(deadlines) >= PROVEN_MAX:
+            del deadlines[next(iter(deadlines))]
+        deadlines[digest] = self._now_ms() + PROVEN_MS
 
     def knows(self, user: User, password: str) -> bool:
         until_ms = self._until_ms.get(self._digest(user, password), 0)
         return until_ms > self._now_ms()
 
 
-def same(one: str, other: str) -> bool:
+def same(digest: str, other: str) -> bool:
     """Whether two hashes are equal, in a time that does not tell where they differ."""
-    return compare_digest(one.encode(), other.encode())
+    return compare_digest(digest.encode(), other.encode())

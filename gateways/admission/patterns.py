@@ -168,10 +168,10 @@ def overlaps(first: Levels, second: Levels) -> bool:  # decision 80
         if at in seen:
             continue
         seen.add(at)
-        one, other = at
-        if one == len(first) and other == len(second):
+        index, other = at
+        if index == len(first) and other == len(second):
             return True
-        open_.extend(_steps(first, one, second, other))
+        open_.extend(_steps(first, index, second, other))
     return False
 
 
@@ -180,20 +180,20 @@ def _own(levels: Levels) -> bool:
     return levels[0].startswith("$")
 
 
-def _steps(first: Levels, one: int, second: Levels, other: int) -> list[tuple[int, int]]:
+def _steps(first: Levels, index: int, second: Levels, other: int) -> list[tuple[int, int]]:
     """The steps from here on: a `#` takes nothing more, or one level of the other side; or two levels that can be the
     same."""
     steps = []
-    left = first[one] if one < len(first) else None
+    left = first[index] if index < len(first) else None
     right = second[other] if other < len(second) else None
     if left == MANY:
-        steps.append((one + 1, other))
+        steps.append((index + 1, other))
         if right is not None:
-            steps.append((one, other + 1))
+            steps.append((index, other + 1))
     if right == MANY:
-        steps.append((one, other + 1))
+        steps.append((index, other + 1))
         if left is not None:
-            steps.append((one + 1, other))
+            steps.append((index + 1, other))
     if left is not None and right is not None and MANY not in (left, right) and (left == right or ONE in (left, right)):
-        steps.append((one + 1, other + 1))
+        steps.append((index + 1, other + 1))
     return steps

@@ -137,7 +137,8 @@ class Rights:
             return _ADMIN
         sections = [[table.section(operation, allows, self._asker).names[CLIENT] for table in self._tables]
                     for allows in (False, True)]
-        denying, allowing = [next(filter(None, [names.find(client_id) for names in found]), None) for found in sections]
+        denying, allowing = [next(filter(None, [names.find(client_id) for names in candidates]), None)
+                             for candidates in sections]
         if denying is not None:
             return _denied(denying)
         if allowing is not None:
@@ -209,8 +210,8 @@ class Rights:
         topics = self._topics.topics_of(levels)
         if topics is None:
             return next(filter(None, [names.find_all() for names in named]), None)
-        found = [next(filter(None, [names.find(topic) for names in named]), None) for topic in sorted(topics)]
-        return None if None in found or not found else found[0]
+        rules = [next(filter(None, [names.find(topic) for names in named]), None) for topic in sorted(topics)]
+        return None if None in rules or not rules else rules[0]
 
     def _allowing_topic(self, tables: list[Table], operation: Operation, topic: str,
                         filters: Iterable[Levels]) -> Rule | None:
@@ -221,9 +222,9 @@ class Rights:
                 return rule
         if operation is Operation.ALTER:
             return None
-        found = [next(filter(None, [section.covering(levels, self._asker) for section in sections]), None)
+        rules = [next(filter(None, [section.covering(levels, self._asker) for section in sections]), None)
                  for levels in filters]
-        return None if None in found else found[0]
+        return None if None in rules else rules[0]
 
 
 def ask_rights(rights: Rights, kind: str, operation: Operation, on: str) -> Verdict:

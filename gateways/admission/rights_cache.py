@@ -26,12 +26,12 @@ class RightsCache:
         """Whether an operation is allowed at an address, or with a filter."""
         if self.rights is None:
             return True
-        known = self.known
-        allowed = known.get((operation, wanted))
+        answers = self.known
+        allowed = answers.get((operation, wanted))
         if allowed is None:
-            if len(known) >= KNOWN_MAX:
-                known.clear()
-            allowed = known[operation, wanted] = self.rights.of_address(operation, wanted).allowed
+            if len(answers) >= KNOWN_MAX:
+                answers.clear()
+            allowed = answers[operation, wanted] = self.rights.of_address(operation, wanted).allowed
         return allowed
 
     def may_topic(self, operation: Operation, topic: str) -> bool:
@@ -39,10 +39,10 @@ class RightsCache:
         topics."""
         if self.rights is None:
             return True
-        known = self.known_topics
-        allowed = known.get((operation, topic))
+        answers = self.known_topics
+        allowed = answers.get((operation, topic))
         if allowed is None:
-            if len(known) >= KNOWN_MAX:
-                known.clear()
-            allowed = known[operation, topic] = self.rights.of_topic(operation, topic).allowed
+            if len(answers) >= KNOWN_MAX:
+                answers.clear()
+            allowed = answers[operation, topic] = self.rights.of_topic(operation, topic).allowed
         return allowed

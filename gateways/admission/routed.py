@@ -29,15 +29,15 @@ class RoutedTopics:
             return self._topic_of_address("/".join(wanted))
         if wanted[0] in (ONE, MANY):
             return None
-        found = set()
+        topics = set()
         for route in self._known:
             if overlaps(route.levels, wanted):
                 if not route.topic:
                     return None
-                found.add(route.topic)
+                topics.add(route.topic)
         if not wanted[0].startswith("$"):
-            found.add(wanted[0] if is_topic_name(wanted[0]) else UNROUTED)
-        return frozenset(found)
+            topics.add(wanted[0] if is_topic_name(wanted[0]) else UNROUTED)
+        return frozenset(topics)
 
     def _topic_of_address(self, address: str) -> frozenset[str]:
         if not is_address(address):

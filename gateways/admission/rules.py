@@ -108,17 +108,17 @@ def _read_who(table: Mapping[str, Any]) -> str:
 
 
 def _read_operations(table: Mapping[str, Any], kind: str) -> frozenset[Operation]:
-    known = {operation.value: operation for operation in KINDS[kind]}
+    operations = {operation.value: operation for operation in KINDS[kind]}
     if "operations" not in table:
         return KINDS[kind]
     names = table["operations"]
     if not isinstance(names, Collection) or isinstance(names, (str, Mapping)) or not names:
         raise InvalidRule("operations is a list of one or more, or left out for all of them")
     for name in names:
-        if not isinstance(name, str) or name not in known:
+        if not isinstance(name, str) or name not in operations:
             raise InvalidRule(f"{str(name)[:40]!r} is no operation on a kind {kind!r}; there are "
-                              f"{', '.join(sorted(known))}")
-    return frozenset(known[name] for name in names)
+                              f"{', '.join(sorted(operations))}")
+    return frozenset(operations[name] for name in names)
 
 
 def _read_pattern(table: Mapping[str, Any], kind: str) -> str:

@@ -18,9 +18,10 @@ def saslprep(text: str) -> str:
     """The prepared text. Raises ForbiddenCharacter. Unassigned code points pass, as for queries (RFC 3454, 7)."""
     if text.isascii() and text.isprintable():
         return text
-    mapped = "".join(" " if stringprep.in_table_c12(one) else one for one in text if not stringprep.in_table_b1(one))
+    mapped = "".join(" " if stringprep.in_table_c12(character) else character for character in text
+                     if not stringprep.in_table_b1(character))
     prepared = unicodedata.normalize("NFKC", mapped)
-    if any(prohibits(one) for one in set(prepared) for prohibits in _PROHIBITED):      # each letter once
+    if any(prohibits(character) for character in set(prepared) for prohibits in _PROHIBITED):  # each character once
         raise ForbiddenCharacter("a prohibited character")
     _check_direction(prepared)
     return prepared
@@ -29,8 +30,8 @@ def saslprep(text: str) -> str:
 def _check_direction(text: str) -> None:
     """Raises ForbiddenCharacter for a text that mixes directions: text with right-to-left letters has no others, and
     begins and ends with them (RFC 3454, 6)."""
-    if not any(stringprep.in_table_d1(one) for one in text):
+    if not any(stringprep.in_table_d1(character) for character in text):
         return
-    if any(stringprep.in_table_d2(one) for one in text) or not (
+    if any(stringprep.in_table_d2(character) for character in text) or not (
             stringprep.in_table_d1(text[0]) and stringprep.in_table_d1(text[-1])):
         raise ForbiddenCharacter("left-to-right and right-to-left letters together")

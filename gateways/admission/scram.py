@@ -124,9 +124,9 @@ class ScramServer:
         """Whether the client's final message repeats the nonce of the server's message (RFC 5802, 5.1). librdkafka
         before 2.6.1 (Debian's kcat) puts its own nonce before that once more, as Kafka 3 takes it; it is still a nonce
         of this login alone."""
-        told = attribute.encode()
-        return hmac.compare_digest(told, f"r={self._nonce}".encode()) \
-            or hmac.compare_digest(told, f"r={self._client_nonce}{self._nonce}".encode())
+        raw_attribute = attribute.encode()
+        return hmac.compare_digest(raw_attribute, f"r={self._nonce}".encode()) \
+            or hmac.compare_digest(raw_attribute, f"r={self._client_nonce}{self._nonce}".encode())
 
     def _proves(self, signed: bytes, proof: bytes | None) -> bool:
         """Whether a proof is right: H(ClientProof XOR HMAC(StoredKey, AuthMessage)) is StoredKey (RFC 5802, 3)."""
@@ -135,7 +135,7 @@ class ScramServer:
         client_signature = hmac.digest(stored_key, signed, self._hash_name)
         if proof is None or len(proof) != len(client_signature):
             return False
-        client_key = bytes(one ^ other for one, other in zip(proof, client_signature, strict=True))
+        client_key = bytes(byte ^ other for byte, other in zip(proof, client_signature, strict=True))
         return hmac.compare_digest(hashlib.new(self._hash_name, client_key).digest(), stored_key)
 
     def _split_header(self, client_first: bytes) -> tuple[bytes, str]:

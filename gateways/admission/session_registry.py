@@ -92,7 +92,7 @@ class SessionRegistry:
     def rights_changed(self, name: str | None = None) -> None:
         """For one user, or for everybody."""
         names = list(self._taken) if name is None else [name]
-        self._tell([registration for one in names for registration in self._taken.get(one, ())],
+        self._tell([registration for user in names for registration in self._taken.get(user, ())],
                    lambda registration: registration.session.on_rights_changed())
 
     def _set_timer(self, registration: Registration) -> None:  # decision 89

@@ -91,14 +91,14 @@ class Held:
     """A SCRAM proof that is held back for `wait_ms`; then it is to be released, once."""
 
     def __init__(self, failures: list[Failures], now_ms: int) -> None:
-        self.wait_ms = max((one.free_ms - now_ms for one in failures), default=0)
+        self.wait_ms = max((failure.free_ms - now_ms for failure in failures), default=0)
         self._failures = failures
-        for one in failures:
-            one.waiting += 1
+        for failure in failures:
+            failure.waiting += 1
 
     def release(self) -> None:
-        for one in self._failures:
-            one.waiting -= 1
+        for failure in self._failures:
+            failure.waiting -= 1
 
 
 class Throttle:

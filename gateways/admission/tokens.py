@@ -105,9 +105,9 @@ class KeySet:
         self.digest = hashlib.sha256(document).digest()
         self._keys: dict[str | None, list[tuple[frozenset[str], Any]]] = {}
         for entry in entries:
-            known = _read_key(entry)
-            if known is not None:
-                self._keys.setdefault(entry.get("kid"), []).append(known)
+            key = _read_key(entry)
+            if key is not None:
+                self._keys.setdefault(entry.get("kid"), []).append(key)
         if not self._keys:
             raise ValueError("the JWK set holds no key that could be used: a public one for signatures, RSA from "
                              f"{MIN_RSA_BITS} bits, EC or OKP")
@@ -204,8 +204,8 @@ def _number(claims: Mapping[str, Any], name: str) -> float:
 
 
 def _read_groups(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
-    found = claims.get(claim, []) if claim else []
-    names = found.split() if isinstance(found, str) else found
+    groups = claims.get(claim, []) if claim else []
+    names = groups.split() if isinstance(groups, str) else groups
     if not isinstance(names, list) or len(names) > MAX_GROUPS or not all(isinstance(name, str) for name in names):
         raise NotAuthenticated("the token's groups are no list of texts")
     return frozenset(names)
@@ -220,11 +220,11 @@ class Tokens:
 
     def find(self, token: str) -> Principal | None:
         digest = _digest(token)
-        found = self._known.get(digest)
-        if found is not None and found.expires_ms <= self._wall_ms():
+        principal = self._known.get(digest)
+        if principal is not None and principal.expires_ms <= self._wall_ms():
             del self._known[digest]
             return None
-        return found
+        return principal
 
     def remember(self, token: str, principal: Principal) -> None:
         if len(self._known) >= TOKENS_MAX:
@@ -232,7 +232,7 @@ class Tokens:
         self._known[_digest(token)] = principal
 
     def forget_user(self, name: str) -> None:
-        self._known = {digest: one for digest, one in self._known.items() if one.name != name}
+        self._known = {digest: principal for digest, principal in self._known.items() if principal.name != name}
 
     def clear(self) -> None:
         self._known.clear()

@@ -98,25 +98,25 @@ def level_of_word(word: str) -> str:
 
 
 def _word_part(match: re.Match[str]) -> str:
-    found, depth, code = match.group(), match.group(1), match.group(2)
-    if found == ".":
+    text, depth, code = match.group(), match.group(1), match.group(2)
+    if text == ".":
         return "%2E"
     if code in HELD_BY_WORDS:                  # %2F is a slash here; %252F means the text %2F and is written so in both
-        return found if depth else HELD_BY_WORDS[code]
-    return found if found == "%" else "%25" + found[1:]
+        return text if depth else HELD_BY_WORDS[code]
+    return text if text == "%" else "%25" + text[1:]
 
 
 def _level_part(match: re.Match[str]) -> str:
-    found, depth, code = match.group(), match.group(1), match.group(2)
-    if found in LEVEL_ESCAPES:
-        return escape(found, LEVEL_ESCAPES)
+    text, depth, code = match.group(), match.group(1), match.group(2)
+    if text in LEVEL_ESCAPES:
+        return escape(text, LEVEL_ESCAPES)
     if code in HELD_BY_WORDS:
-        return found if depth else "%25" + code
+        return text if depth else "%25" + code
     if code is None:                           # a '%' with no two hex digits after it but, perhaps, some 25
-        return "%" + found[3:] if len(depth) > 2 else found
+        return "%" + text[3:] if len(depth) > 2 else text
     if depth:
-        return "%" + found[3:]
-    return "." if code == "2E" else found
+        return "%" + text[3:]
+    return "." if code == "2E" else text
 
 
 def _level_of_pattern(word: str) -> str:

@@ -84,15 +84,15 @@ class Broker:
 
     def store(self, vhost: VirtualHost, changes: Iterable[Change], owner: Owner | None, token: object) -> None:
         """Make changes durable; `owner` is told."""
-        found: dict[str, bytes | None] = {}
+        writes: dict[str, bytes | None] = {}
         for change in changes:
             if isinstance(change, Binding):
-                self._note_binding(vhost, change, found)
+                self._note_binding(vhost, change, writes)
             elif isinstance(change, Exchange) and change.durable:
-                self._keep(vhost, records.exchange_record(change.name), records.encode_exchange(change), found)
+                self._keep(vhost, records.exchange_record(change.name), records.encode_exchange(change), writes)
             elif isinstance(change, Destination) and change.kind != QUEUE:
-                self._forget(vhost, records.exchange_record(change.name), found)
-        self.queues.store(vhost, found, owner, token)      # the kernel itself writes its queues
+                self._forget(vhost, records.exchange_record(change.name), writes)
+        self.queues.store(vhost, writes, owner, token)     # the kernel itself writes its queues
 
     def undo(self, vhost: VirtualHost, changes: Iterable[Change]) -> None:
         """What was made is gone again: the disk did not take it. What was deleted stays so until the next start."""
@@ -106,14 +106,14 @@ class Broker:
                 vhost.forget_binding(change)
                 self.queues.unhear(vhost, change)
 
-    def _note_binding(self, vhost: VirtualHost, binding: Binding, found: dict[str, bytes | None]) -> None:
+    def _note_binding(self, vhost: VirtualHost, binding: Binding, writes: dict[str, bytes | None]) -> None:
         """Keep a binding that is new, or forget one that is gone."""
         if not vhost.is_bound(binding):
-            self._forget(vhost, records.binding_record(binding), found)
+            self._forget(vhost, records.binding_record(binding), writes)
             self.queues.unhear(vhost, binding)
             return
         if vhost.is_durable(binding):
-            self._keep(vhost, records.binding_record(binding), records.encode_binding(binding), found)
+            self._keep(vhost, records.binding_record(binding), records.encode_binding(binding), writes)
         self._hear(vhost, binding)
 
     def _hear(self, vhost: VirtualHost, binding: Binding) -> None:
@@ -121,14 +121,14 @@ class Broker:
         if binding.destination.kind == QUEUE and queue is not None:
             self.queues.hear(binding, vhost.exchanges[binding.source].type, queue)
 
-    def _keep(self, vhost: VirtualHost, name: str, value: bytes, found: dict[str, bytes | None]) -> None:
+    def _keep(self, vhost: VirtualHost, name: str, value: bytes, writes: dict[str, bytes | None]) -> None:
         self._stored.setdefault(vhost.name, set()).add(name)
-        found[name] = value
+        writes[name] = value
 
-    def _forget(self, vhost: VirtualHost, name: str, found: dict[str, bytes | None]) -> None:
+    def _forget(self, vhost: VirtualHost, name: str, writes: dict[str, bytes | None]) -> None:
         if name in self._stored.get(vhost.name, ()):
             self._stored[vhost.name].discard(name)
-            found[name] = None
+            writes[name] = None
 
     # ---- queues
 

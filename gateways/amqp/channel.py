@@ -119,8 +119,8 @@ class Channel:
         elif multiple:
             taken = self.unacked.take_through(tag)
         else:
-            one = self.unacked.take(tag)
-            taken = [] if one is None else [one]
+            delivery = self.unacked.take(tag)
+            taken = [] if delivery is None else [delivery]
         if not taken and tag:
             raise precondition(f"unknown delivery tag {tag}")
         if not taken and not multiple:

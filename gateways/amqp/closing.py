@@ -38,7 +38,7 @@ class Closing:
         """Whether the client has agreed; `data` is what came next."""
         self._heard_ms = now_ms
         data = self._tail + data
-        found = GOODBYE.search(data)
+        match = GOODBYE.search(data)
         self._tail = data[1 - GOODBYE_BYTES:]
-        self.asked_too = found is not None and found["method"] == b"\x32"
-        return found is not None
+        self.asked_too = match is not None and match["method"] == b"\x32"
+        return match is not None

@@ -133,8 +133,8 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
             if at + 8 + 12 > end:
                 return pos, NEED_MORE if at - pos <= body_max else OTHER_FRAME, 0
             payload = data[pos + 7:at]
-            known = routes.get(payload)
-            if known is None or data[at] != FRAME_END or data[at + 1] != HEADER or data[at + 2:at + 4] != channel:
+            cached = routes.get(payload)
+            if cached is None or data[at] != FRAME_END or data[at + 1] != HEADER or data[at + 2:at + 4] != channel:
                 return pos, OTHER_FRAME, 0
             header_at = at + 8
             at = header_at + (data[at + 4] << 24 | data[at + 5] << 16 | data[at + 6] << 8 | data[at + 7])
@@ -154,9 +154,9 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
             attributes = plain_attributes(raw)
             if attributes < 0:
                 return pos, OTHER_FRAME, 0
-            if known.queue is None and raw[0] & 0xEF | raw[1]:
+            if cached.queue is None and raw[0] & 0xEF | raw[1]:
                 return pos, OTHER_FRAME, 0             # a topic's readers see properties as headers of the record
-            placement = known
+            placement = cached
             headers = stored_headers(payload[6:len(payload) - 1], raw)
             head = data[pos:at + 8]
             head_size = at + 8 - pos
@@ -231,17 +231,17 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
     last_redelivered = False
     before = b""
     between = b""
-    for one in leased:
-        value = one[6]
+    for message in leased:
+        value = message[6]
         body = b"" if value is None else value
-        headers = one[7]
-        redelivered = one[2] > 1
+        headers = message[7]
+        redelivered = message[2] > 1
         size = len(body)
         if size != last_size or headers != last_headers or redelivered != last_redelivered:
-            last_headers = headers if one[8] & DOOR_MASK == DOOR else b""
+            last_headers = headers if message[8] & DOOR_MASK == DOOR else b""
             last_size = size
             last_redelivered = redelivered
-            side = side_of(one)
+            side = side_of(message)
             split = names_end(side)
             before = b"\x01" + channel + (13 + len(consumer_tag) + split).to_bytes(4, "big") + DELIVER + consumer_tag
             between = ((b"\x01" if redelivered else b"\0") + side[:split] + END

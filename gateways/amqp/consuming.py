@@ -93,7 +93,7 @@ class Consumer(Source):
             first = channel.unacked.next_tag
             channel.unacked.next_tag += len(messages)
         else:
-            first = channel.unacked.add(self, [one[:3] for one in messages])
+            first = channel.unacked.add(self, [message[:3] for message in messages])
             self.out += len(messages)
         frames = codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, messages, self.side_of)
         connection.write(frames)

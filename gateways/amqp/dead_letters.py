@@ -36,18 +36,18 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
     split = codec.names_end(side)
     old_exchange, old_key = mapping.read_names(side)
     raw = side[split:]
-    found = properties.read(raw)
-    headers: Table = dict(found.get("headers", {}))
+    message_properties = properties.read(raw)
+    headers: Table = dict(message_properties.get("headers", {}))
     key: str = old_key if read["key"] is None else read["key"]
     death = REASONS[reason]
     deaths = _with_death(headers, queue, death, old_exchange, mapping.keys_of(old_key, headers),
-                         found.get("expiration"), now_ms)
+                         message_properties.get("expiration"), now_ms)
     keys = [key] if read["key"] is not None else mapping.keys_of(key, headers)
     queues = vhost.route(exchange, keys, headers) if not exchange or exchange in vhost.exchanges else []
     if death != "rejected":
-        queues = [one for one in queues if not _is_cycle(one.name, deaths)]
+        queues = [candidate for candidate in queues if not _is_cycle(candidate.name, deaths)]
     return DeadLetter(queues, mapping.names_of(exchange, key),
-                      properties.replaced(raw, headers, without="expiration"), found.get("priority", 0))
+                      properties.replaced(raw, headers, without="expiration"), message_properties.get("priority", 0))
 
 
 def encode_target(exchange: str | None, key: str | None) -> str:
@@ -58,10 +58,10 @@ def encode_target(exchange: str | None, key: str | None) -> str:
 def _with_death(headers: Table, queue: str, reason: str, exchange: str, keys: list[str], expiration: str | None,
                 now_ms: int) -> list[Table]:
     """Write this death into the headers. Returns all deaths, the latest first."""
-    known = headers.get(DEATHS)
-    deaths: list[Table] = [one.value for one in known.value if one.type == "F"] if known is not None \
-        and known.type == "A" else []
-    same = next((one for one in deaths if _says(one, "queue", queue) and _says(one, "reason", reason)), None)
+    field = headers.get(DEATHS)
+    deaths: list[Table] = [entry.value for entry in field.value if entry.type == "F"] if field is not None \
+        and field.type == "A" else []
+    same = next((death for death in deaths if _says(death, "queue", queue) and _says(death, "reason", reason)), None)
     if same is None:
         latest: Table = {"count": Field("l", 1), "reason": text(reason), "queue": text(queue),
                          "time": Field("T", now_ms // 1000), "exchange": text(exchange),
@@ -73,7 +73,7 @@ def _with_death(headers: Table, queue: str, reason: str, exchange: str, keys: li
         count = same.get("count")
         latest = {**same, "count": Field("l", (count.value if count is not None and count.type == "l" else 0) + 1)}
     deaths.insert(0, latest)
-    headers[DEATHS] = Field("A", [Field("F", one) for one in deaths])
+    headers[DEATHS] = Field("A", [Field("F", death) for death in deaths])
     for name, value in (("reason", reason), ("queue", queue), ("exchange", exchange)):
         headers.setdefault(f"x-first-death-{name}", text(value))
     return deaths

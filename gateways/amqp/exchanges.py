@@ -124,12 +124,12 @@ class HeadersRouter:
         del self._bindings[binding]
 
     def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
-        found = []
+        destinations = []
         for binding, (match, wanted) in self._bindings.items():
             agreed = [_agrees(field, headers.get(name)) for name, field in wanted.items()]
             if any(agreed) if match == "any" else all(agreed):
-                found.append(binding.destination)
-        return found
+                destinations.append(binding.destination)
+        return destinations
 
 
 def x_match(arguments: Table) -> str:
@@ -146,9 +146,9 @@ def x_match(arguments: Table) -> str:
     return value
 
 
-def _agrees(wanted: Field, found: Field | None) -> bool:
+def _agrees(wanted: Field, header: Field | None) -> bool:
     """A void asks only that the header is there; a value must be the same and of the same type."""
-    return found is not None and (wanted.type == "V" or wanted == found)
+    return header is not None and (wanted.type == "V" or wanted == header)
 
 
 ROUTERS: Final[dict[str, type[Router]]] = {

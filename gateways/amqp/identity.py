@@ -82,17 +82,17 @@ class Identity:
         credentials = Credentials(user=self._login_name or self.user, password=secret.decode(errors="replace"))
         self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done, lambda: self._link.gone)
 
-    def renew(self, found: Principal | NotAuthenticated, virtual_host: str) -> None:
+    def renew(self, answer: Principal | NotAuthenticated, virtual_host: str) -> None:
         """Be whom the new secret has shown. Raises ConnectionFault 530 where that is not this user."""
         refusal = ConnectionFault(NOT_ALLOWED, "New secret was refused by one of the backends")
         refusal.method = IDS["connection.update-secret"]
-        if isinstance(found, NotAuthenticated) or found.name != self.principal.name:
+        if isinstance(answer, NotAuthenticated) or answer.name != self.principal.name:
             raise refusal
         try:
-            principal = self._admission.in_tenant(found, virtual_host)
+            principal = self._admission.in_tenant(answer, virtual_host)
         except Denied:
             raise refusal from None
-        self.take_seat(found)
+        self.take_seat(answer)
         self.principal = principal
 
     def leave(self) -> None:

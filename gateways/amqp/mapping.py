@@ -41,7 +41,7 @@ def keys_of(routing_key: str, headers: Table) -> list[str]:
     for name in CARBON_COPIES:
         field = headers.get(name)
         if field is not None and field.type == "A":
-            keys += [one.value.decode(errors="replace") for one in field.value if one.type == "S"]
+            keys += [entry.value.decode(errors="replace") for entry in field.value if entry.type == "S"]
     return keys
 
 
@@ -100,10 +100,10 @@ def headers_for_queues(names: bytes, raw: bytes, expires_at_ms: int) -> bytes:
 # decision 62: fields for other doors beside them
 def headers_for_topic(names: bytes, raw: bytes, now_ms: int) -> tuple[bytes, int]:
     """(headers that every door reads, the sender's timestamp in ms or 0)."""
-    found = properties.read(raw)
-    table: Table = found.pop("headers", {})
+    message_properties = properties.read(raw)
+    table: Table = message_properties.pop("headers", {})
     shown: list[tuple[str, Any]] = [(name, plain(field)) for name, field in table.items()]
-    envelope, _ = from_door(AMQP, DoorProperties(properties=found, headers=shown), now_ms)
+    envelope, _ = from_door(AMQP, DoorProperties(properties=message_properties, headers=shown), now_ms)
     pairs: Pairs = [(codec.AMQP_HEADER, names + raw), *envelope.headers]
     return encode_headers(pairs), envelope.timestamp_ms
 
@@ -142,5 +142,5 @@ def read_names(side: bytes) -> tuple[str, str]:
 @lru_cache(4096)
 def names_of(exchange: str, routing_key: str) -> bytes:
     """Two short strings."""
-    one, other = exchange.encode(), routing_key.encode()
-    return bytes((len(one),)) + one + bytes((len(other),)) + other
+    name, key = exchange.encode(), routing_key.encode()
+    return bytes((len(name),)) + name + bytes((len(key),)) + key

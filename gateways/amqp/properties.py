@@ -36,18 +36,18 @@ def spans(raw: bytes) -> Spans:
     flags = raw[0] << 8 | raw[1]
     if flags & 3:
         raise SyntaxFault("property flags that the class basic does not have")
-    found: Spans = {}
+    places: Spans = {}
     at = 2
     for bit, (name, kind) in enumerate(zip(NAMES, KINDS, strict=True)):
         if flags & 0x8000 >> bit:
             end = at + _size(kind, raw, at)
             if end > len(raw):
                 raise SyntaxFault(f"{name} is longer than its content header")
-            found[name] = (at, end)
+            places[name] = (at, end)
             at = end
     if at != len(raw):
         raise SyntaxFault("a content header longer than its properties")
-    return found
+    return places
 
 
 def _size(kind: str, raw: bytes, at: int) -> int:
@@ -62,18 +62,18 @@ def _size(kind: str, raw: bytes, at: int) -> int:
 
 def read(raw: bytes) -> dict[str, Any]:
     """Every property by name: text, numbers, and the headers as a Table. Raises SyntaxFault."""
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     for name, (at, end) in spans(raw).items():
         kind = KINDS[NAMES.index(name)]
         if kind == "F":
-            found[name], table_end = decode_table(raw[:end], at)
+            properties[name], table_end = decode_table(raw[:end], at)
             if table_end != end:
                 raise SyntaxFault("headers that end elsewhere than they say")
         elif kind == "s":
-            found[name] = raw[at + 1:end].decode(errors="replace")
+            properties[name] = raw[at + 1:end].decode(errors="replace")
         else:
-            found[name] = int.from_bytes(raw[at:end], "big")
-    return found
+            properties[name] = int.from_bytes(raw[at:end], "big")
+    return properties
 
 
 def write(properties: dict[str, Any]) -> bytes:
@@ -121,12 +121,12 @@ class Traits:
     __slots__ = ("persistent", "priority", "ttl_ms", "headers", "user_id")
 
     def __init__(self, raw: bytes) -> None:
-        found = read(raw)
-        self.persistent = found.get("delivery_mode") == PERSISTENT
-        self.priority: int = found.get("priority", 0)
-        self.ttl_ms: str | None = found.get("expiration")      # as it was sent; the channel refuses what is no number
-        self.headers: Table = found.get("headers", {})
-        self.user_id: str | None = found.get("user_id")
+        properties = read(raw)
+        self.persistent = properties.get("delivery_mode") == PERSISTENT
+        self.priority: int = properties.get("priority", 0)
+        self.ttl_ms: str | None = properties.get("expiration")  # as it was sent; the channel refuses what is no number
+        self.headers: Table = properties.get("headers", {})
+        self.user_id: str | None = properties.get("user_id")
 
 
 @lru_cache(CACHED)

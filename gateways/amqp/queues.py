@@ -78,18 +78,18 @@ class KernelQueues:
 
     def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
         """The queues of a virtual host that outlived the hub. A queue that was not durable is deleted."""
-        found = []
+        queues = []
         for kernel_queue in self._kernel.queues(vhost.name):
-            known = _door_settings(kernel_queue)
-            if known is None:
+            settings = _door_settings(kernel_queue)
+            if settings is None:
                 continue
-            if not known["durable"]:
+            if not settings["durable"]:
                 self._kernel.delete_queue(kernel_queue)
                 continue
-            queue = _reopened(vhost, kernel_queue.name, known)
+            queue = _reopened(vhost, kernel_queue.name, settings)
             queue.kernel_queue = kernel_queue
-            found.append(queue)
-        return found
+            queues.append(queue)
+        return queues
 
     def drop(self, queue: AmqpQueue) -> None:
         kernel_queue, queue.kernel_queue = queue.kernel_queue, None
@@ -124,15 +124,15 @@ class KernelQueues:
 
     def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
         kernel_queue, text = queue.kernel_queue, filter_of(binding, exchange_type)
-        known = (queue.vhost.name, binding)
-        if not text or known in self._heard:
+        key = (queue.vhost.name, binding)
+        if not text or key in self._heard:
             return
         if (kernel_queue.first_partition_id, text) not in self._filters:
             try:
                 self._kernel.bind(text, kernel_queue, chosen=True)
             except InvalidFilter:              # longer than an address can be: nothing can match it
                 return
-        self._heard[known] = (kernel_queue, text)
+        self._heard[key] = (kernel_queue, text)
         self._filters[kernel_queue.first_partition_id,
                       text] = self._filters.get((kernel_queue.first_partition_id, text), 0) + 1
 
@@ -140,11 +140,11 @@ class KernelQueues:
         kernel_queue, text = self._heard.pop((vhost.name, binding), (None, ""))
         if kernel_queue is None:
             return
-        known = (kernel_queue.first_partition_id, text)
-        self._filters[known] -= 1
-        if self._filters[known]:
+        key = (kernel_queue.first_partition_id, text)
+        self._filters[key] -= 1
+        if self._filters[key]:
             return
-        del self._filters[known]
+        del self._filters[key]
         still = self._kernel.queue(kernel_queue.name, kernel_queue.tenant)
         if still is not None and still.first_partition_id == kernel_queue.first_partition_id:
             self._kernel.unbind(text, kernel_queue, chosen=True)
@@ -293,14 +293,15 @@ def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
         single_active=of.single_active, dead_letter=dead_letter, door=door)
 
 
-def _reopened(vhost: VirtualHost, name: str, known: dict[str, Any]) -> AmqpQueue:
+def _reopened(vhost: VirtualHost, name: str, settings: dict[str, Any]) -> AmqpQueue:
     """A queue as it was declared; without arguments that were not looked at then, and cannot be."""
-    arguments, _ = decode_table(b64decode(known["arguments"]), 0)
+    arguments, _ = decode_table(b64decode(settings["arguments"]), 0)
     try:
-        return AmqpQueue(vhost, name, durable=True, auto_delete=known["auto_delete"], owner=None, arguments=arguments)
+        return AmqpQueue(vhost, name, durable=True, auto_delete=settings["auto_delete"], owner=None,
+                         arguments=arguments)
     except ChannelFault:
         good: Table = {key: field for key, field in arguments.items() if key not in ONCE_UNCHECKED}
-        return AmqpQueue(vhost, name, durable=True, auto_delete=known["auto_delete"], owner=None, arguments=good)
+        return AmqpQueue(vhost, name, durable=True, auto_delete=settings["auto_delete"], owner=None, arguments=good)
 
 
 def _limit(given: int | None) -> int:
@@ -312,5 +313,5 @@ def _door_settings(kernel_queue: Queue) -> dict[str, Any] | None:
     """The settings that this door wrote into a kernel queue; None for a queue of another door."""
     if not kernel_queue.settings.door:
         return None
-    known: dict[str, Any] = json.loads(kernel_queue.settings.door)
-    return known if "amqp" in known else None
+    settings: dict[str, Any] = json.loads(kernel_queue.settings.door)
+    return settings if "amqp" in settings else None

@@ -64,7 +64,8 @@ class Rights:
 
     def require_sight(self, name: str, access: str) -> None:
         """A queue's counts, and whether it is there, are for whoever may do anything with it."""
-        if not any(self._may_queue(name, one) for one in (Operation.CONSUME, Operation.PUBLISH, Operation.CREATE)):
+        if not any(self._may_queue(name, operation)
+                   for operation in (Operation.CONSUME, Operation.PUBLISH, Operation.CREATE)):
             raise self._refused(access, f"queue '{name}'")
 
     def require_source(self, queue: AmqpQueue) -> None:
@@ -136,9 +137,9 @@ class Rights:
         if not name or name.startswith(RESERVED):
             return True
         level = escape(name, LEVEL_ESCAPES)
-        return (any(self._may(one, level) for one in (Operation.CREATE, Operation.ALTER))
-                or any(self._admission.may_some(self.principal, one, f"{level}/{MANY}")
-                       for one in (Operation.PUBLISH, Operation.CONSUME)))
+        return (any(self._may(operation, level) for operation in (Operation.CREATE, Operation.ALTER))
+                or any(self._admission.may_some(self.principal, operation, f"{level}/{MANY}")
+                       for operation in (Operation.PUBLISH, Operation.CONSUME)))
 
     def require_exchange_sight(self, name: str, access: str) -> None:
         if not self.sees_exchange(name):
@@ -167,9 +168,9 @@ class Rights:
             raise self._refused(READ, f"topic '{key}' in exchange '{exchange}'")
 
     def may_hear(self, exchange: str, key: str) -> bool:
-        found = self._vhost.exchanges.get(exchange)
-        return self.sees_exchange(exchange) if found is None \
-            else self._may_there(Operation.CONSUME, heard_by(exchange, found.type, key), exchange)
+        declaration = self._vhost.exchanges.get(exchange)
+        return self.sees_exchange(exchange) if declaration is None \
+            else self._may_there(Operation.CONSUME, heard_by(exchange, declaration.type, key), exchange)
 
     def may_keep(self, binding: Binding) -> bool:
         """Whether a binding of the connection's own queue is still allowed."""

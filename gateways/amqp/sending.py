@@ -31,11 +31,11 @@ INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 
 def _milliseconds(expiration: str) -> int:
     """Raises ChannelFault 406, saying why as RabbitMQ does."""
-    found = INTEGER.match(expiration)
-    if found is None:
+    match = INTEGER.match(expiration)
+    if match is None:
         why = "no_integer"
-    elif found.end() < len(expiration):
-        why = f'{{leftover_string,"{expiration[found.end():]}"}}'
+    elif match.end() < len(expiration):
+        why = f'{{leftover_string,"{expiration[match.end():]}"}}'
     elif int(expiration) < 0:
         why = f"{{value_negative,{int(expiration)}}}"
     elif int(expiration) > EXPIRATION_MAX:
@@ -136,11 +136,11 @@ class Sender:
 
     def _depends_on_headers(self, name: str) -> bool:
         """Whether headers decide where a message goes, at this exchange or at one behind it."""
-        known = self._by_headers.get(name)
-        if known is None:
-            known = any(exchange.type == "headers" for exchange in self._vhost.reachable(name))
-            self._by_headers[name] = known
-        return known
+        answer = self._by_headers.get(name)
+        if answer is None:
+            answer = any(exchange.type == "headers" for exchange in self._vhost.reachable(name))
+            self._by_headers[name] = answer
+        return answer
 
     def _target(self, name: str, routing_key: str, traits: Traits) -> Target:
         headers = traits.headers
@@ -148,12 +148,12 @@ class Sender:
         if len(keys) > 1:
             self._rights.require_publish(name, keys[1:])
         queues = self._vhost.route(name, keys, headers)
-        known = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
-        target = self._targets.get(known)
+        key = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
+        target = self._targets.get(key)
         if target is None:
             if len(self._targets) >= ROUTES_MAX:
                 self._targets.clear()
-            target = self._targets[known] = self._place(name, routing_key, queues, traits.priority)
+            target = self._targets[key] = self._place(name, routing_key, queues, traits.priority)
         return target
 
     def _place(self, name: str, routing_key: str, queues: list[AmqpQueue], priority: int) -> Target:

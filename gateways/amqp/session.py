@@ -228,16 +228,16 @@ class AmqpSession:
         self._link.pause()
         self.identity.check(arguments, self._on_login, lambda: self._state is not State.CHECKING or self._link.gone)
 
-    def _on_login(self, found: Principal | NotAuthenticated) -> None:
+    def _on_login(self, answer: Principal | NotAuthenticated) -> None:
         if self._state is not State.CHECKING:
             return
         self._link.resume()
         self._state = State.TUNE
-        if not isinstance(found, NotAuthenticated):
-            self.identity.take_seat(found)
+        if not isinstance(answer, NotAuthenticated):
+            self.identity.take_seat(answer)
             self._write_method(0, login.encode_tune(self._config))
         else:
-            self._refuse_login(found)
+            self._refuse_login(answer)
         if self._parts:
             self.handle_data(b"")
 
@@ -264,18 +264,18 @@ class AmqpSession:
         """What comes behind it is taken once it is answered."""
         self.hold()
 
-        def told(found: Principal | NotAuthenticated) -> None:
+        def told(answer: Principal | NotAuthenticated) -> None:
             if self._state is State.OPEN:
                 try:
-                    self._renew(found)
+                    self._renew(answer)
                 except ConnectionFault as fault:
                     self.fail(fault)
             self.go_on()
 
         self.identity.check_secret(secret, told)
 
-    def _renew(self, found: Principal | NotAuthenticated) -> None:
-        self.identity.renew(found, self.vhost.name)
+    def _renew(self, answer: Principal | NotAuthenticated) -> None:
+        self.identity.renew(answer, self.vhost.name)
         self.rights.principal = self.identity.principal
         self.on_rights_changed()
         self._write_method(0, encode_method("connection.update-secret-ok"))

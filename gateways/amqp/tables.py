@@ -71,7 +71,7 @@ def encode_field(field: Field) -> bytes:
         return head + _FIXED[kind].pack(value)
     if kind == "F":
         return head + encode_table(value)
-    body = b"".join([encode_field(one) for one in value]) if kind == "A" else value
+    body = b"".join([encode_field(entry) for entry in value]) if kind == "A" else value
     return head + _SIZE.pack(len(body)) + body
 
 
@@ -88,9 +88,9 @@ def typed(value: Any) -> Field:
     if isinstance(value, float):
         return Field("d", value)
     if isinstance(value, list):
-        return Field("A", [typed(one) for one in value])
+        return Field("A", [typed(entry) for entry in value])
     if isinstance(value, dict):
-        return Field("F", {name: typed(one) for name, one in value.items()})
+        return Field("F", {name: typed(entry) for name, entry in value.items()})
     if value is None:
         return Field("V", None)
     return Field("S", value.encode() if isinstance(value, str) else value)
@@ -100,9 +100,9 @@ def plain(field: Field) -> Any:
     """A value without its type: text where bytes are UTF-8."""
     kind, value = field
     if kind == "F":
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(entry) for name, entry in value.items()}
     if kind == "A":
-        return [plain(one) for one in value]
+        return [plain(entry) for entry in value]
     if kind == "D":
         return value[1] / 10 ** value[0]
     if kind == "S":

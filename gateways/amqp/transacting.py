@@ -150,15 +150,15 @@ def decide(channel: Channel, tag: int, body: bytes) -> None:
 
 
 def _refuse(channel: Channel, transaction_id: int | str | None, error: Exception) -> None:
-    told = describe_refused(transaction_id, error)
-    channel.connection.count(f"decision_{told['code']}")
-    _tell(channel, DECIDED, told)
+    document = describe_refused(transaction_id, error)
+    channel.connection.count(f"decision_{document['code']}")
+    _tell(channel, DECIDED, document)
 
 
 def _tell(channel: Channel, name: str, document: dict[str, Any]) -> None:
     """Whoever on this connection listens to it."""
-    for one in channel.connection.channels:
-        for listener in one.listeners.values():
+    for open_channel in channel.connection.channels:
+        for listener in open_channel.listeners.values():
             if listener.name == name and not listener.send(document):
                 channel.connection.count("notice_dropped")
 

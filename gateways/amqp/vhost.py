@@ -258,32 +258,32 @@ class VirtualHost:
 
     def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS) -> list[AmqpQueue]:
         """The queues that a message enters, each once. The exchange is known to exist."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         seen = {exchange}
         pending = [exchange]
         while pending:
             name = pending.pop()
             for kind, to in self._destinations(name, keys, headers):
                 if kind == QUEUE:
-                    found[to] = None
+                    names[to] = None
                 elif to not in seen:
                     seen.add(to)
                     pending.append(to)
-        return [self.queues[name] for name in found if name in self.queues]
+        return [self.queues[name] for name in names if name in self.queues]
 
     def reachable(self, name: str) -> list[Exchange]:
         """The exchange and all that a message may pass from it."""
-        found: dict[str, None] = {name: None}
+        names: dict[str, None] = {name: None}
         pending = [name]
         while pending:
             exchange = self.exchanges.get(pending.pop())
             if exchange is not None:
                 behind = [to for kind, to in (binding.destination for binding in exchange.bindings) if kind == EXCHANGE]
                 for to in behind if exchange.alternate is None else [*behind, exchange.alternate]:
-                    if to not in found:
-                        found[to] = None
+                    if to not in names:
+                        names[to] = None
                         pending.append(to)
-        return [self.exchanges[one] for one in found if one in self.exchanges]
+        return [self.exchanges[exchange_name] for exchange_name in names if exchange_name in self.exchanges]
 
     def _destinations(self, name: str, keys: Iterable[str], headers: Table) -> list[Destination]:
         """Where one exchange sends it; what it sends nowhere goes to its alternate exchange."""
@@ -292,10 +292,10 @@ class VirtualHost:
         exchange = self.exchanges.get(name)
         if exchange is None:
             return []
-        found = [place for key in keys for place in exchange.router.route(key, headers)]
-        if not found and exchange.alternate is not None:
+        destinations = [place for key in keys for place in exchange.router.route(key, headers)]
+        if not destinations and exchange.alternate is not None:
             return [Destination(EXCHANGE, exchange.alternate)]
-        return found
+        return destinations
 
 
 def _not_default(exchange: str) -> None:

@@ -46,7 +46,8 @@ class OpenConnections:  # decision 99
 
     def certificates(self) -> dict[int, bytes]:
         """The clients' verified certificates, by the connections' numbers."""
-        return {number: shown for number, one in self._open.items() if (shown := one.certificate_der) is not None}
+        return {number: shown for number, connection in self._open.items()
+                if (shown := connection.certificate_der) is not None}
 
     def end(self, numbers: Iterable[int], reason: str) -> None:
         """End those connections with these numbers that are still open."""
@@ -62,9 +63,10 @@ class OpenConnections:  # decision 99
         """Up to `limit` connections that came after the one with this id, oldest first, and the id to go on behind;
         None at the end."""
         number = self._number(after)
-        found = list(islice(((key, one) for key, one in self._open.items() if key > number), limit + 1))
-        listed = found[:limit]
-        return [one for _, one in listed], f"{self.epoch}-{listed[-1][0]}" if len(found) > limit else None
+        entries = list(islice(((key, connection) for key, connection in self._open.items() if key > number), limit + 1))
+        listed = entries[:limit]
+        return ([connection for _, connection in listed],
+                f"{self.epoch}-{listed[-1][0]}" if len(entries) > limit else None)
 
     def _number(self, connection_id: str) -> int:
         """The number in a connection's id; 0, which no connection has, for an id of another start or no id at all."""

@@ -54,7 +54,8 @@ class _Port:
 
     def addresses(self) -> list[str]:
         """Where it listens, `HOST:PORT`; several where a name or an empty host stands for several."""
-        return [] if self.server is None else [peer_name(one.getsockname()) for one in self.server.sockets]
+        return [] if self.server is None else [
+            peer_name(server_socket.getsockname()) for server_socket in self.server.sockets]
 
 
 class Ports:

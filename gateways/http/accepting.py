@@ -18,8 +18,8 @@ def accepts(accept: str, offered: Collection[str]) -> bool:
 
 
 def _range(part: str) -> tuple[str, float]:
-    found = _QUALITY.search(part)
-    return part.partition(";")[0].strip().lower(), float(found.group(1)) if found else 1.0
+    match = _QUALITY.search(part)
+    return part.partition(";")[0].strip().lower(), float(match.group(1)) if match else 1.0
 
 
 def _quality(ranges: list[tuple[str, float]], media: str) -> float:

@@ -100,8 +100,8 @@ async def _changed(door: Door, change: Callable[[Callable[[Any], None]], None]) 
     return result
 
 
-def refuse_unknown(document: dict[str, Any], known: tuple[str, ...]) -> None:
+def refuse_unknown(document: dict[str, Any], fields: tuple[str, ...]) -> None:
     """Refuses `invalid_body` where the document holds what the call does not know."""
     for name in document:
-        if name not in known:
-            raise Refusal("invalid_body", f"no field {name[:40]!r} here; there are: {', '.join(known)}")
+        if name not in fields:
+            raise Refusal("invalid_body", f"no field {name[:40]!r} here; there are: {', '.join(fields)}")

@@ -45,8 +45,8 @@ def problem_answer(code: str, detail: str, headers: dict[str, str] | None = None
 
 def add_vary(response: web.StreamResponse, name: str) -> None:
     """The answer depends on this request header, too."""
-    known = response.headers.get("Vary")
-    response.headers["Vary"] = name if known is None else f"{known}, {name}"
+    existing = response.headers.get("Vary")
+    response.headers["Vary"] = name if existing is None else f"{existing}, {name}"
 
 
 def encode_json(status: int, body: bytes, date: bytes) -> bytes:

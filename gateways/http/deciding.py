@@ -65,9 +65,9 @@ class Deciding:
                 "id": str(self._id), "group": self._others.group, "by": self._others.by})
         return describe_decided(self._id, self._decision, stored.append_ms)
 
-    def _check(self, one: Guarded) -> None:
-        require_seen(self._door.admission, self._principal, one)
+    def _check(self, transaction: Guarded) -> None:
+        require_seen(self._door.admission, self._principal, transaction)
         if self._require is not None:
-            self._require(one)
-        if one.by != self._principal.name and one.state is State.OPEN:
-            self._others = one
+            self._require(transaction)
+        if transaction.by != self._principal.name and transaction.state is State.OPEN:
+            self._others = transaction

@@ -96,12 +96,12 @@ class DirectCalls:
     def find(self, exchange: Exchange) -> Direct | None:
         """The short form of the call that is asked; what the request line says to it is put into the exchange."""
         line = exchange.request_line
-        found = self._found.get(line)
-        if found is None:
+        entry = self._found.get(line)
+        if entry is None:
             if len(self._found) >= LINES_MAX:
                 self._found.clear()
-            found = self._found[line] = self._find(line)
-        call, exchange.captures, exchange.raw_query = found
+            entry = self._found[line] = self._find(line)
+        call, exchange.captures, exchange.raw_query = entry
         return call
 
     def _find(self, line: bytes) -> Found:
@@ -109,9 +109,9 @@ class DirectCalls:
         if parts is None:
             return NOT_FOUND
         path, _, raw_query = parts[2].decode("ascii").partition("?")
-        found = self._table.find(path)
-        called = None if found is None else found[0].handlers.get(parts[1].decode("ascii"))
-        return NOT_FOUND if found is None or called is None else (called.direct, found[1], raw_query)
+        match = self._table.find(path)
+        called = None if match is None else match[0].handlers.get(parts[1].decode("ascii"))
+        return NOT_FOUND if match is None or called is None else (called.direct, match[1], raw_query)
 
     def takes(self, login: Login, fields: Fields) -> bool:
         """Whether a request is from whom the connection is known to be, and need not wait before it begins."""

@@ -136,16 +136,16 @@ class Dispatcher:
             # The hot call: not looked for in the table.
             _check_accept(request, publish)
             return await publish.run(self._door, Call(request, (path[len(PUBLISH_PREFIX):],), raw_query, publish))
-        found = self._built.find(path)
-        if found is None and self.mounted is not None:
+        match = self._built.find(path)
+        if match is None and self.mounted is not None:
             try:
                 return await self.mounted(request)
             except web.HTTPNotFound:
                 pass         # not one of theirs either
-        found = found or self._not_built.find(path)
-        if found is None:
+        match = match or self._not_built.find(path)
+        if match is None:
             raise Refusal("not_found", f"there is no {path[:200]}")
-        endpoint, captures = found
+        endpoint, captures = match
         handler = endpoint.handler(request.method)
         if handler is not None:
             if "If-Match" in request.headers and request.method not in ("GET", "HEAD") \

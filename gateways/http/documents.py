@@ -23,8 +23,8 @@ def whole_numbers(value: Any, levels: int = NESTED_MAX) -> Any:
     if not levels:
         raise Refusal("invalid_body", f"nothing here is nested deeper than {NESTED_MAX} levels")
     if isinstance(value, list):
-        return [whole_numbers(one, levels - 1) for one in value]
-    return {name: whole_numbers(one, levels - 1) for name, one in value.items()}
+        return [whole_numbers(entry, levels - 1) for entry in value]
+    return {name: whole_numbers(entry, levels - 1) for name, entry in value.items()}
 
 
 async def read_object(door: Door, request: web.Request, what: str) -> dict[str, Any]:

@@ -118,10 +118,10 @@ class Door:
         """Who asks: by what `Authorization` says, else by certificate, else nobody. Raises NotAuthenticated."""
         protocol = cast("DoorProtocol", request.protocol)
         authorization = request.headers.get("Authorization")
-        known = protocol.line.login
-        if known is not None and known.holds(authorization, self.admission.version, self.services.wall_ms()):
-            protocol.user = known.principal.name
-            return known.principal
+        login = protocol.line.login
+        if login is not None and login.holds(authorization, self.admission.version, self.services.wall_ms()):
+            protocol.user = login.principal.name
+            return login.principal
         version = self.admission.version
         if authorization is not None:
             credentials = read_authorization(authorization)

@@ -35,12 +35,12 @@ def choose(accept_encoding: str) -> str | None:
     """The coding that who asked wants best of those that are known here; None: none of them."""
     weights: dict[str, float] = {}
     for part in accept_encoding.lower().split(","):
-        found = _CODING.fullmatch(part)
-        if found is not None:
-            weights[found[1]] = float(found[2] or 1)
-    known = {coding: weights.get(coding, weights.get("*", 0.0) if coding == GZIP else 0.0) for coding in (ZSTD, GZIP)}
-    best = max(known, key=lambda coding: known[coding])      # of equals the first
-    return best if known[best] > 0 else None
+        match = _CODING.fullmatch(part)
+        if match is not None:
+            weights[match[1]] = float(match[2] or 1)
+    codings = {coding: weights.get(coding, weights.get("*", 0.0) if coding == GZIP else 0.0) for coding in (ZSTD, GZIP)}
+    best = max(codings, key=lambda coding: codings[coding])  # of equals the first
+    return best if codings[best] > 0 else None
 
 
 def encode(body: bytes, coding: str) -> bytes:
@@ -104,4 +104,4 @@ def tag_of(body: bytes) -> str:
 def matches(if_none_match: str, tag: str) -> bool:
     """Whether the client has it already (RFC 9110, 13.1.2: weak comparison)."""
     opaque = tag.removeprefix("W/")
-    return any(one.strip().removeprefix("W/") in ("*", opaque) for one in if_none_match.split(","))
+    return any(entry.strip().removeprefix("W/") in ("*", opaque) for entry in if_none_match.split(","))

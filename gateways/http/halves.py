@@ -52,17 +52,18 @@ CHECK: Final = Named("Check", object_of({
                                      MESSAGE_OPTIONS)}))
 
 
-def describe(one: Transaction, wall_of: Callable[[int], int]) -> dict[str, Any]:
+def describe(transaction: Transaction, wall_of: Callable[[int], int]) -> dict[str, Any]:
     """A transaction with its checks and its decision; `wall_of` a hub time."""
-    first_ms, every_ms, times = one.settings
-    is_open = one.state is State.OPEN
-    return {"id": str(one.id), "state": one.state.name.lower(), "group": one.group, "by": one.by,
-            "address": one.address, "messages": one.messages, "begun": wall_of(one.begun_ms),
+    first_ms, every_ms, times = transaction.settings
+    is_open = transaction.state is State.OPEN
+    return {"id": str(transaction.id), "state": transaction.state.name.lower(), "group": transaction.group,
+            "by": transaction.by, "address": transaction.address, "messages": transaction.messages,
+            "begun": wall_of(transaction.begun_ms),
             "check": {"after": first_ms / 1000, "every": every_ms / 1000, "times": times},
-            "checks": [{"at": wall_of(at_ms), "to": to} for at_ms, to in one.checks],
-            "next": one.next_ms and wall_of(one.next_ms) if is_open else None,
-            "decided": None if is_open else wall_of(one.decided_ms),
-            "decided_by": None if is_open else one.decided_by}
+            "checks": [{"at": wall_of(at_ms), "to": to} for at_ms, to in transaction.checks],
+            "next": transaction.next_ms and wall_of(transaction.next_ms) if is_open else None,
+            "decided": None if is_open else wall_of(transaction.decided_ms),
+            "decided_by": None if is_open else transaction.decided_by}
 
 
 def read_check_back(given: object, default: CheckSettings) -> CheckSettings:

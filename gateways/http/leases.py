@@ -76,18 +76,18 @@ def _read_retry(given: object) -> Retry:
     if not isinstance(given, dict):
         raise Refusal("invalid_body", "'retry' is a list of delays in ms, or an object")
     delays = given.get("delays_ms", [])
-    if not isinstance(delays, list) or any(type(one) is not int for one in delays):
+    if not isinstance(delays, list) or any(type(delay) is not int for delay in delays):
         raise Refusal("invalid_body", "'delays_ms' is a list of whole numbers")
     others = {name: value for name, value in given.items() if name != "delays_ms"}
     _check_fields(others, RETRY, "a retry")
     return Retry(tuple(delays), **others)
 
 
-def _check_fields(given: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
+def _check_fields(given: Mapping[str, Any], settings: Mapping[str, Any], what: str) -> None:
     for name, value in given.items():
-        if name not in known:
-            raise Refusal("invalid_body", f"{what} has no setting {name!r}; there are: {', '.join(known)}")
-        types, said = TYPES[str(known[name])]
+        if name not in settings:
+            raise Refusal("invalid_body", f"{what} has no setting {name!r}; there are: {', '.join(settings)}")
+        types, said = TYPES[str(settings[name])]
         if type(value) not in types:
             raise Refusal("invalid_body", f"{name!r} is {said}")
 

@@ -102,8 +102,8 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
     seen: set[bytes] = set()
     for raw_name, value in raw_headers:
         name = raw_name.lower()
-        known = _CARRIED.get(name)
-        if known is None and name not in _OF_THE_REQUEST:
+        carried = _CARRIED.get(name)
+        if carried is None and name not in _OF_THE_REQUEST:
             if name.startswith(_USER_PREFIX):
                 publication.headers.append((_user_header(name[len(_USER_PREFIX):]), value))
             elif name.startswith(_EVENT_PREFIX):
@@ -112,11 +112,11 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
         if name in seen and name != b"prefer":
             raise Refusal("invalid_header", f"{_shown(name)} is given twice")
         seen.add(name)
-        if known is not None:
-            if known.plain and value.isascii() and b";" not in value:
-                publication.headers.append((known.record_header, value))
+        if carried is not None:
+            if carried.plain and value.isascii() and b";" not in value:
+                publication.headers.append((carried.record_header, value))
             else:
-                _carry(publication, known, value, now_ms)
+                _carry(publication, carried, value, now_ms)
         elif name == b"prefer":
             publication.respond_async |= prefers_async(value)
             publication.wait_s = preferred_wait_s(value) if publication.wait_s is None else publication.wait_s
@@ -189,8 +189,8 @@ def read_repeat(value: bytes) -> str:
 
 def preferred_wait_s(value: bytes) -> int | None:
     """For how many seconds a `Prefer` header wants to wait at most (RFC 7240, 4.3), None where it does not say."""
-    found = _WAIT.search(value)
-    return int(found.group(1)) if found else None
+    match = _WAIT.search(value)
+    return int(match.group(1)) if match else None
 
 
 def prefers_async(value: bytes) -> bool:
@@ -227,8 +227,8 @@ def read_message(item: object, now_ms: int) -> Publication:
             elif normal is not None:
                 publication.headers.append((field.name.encode(), normal))
         elif name not in _OTHER_NAMES:
-            known = ", ".join(sorted(_OTHER_NAMES | set(_BY_JSON_NAME)))
-            raise Refusal("invalid_body", f"a message has no field {name!r}; there are: {known}")
+            names = ", ".join(sorted(_OTHER_NAMES | set(_BY_JSON_NAME)))
+            raise Refusal("invalid_body", f"a message has no field {name!r}; there are: {names}")
     publication.key = _read_bytes(item, "key")
     publication.value = _read_value(publication, item)
     if item.get("correlation_id_base64") is not None:

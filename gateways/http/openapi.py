@@ -123,9 +123,9 @@ def _operation(route: Route, config: HttpConfig, components: Components, anonymo
         "description": _description(declared), "security": _security(declared, anonymous),
     }
     parameters = [*_path_parameters(route, config)]
-    parameters += [_parameter(one, "query", config, components) for one in declared.query
-                   if one is not TICKET]
-    parameters += [_parameter(one, "header", config, components) for one in declared.headers]
+    parameters += [_parameter(parameter, "query", config, components) for parameter in declared.query
+                   if parameter is not TICKET]
+    parameters += [_parameter(parameter, "header", config, components) for parameter in declared.headers]
     if parameters:
         operation["parameters"] = parameters
     if declared.bodies:
@@ -196,8 +196,8 @@ def _responses(route: Route, components: Components) -> dict[str, Any]:
     codes: defaultdict[int, list[str]] = defaultdict(list)
     for code in sorted(route.declared.problems_at(CAPTURE.search(route.pattern) is not None)):
         codes[PROBLEMS[code].status].append(code)
-    for status, found in sorted(codes.items()):
-        responses[str(status)] = _problem_response(found, components)
+    for status, problems in sorted(codes.items()):
+        responses[str(status)] = _problem_response(problems, components)
     return responses
 
 

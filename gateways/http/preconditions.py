@@ -45,7 +45,7 @@ def check_conditions(headers: Mapping[str, str], definition: Mapping[str, Any] |
 
 def _is_one_of(wanted: str, tag: str | None) -> bool:
     """13.1.1: strong comparison, so that a weak tag is never one."""
-    return tag is not None and any(one in ("*", tag) for one in _definitions(wanted))
+    return tag is not None and any(definition in ("*", tag) for definition in _definitions(wanted))
 
 
 def _definitions(tags: str) -> Iterator[str]:

@@ -154,7 +154,7 @@ def _of_hint(hint: Any) -> Schema:
     arguments = get_args(hint)
     if get_origin(hint) in (tuple, list):
         return list_of(_of_hint(arguments[0]))
-    (kind,) = (one for one in arguments if one is not type(None))
+    (kind,) = (argument for argument in arguments if argument is not type(None))
     return nullable(_of_hint(kind))
 
 
@@ -187,8 +187,8 @@ class Components:
         return piece
 
     def _refer(self, named: Named) -> Schema:
-        known = self._named.setdefault(named.name, named)
-        if known is not named:
+        existing = self._named.setdefault(named.name, named)
+        if existing is not named:
             raise ValueError(f"two schemas are named {named.name}")
         if named.name not in self.schemas:
             self.schemas[named.name] = {}                # a schema may mention itself

@@ -49,7 +49,7 @@ def decode_levels(raw: str) -> list[str]:
     return [decode_level(level) for level in raw.split("/")]
 
 
-def decode_query(raw: str, known: frozenset[str]) -> dict[str, str]:
+def decode_query(raw: str, parameters: frozenset[str]) -> dict[str, str]:
     """Query parameters by name. Refuses unknown and repeated names, broken text and more than `MAX_PARAMETERS`."""
     if not raw:
         return {}
@@ -61,8 +61,8 @@ def decode_query(raw: str, known: frozenset[str]) -> dict[str, str]:
         raise Refusal("invalid_parameter", f"the query is not UTF-8 or has over {MAX_PARAMETERS} parameters") from None
     query: dict[str, str] = {}
     for name, value in pairs:
-        if name not in known:
-            names = ", ".join(sorted(known)) or "none"
+        if name not in parameters:
+            names = ", ".join(sorted(parameters)) or "none"
             raise Refusal("unknown_parameter", f"no parameter {name!r} here; there are: {names}", parameter=name)
         if name in query:
             raise Refusal("invalid_parameter", f"{name!r} is given twice", parameter=name)

@@ -79,9 +79,9 @@ def scan_block(block: Block, version: int, bounds: npt.NDArray[np.int64], leader
     error = np.where((offset < start) | (offset > high), OFFSET_OUT_OF_RANGE, 0)
     if version >= 9:
         epoch = block["epoch"].astype(np.int64)
-        known = (epoch == leader_epoch) | (epoch < 0)
-        if not known.all():
-            error = np.where(known, error, np.where(epoch < leader_epoch, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH))
+        current = (epoch == leader_epoch) | (epoch < 0)
+        if not current.all():
+            error = np.where(current, error, np.where(epoch < leader_epoch, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH))
     rows = np.empty(len(block), ANSWERS[version])
     rows["index"] = index
     rows["error"] = error

@@ -279,17 +279,17 @@ class FetchRows:
                   bounds: Callable[[int], tuple[int, int]]) -> None:
         """Check every partition of a block, as `scan` does. `bounds_by_partition` holds (log start, high watermark)
         rows."""
-        found = scan_block(block, self.version, bounds_by_partition, self.leader_epoch, self.read_committed)
-        if found is None:
+        scan = scan_block(block, self.version, bounds_by_partition, self.leader_epoch, self.read_committed)
+        if scan is None:
             self.scan(partitions_of(block), partition_ids, bounds)
             return
         done = 0
-        for row, index, offset, most in found.wants:
-            self.rows.append(found.rows[done:row * found.row_bytes])
+        for row, index, offset, most in scan.wants:
+            self.rows.append(scan.rows[done:row * scan.row_bytes])
             self._want(index, partition_ids[index], offset, most)
-            done = (row + 1) * found.row_bytes
-        self.rows.append(found.rows[done:])
-        self.errors += found.errors
+            done = (row + 1) * scan.row_bytes
+        self.rows.append(scan.rows[done:])
+        self.errors += scan.errors
         self._there += len(block)
         self._listed.append((partition_ids, block["index"].tolist()))
 

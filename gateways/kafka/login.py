@@ -111,18 +111,18 @@ class Login:
         session = self._session
         self.checking = True
 
-        def told(found: Principal | NotAuthenticated) -> None:
+        def told(answer: Principal | NotAuthenticated) -> None:
             self.checking = False
             if session.closed:
                 return
-            if isinstance(found, LoginsFull):
-                self._not_looked_at(found)
-            elif isinstance(found, NotAuthenticated):
-                self._not_good(str(found), round)
-            elif user not in ("", found.name):
+            if isinstance(answer, LoginsFull):
+                self._not_looked_at(answer)
+            elif isinstance(answer, NotAuthenticated):
+                self._not_good(str(answer), round)
+            elif user not in ("", answer.name):
                 self._not_good("the token is another user's", round)
             else:
-                self._succeed(found, b"", round)
+                self._succeed(answer, b"", round)
 
         session.admission.authenticate(session.door, session.link.peer, credentials, told,
                                        lambda: session.closed or session.link.gone)

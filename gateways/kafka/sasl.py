@@ -50,11 +50,11 @@ def read_plain(message: bytes) -> Credentials:
 
 def read_bearer(message: bytes) -> tuple[Credentials, str]:
     """The token, and the user that it must be of ("": any). Raises SaslFault."""
-    found = _BEARER.fullmatch(message)
-    if found is None:
+    match = _BEARER.fullmatch(message)
+    if match is None:
         raise SaslFault("an OAUTHBEARER message is n,,^Aauth=Bearer TOKEN^A^A")
-    other = (found[1] or b"").decode(errors="replace").replace("=2C", ",").replace("=3D", "=")
-    return Credentials(token=found[2].decode()), other
+    other = (match[1] or b"").decode(errors="replace").replace("=2C", ",").replace("=3D", "=")
+    return Credentials(token=match[2].decode()), other
 
 
 def bearer_challenge() -> bytes:

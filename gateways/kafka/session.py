@@ -181,8 +181,8 @@ class KafkaSession:
         """The kernel's answers to what requests of this connection appended; the tokens know which. Where the client
         has gone nobody is answered; decisions that it sent are carried out all the same."""
         was_busy, self._busy = self._busy, True        # what all of these complete is sent in one go
-        for one in stored:
-            cast(Token, one.token).on_stored(one)
+        for answer in stored:
+            cast(Token, answer.token).on_stored(answer)
         self._busy = was_busy
         self._turn()
 
@@ -350,14 +350,14 @@ class KafkaSession:
         """Somebody asks without a login: it is who its certificate says, or anonymous."""
         self._asking = True
 
-        def told(found: Principal | NotAuthenticated) -> None:
+        def told(answer: Principal | NotAuthenticated) -> None:
             self._asking = False
             if self._closed:
                 return
-            if isinstance(found, NotAuthenticated):
-                self.close(f"{found.code}: {found}")
+            if isinstance(answer, NotAuthenticated):
+                self.close(f"{answer.code}: {answer}")
                 return
-            self._become(found)
+            self._become(answer)
             try:
                 request.api.dispatch(request)
             except Malformed as fault:

@@ -106,7 +106,7 @@ def _group_of(record: Record) -> bytes | None:
 
 
 def _header(record: Record, name: bytes) -> bytes | None:
-    return next((value for one, value in record[4] if one == name), None)
+    return next((value for header, value in record[4] if header == name), None)
 
 
 class HeldBatch:
@@ -230,11 +230,11 @@ class Deciding:
         self._settle()
 
     def _refuse(self, error: Exception) -> None:
-        known = isinstance(error, (*REFUSALS, InvalidDecision))
+        expected = isinstance(error, (*REFUSALS, InvalidDecision))
         code = getattr(error, "code", "internal_error")
         self._session.admission.trace.on_event("kafka", f"decision_{code}")
         if not self._row.error:
-            self._row.refuse(INVALID_RECORD if known else code_of(error), f"{code}: {error}")
+            self._row.refuse(INVALID_RECORD if expected else code_of(error), f"{code}: {error}")
 
     def _settle(self) -> None:
         self._waiting -= 1
@@ -254,17 +254,17 @@ class CheckTopics:
     @classmethod
     def of(cls, services: Services) -> CheckTopics:
         """The hub's."""
-        found = services.shared.get(__name__)
-        if not isinstance(found, cls):
-            found = services.shared[__name__] = cls(services)
-        return found
+        topics = services.shared.get(__name__)
+        if not isinstance(topics, cls):
+            topics = services.shared[__name__] = cls(services)
+        return topics
 
     def note_fetch(self, tenant: str, topic: str) -> None:
         """Somebody reads this topic, and is a member of its group for a while."""
         now_ms = self._services.now_ms()
         member = self._members.get((tenant, topic))
         if member is None or member.gone:
-            self._members = {name: one for name, one in self._members.items() if not one.gone}
+            self._members = {name: reader for name, reader in self._members.items() if not reader.gone}
             member = self._members[tenant, topic] = TopicMember(self._services, tenant, topic, now_ms)
             member.join()
         member.fetched_ms = now_ms

@@ -193,13 +193,13 @@ class Backlog:
             return
         self.pump()
 
-    def _take_fetched(self, found: dict[int, Found]) -> None:
+    def _take_fetched(self, sources: dict[int, Found]) -> None:
         """Move what was read to the waiting messages, in the order it is owed, up to the first gap."""
         ranges = self._ranges
         first = True
         while ranges:
             owed = ranges[0]
-            source = found.get(owed.partition_id)
+            source = sources.get(owed.partition_id)
             if source is None:
                 return
             lost = source.lost_of(owed)

@@ -85,9 +85,9 @@ class Clients:
         The kernel hands the same list to every subscriber, so its identity is the key; the list is kept beside the
         bytes so that the identity stays true.
         """
-        known = self._encoded.get(id(messages))
-        if known is not None and known[0] is messages:
-            return known[1]
+        cached = self._encoded.get(id(messages))
+        if cached is not None and cached[0] is messages:
+            return cached[1]
         encoded = encode_qos0(topic, messages, 0, len(messages))
         if len(self._encoded) >= ENCODED_MAX or self._encoded_bytes + len(encoded) > ENCODED_BYTES_MAX:
             self._encoded.clear()

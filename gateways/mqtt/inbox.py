@@ -129,10 +129,10 @@ class Inbox:
     def _schedule(self, packet: bytes, raw: bytes) -> None:
         messages: list[Message] = []
         packet_ids: list[bytes] = []
-        found = mapping.split_delayed(mapping.decode_topic(raw))
-        if found is None:
+        parts = mapping.split_delayed(mapping.decode_topic(raw))
+        if parts is None:
             raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
-        delay_ms, address = found
+        delay_ms, address = parts
         places = {raw: self._admission.place(self.principal, address)}
         decode_publishes(packet, 0, len(packet), places, messages, packet_ids)
         self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))

@@ -43,8 +43,8 @@ def decode_topic(raw: bytes) -> str:
 
 def split_delayed(topic: str) -> tuple[int, str] | None:
     """Delay in ms and address of a topic name that begins with `$delayed/`; None where it is not written so."""
-    found = _DELAYED.fullmatch(topic)
-    return None if found is None else (round(float(found[1]) * 1000), found[2])
+    match = _DELAYED.fullmatch(topic)
+    return None if match is None else (round(float(match[1]) * 1000), match[2])
 
 
 def decode_filter(raw: bytes) -> str:

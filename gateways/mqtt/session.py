@@ -240,15 +240,15 @@ class MqttSession:
         self._checking = True  # decision 91
         self._link.pause()
 
-        def told(found: Principal | NotAuthenticated) -> None:
+        def told(answer: Principal | NotAuthenticated) -> None:
             self._checking = False
             if self._ended:
                 return
             self._link.resume()
-            if isinstance(found, NotAuthenticated):
-                self._refuse(_code_of(found, connect), str(found))
+            if isinstance(answer, NotAuthenticated):
+                self._refuse(_code_of(answer, connect), str(answer))
                 return
-            self._accept(connect, found)
+            self._accept(connect, answer)
             if self._parts:
                 self.handle_data(b"")                          # what came behind CONNECT
 

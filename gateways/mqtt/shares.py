@@ -62,17 +62,17 @@ class Share:
     def _send(self, address: str, messages: list[Leased]) -> None:
         name = address.encode()
         topic = len(name).to_bytes(2, "big") + name
-        for transient, run in groupby(messages, key=lambda one: bool(one[8] & TRANSIENT)):
+        for transient, run in groupby(messages, key=lambda message: bool(message[8] & TRANSIENT)):
             together = list(run)
-            sent: list[Message] = [_as_message(one) for one in together]
+            sent: list[Message] = [_as_message(message) for message in together]
             if self._qos and not transient:
                 first = self._outbox.window.take(len(sent))
-                self._shares.note(self, first, [one[:3] for one in together])
+                self._shares.note(self, first, [message[:3] for message in together])
                 self._write(len(sent), encode_qos1(topic, sent, 0, len(sent), first))
                 continue
             self._write(len(sent), encode_qos0(topic, sent, 0, len(sent)))
             if self._qos:
-                self.settle([one[:3] for one in together])
+                self.settle([message[:3] for message in together])
             else:
                 self.place.add_credit(len(together))
 

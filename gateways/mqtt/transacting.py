@@ -168,9 +168,9 @@ class Transacting:
             self._on_decided()
 
     def _refuse(self, transaction_id: int | str | None, error: Exception) -> None:
-        told = describe_refused(transaction_id, error)
-        self._services.admission.trace.on_event("mqtt", f"decision_{told['code']}")
-        self._tell(mapping.DECIDED, told)
+        document = describe_refused(transaction_id, error)
+        self._services.admission.trace.on_event("mqtt", f"decision_{document['code']}")
+        self._tell(mapping.DECIDED, document)
 
     # --- being told --------------------------------------------------------------------------------------------------
 
@@ -268,20 +268,20 @@ def _read_half(address: str) -> HalfTopic:
         raise InvalidGroup(f"not written as {mapping.HALF}GROUP/ADDRESS")
     delay_ms = 0
     if address.startswith(mapping.DELAYED):
-        found = mapping.split_delayed(address)
-        if found is None:
+        parts = mapping.split_delayed(address)
+        if parts is None:
             raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
-        delay_ms, address = found
+        delay_ms, address = parts
     return HalfTopic(name, asked, delay_ms, address)
 
 
 def _read_check(given: str) -> dict[str, float]:
     """`AFTER,EVERY,TIMES`, each of which may be left out. Raises InvalidCheckBack."""
-    found = _CHECK_BACK.fullmatch(given)
-    if found is None:
+    match = _CHECK_BACK.fullmatch(given)
+    if match is None:
         raise InvalidCheckBack(f"not written as {mapping.CHECKED}AFTER,EVERY,TIMES/")
-    read: dict[str, float] = {name: float(found[name]) for name in ("after", "every") if found[name]}
-    return read | ({"times": int(found["times"])} if found["times"] else {})
+    read: dict[str, float] = {name: float(match[name]) for name in ("after", "every") if match[name]}
+    return read | ({"times": int(match["times"])} if match["times"] else {})
 
 
 def _group_of(topic_filter: str) -> str:

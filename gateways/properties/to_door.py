@@ -77,14 +77,14 @@ def _split(envelope: Envelope) -> tuple[dict[str, bytes], list[tuple[bytes, byte
     fields: dict[str, bytes] = {"durability": flag(envelope.durable)}
     own: list[tuple[bytes, bytes | None]] = []
     for name, value in envelope.headers:
-        known = name.decode(errors="replace")
-        row = None if known in RECORD_FIELDS or known in fields else FIELD_BY_NAME.get(known)
+        field_name = name.decode(errors="replace")
+        row = None if field_name in RECORD_FIELDS or field_name in fields else FIELD_BY_NAME.get(field_name)
         normal = None if row is None or value is None else normalize(row.kind, value)
         if normal is None:
             if name not in OWN_HEADERS:
                 own.append((name, value))
         else:
-            fields[known] = normal
+            fields[field_name] = normal
     if envelope.key is not None:
         fields["key"] = envelope.key
     if envelope.timestamp_ms > 0:

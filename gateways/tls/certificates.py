@@ -48,7 +48,7 @@ def name_in(certificate: PeerCertificate | None, rule: str) -> str | None:
     parts = {part: _part(certificate, part) for part in _PART.findall(template)}
     if not all(parts.values()):
         return None
-    name = _PART.sub(lambda found: parts[found[1]], template)
+    name = _PART.sub(lambda match: parts[match[1]], template)
     return name if name.isprintable() and len(name) <= NAME_CHARACTERS_MAX else None
 
 

@@ -50,10 +50,10 @@ def add_lists(context: ssl.SSLContext, file: str) -> None:
 def ends_of(file: Path) -> dict[str, datetime]:
     """Until when the list of each authority is good, the newest of several. Raises ValueError, OSError."""
     ends: dict[str, datetime] = {}
-    for one in read_lists(file):
-        if one.next_update_utc is not None:
-            issuer = one.issuer.rfc4514_string()
-            ends[issuer] = max(one.next_update_utc, ends.get(issuer, one.next_update_utc))
+    for revocations in read_lists(file):
+        if revocations.next_update_utc is not None:
+            issuer = revocations.issuer.rfc4514_string()
+            ends[issuer] = max(revocations.next_update_utc, ends.get(issuer, revocations.next_update_utc))
     return ends
 
 
@@ -68,6 +68,7 @@ def find_revoked(files: Iterable[str], certificates: Mapping[int, bytes]) -> lis
         with contextlib.suppress(ValueError, OSError):
             lists += read_lists(Path(file))
     read = {key: x509.load_der_x509_certificate(shown) for key, shown in certificates.items()}
-    return [key for key, one in read.items() if any(
-        some.issuer == one.issuer and some.get_revoked_certificate_by_serial_number(one.serial_number) is not None
+    return [key for key, certificate in read.items() if any(
+        some.issuer == certificate.issuer
+        and some.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None
         for some in lists)]

@@ -40,19 +40,19 @@ class WebSocketSession:  # decision 98
 
     def handle_data(self, data: bytes) -> None:
         try:
-            found = self._reader.feed(data)
+            frames = self._reader.feed(data)
         except Broken as fault:
             self._framed.end(fault.code, f"websocket: {fault}")
             return
         payload: list[bytes] = []            # of frames that followed each other: the session sees them as one read
-        for one in found:
-            if isinstance(one, bytes):
-                payload.append(one)
+        for frame in frames:
+            if isinstance(frame, bytes):
+                payload.append(frame)
                 continue
             self._hand_over(payload)
             payload = []
             if not self._framed.closed:
-                self._handle_control(one)
+                self._handle_control(frame)
         self._hand_over(payload)
 
     def _hand_over(self, payload: list[bytes]) -> None:

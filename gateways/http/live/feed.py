@@ -163,12 +163,12 @@ class Feed:
     def _on_fetched(self, fetched: list[Fetched]) -> None:
         self._fetching = False
         partitions, positions = self.scope.partitions, self.positions
-        if any(isinstance(one.error, StorageFailed) for one in fetched):
+        if any(isinstance(answer.error, StorageFailed) for answer in fetched):
             self._drop_readers()
             return
-        sources = [Source(one.partition_id, max(positions.at(one.partition_id), self._first_of(one)), one,
-                          partitions[one.partition_id][0].settings.compact)
-                   for one in fetched if one.partition_id in partitions]
+        sources = [Source(answer.partition_id, max(positions.at(answer.partition_id), self._first_of(answer)), answer,
+                          partitions[answer.partition_id][0].settings.compact)
+                   for answer in fetched if answer.partition_id in partitions]
         page = build_page(sources, BLOCK_MESSAGES, BLOCK_BYTES, open_piece=self._feeds.open_piece)
         note_unreadable(self._kernel, page, int)
         after = positions.copy()
@@ -297,8 +297,8 @@ class FilterFeed(Feed):
         return first
 
     def _read_up_to(self, partition_id: int, offset: int) -> None:
-        found = self._matched.get(partition_id)
-        if found is not None and offset >= found[1]:
+        stretch = self._matched.get(partition_id)
+        if stretch is not None and offset >= stretch[1]:
             del self._matched[partition_id]
-        elif found is not None and offset > found[0]:
-            self._matched[partition_id] = (offset, found[1])
+        elif stretch is not None and offset > stretch[0]:
+            self._matched[partition_id] = (offset, stretch[1])

@@ -92,20 +92,20 @@ class Feeds:
 
     def entries_of(self, scope: Scope, page: Page) -> list[Entry]:
         """What a page shows of a stream: first what it cannot give, then its messages."""
-        entries = [self._lost(scope, told) for told in (*page.lost, *page.unreadable)
-                   if told["partition"] in scope.partitions]
+        entries = [self._lost(scope, gap) for gap in (*page.lost, *page.unreadable)
+                   if gap["partition"] in scope.partitions]
         for partition_id, record in page.records:
-            found = scope.partitions.get(partition_id)
-            if found is not None and scope.shows(found[0], record):
-                body = self._message(found[0], found[1], partition_id, record, scope.wanted)
+            place = scope.partitions.get(partition_id)
+            if place is not None and scope.shows(place[0], record):
+                body = self._message(place[0], place[1], partition_id, record, scope.wanted)
                 entries.append(Entry(partition_id, record[0] + 1, MESSAGE, body))
         return entries
 
     @staticmethod
-    def _lost(scope: Scope, told: dict[str, Any]) -> Entry:
-        topic, number = scope.partitions[told["partition"]]
-        body = orjson.dumps({"topic": topic.name, **told, "partition": number})
-        return Entry(told["partition"], told["offset"] + told["count"], LOST, body)
+    def _lost(scope: Scope, gap: dict[str, Any]) -> Entry:
+        topic, number = scope.partitions[gap["partition"]]
+        body = orjson.dumps({"topic": topic.name, **gap, "partition": number})
+        return Entry(gap["partition"], gap["offset"] + gap["count"], LOST, body)
 
     def _message(self, topic: Topic, number: int, partition_id: int, record: Record, wanted: Wanted) -> bytes:
         key = (partition_id, record[0], wanted.cloud_events, wanted.json_values)

@@ -66,11 +66,12 @@ class Replay:
         """Partitions in which there is something to read; a different one first each time, so that none has to wait for
         ever."""
         at, ends = self.positions.at, self._feed.positions.at
-        found = [partition_id for partition_id in self._feed.scope.partitions if at(partition_id) < ends(partition_id)]
-        if len(found) > MAX_AT_ONCE:
-            self._turn = (self._turn + MAX_AT_ONCE) % len(found)
-            found = (found[self._turn:] + found[:self._turn])[:MAX_AT_ONCE]
-        return found
+        partition_ids = [partition_id for partition_id in self._feed.scope.partitions
+                         if at(partition_id) < ends(partition_id)]
+        if len(partition_ids) > MAX_AT_ONCE:
+            self._turn = (self._turn + MAX_AT_ONCE) % len(partition_ids)
+            partition_ids = (partition_ids[self._turn:] + partition_ids[:self._turn])[:MAX_AT_ONCE]
+        return partition_ids
 
     def _ahead(self) -> bool:
         """The feed has not been told yet of something that is durable (a large batch is being opened). Ids of events
@@ -89,11 +90,12 @@ class Replay:
         ends = {partition_id: self._feed.positions.at(partition_id) for partition_id in partition_ids}
         fetched = await self._fetch([(partition_id, max(at(partition_id), first_of(partition_id)[0]), share)
                                      for partition_id in partition_ids])
-        for one in fetched:
-            if one.error is not None and not isinstance(one.error, OffsetOutOfRange):
-                raise one.error
-        sources = [Source(one.partition_id, at(one.partition_id), one, partitions[one.partition_id][0].settings.compact)
-                   for one in fetched if one.partition_id in partitions]
+        for answer in fetched:
+            if answer.error is not None and not isinstance(answer.error, OffsetOutOfRange):
+                raise answer.error
+        sources = [Source(answer.partition_id, at(answer.partition_id), answer,
+                          partitions[answer.partition_id][0].settings.compact)
+                   for answer in fetched if answer.partition_id in partitions]
         page = build_page(sources, REPLAY_MESSAGES, REPLAY_BYTES, open_piece=self._feeds.open_piece)
         note_unreadable(self._feeds.kernel, page, int)
         return _up_to(page, ends)

@@ -139,7 +139,7 @@ def _found(accounts: Administration, id: str) -> dict[str, Any] | None:
 def _answered(door: Door, question: dict[str, Any]) -> Verdict:
     refuse_unknown(question, ("user", "operation", "kind", "on", "client_id", "tenant", "groups"))
     texts = {name: _text(question, name) for name in ("user", "operation", "kind", "on", "client_id", "tenant")}
-    operation = next((one for one in Operation if one.value == texts["operation"]), None)
+    operation = next((candidate for candidate in Operation if candidate.value == texts["operation"]), None)
     kind, on = texts["kind"] or ADDRESS, texts["on"] or ""
     groups = question.get("groups", [])
     if operation is None or not texts["user"] or kind not in KINDS or (kind != HUB and not on):

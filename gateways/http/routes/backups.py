@@ -78,9 +78,9 @@ async def begin(door: Door, call: Call) -> web.StreamResponse:
             begun.set_exception(error)
 
     backups.begin(on_begun)
-    told = backups.describe(await begun)
-    door.admission.audit(author(call.request, principal.name), "backup.begun", {"id": told["id"]})
-    return json_answer(told, 201)
+    description = backups.describe(await begun)
+    door.admission.audit(author(call.request, principal.name), "backup.begun", {"id": description["id"]})
+    return json_answer(description, 201)
 
 
 @declare("backups", path=(ID, FILE), headers=(RANGE,), needs=NEEDS,

@@ -109,16 +109,16 @@ async def post_positions(door: Door, call: Call) -> web.StreamResponse:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) > MAX_TOPICS:
         raise Refusal("invalid_body", f"'topics' is a list of at most {MAX_TOPICS} names")
     times = _times(document.get("times", {}))
-    found, missing = [], []
+    topics, missing = [], []
     for name in names:
         topic = _visible_topic(door, principal, name)
         if topic is None:
             missing.append(name)
         else:
-            found.append(await _positions(door, topic, times.get(name)))
+            topics.append(await _positions(door, topic, times.get(name)))
     routes = [{"filter": entry.filter, "topic": entry.topic, "key": entry.key, "partition_key": entry.partition_key}
               for entry in door.kernel.route_entries]
-    return json_answer({"topics": found, "missing": missing, "routes": routes,
+    return json_answer({"topics": topics, "missing": missing, "routes": routes,
                         "doors": {str(number): name for number, name in door.door_names.items()}})
 
 
@@ -145,11 +145,11 @@ def _times(given: Any) -> dict[str, dict[int, int]]:
     try:
         times = {name: {int(partition): time for partition, time in of_topic.items()} for name,
                  of_topic in given.items()}
-        known = all(type(time) is int and 0 <= time <= MAX_OFFSET for of_topic in times.values()
+        valid = all(type(time) is int and 0 <= time <= MAX_OFFSET for of_topic in times.values()
                     for time in of_topic.values())
     except (AttributeError, ValueError):
-        known = False
-    if not known or sum(len(of_topic) for of_topic in times.values()) > MAX_TIMES:
+        valid = False
+    if not valid or sum(len(of_topic) for of_topic in times.values()) > MAX_TIMES:
         raise Refusal("invalid_body", f"'times' has milliseconds by topic and partition, at most {MAX_TIMES} of them")
     return times
 
@@ -187,49 +187,49 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
     compacted: list[bool] = []
     wants: list[tuple[int, int]] = []
     topics: dict[tuple[str, bytes | None], Topic | dict[str, Any]] = {}
-    for one in ranges:
-        name = (one.topic, one.uuid)
-        topic = topics[name] if name in topics else topics.setdefault(name, _topic(door, principal, one))
+    for asked_range in ranges:
+        name = (asked_range.topic, asked_range.uuid)
+        topic = topics[name] if name in topics else topics.setdefault(name, _topic(door, principal, asked_range))
         if isinstance(topic, dict):
             heads.append(topic)
-        elif one.partition >= topic.partitions:
+        elif asked_range.partition >= topic.partitions:
             heads.append(_refused("unknown_partition", f"{topic.name} has the partitions 0 to {topic.partitions - 1}"))
         else:
             heads.append({})
             compacted.append(topic.settings.compact)
-            wants.append((topic.partition_id(one.partition), one.offset))
+            wants.append((topic.partition_id(asked_range.partition), asked_range.offset))
     share = max(MIN_SHARE_BYTES, max_bytes // max(1, len(wants)))
     fetched = await fetch(door, [(partition_id, offset, share) for partition_id, offset in wants], max_bytes,
                           stored=True)
     served = zip(fetched, compacted, strict=True)
     pieces: list[Piece] = []
-    for i, one in enumerate(ranges):
+    for i, asked_range in enumerate(ranges):
         if not heads[i]:
-            heads[i] = _serve(*next(served), one, pieces)
+            heads[i] = _serve(*next(served), asked_range, pieces)
     head = orjson.dumps({"ranges": heads})
     body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces)])
     return door.counted(sum([piece.count for piece in pieces]),
                         web.Response(body=body, content_type="application/octet-stream"))
 
 
-def _topic(door: Door, principal: Principal, one: _Range) -> Topic | dict[str, Any]:
+def _topic(door: Door, principal: Principal, asked_range: _Range) -> Topic | dict[str, Any]:
     """The topic of a range, or what its head says instead."""
     try:
-        topic = door.readable_topic(principal, one.topic)
+        topic = door.readable_topic(principal, asked_range.topic)
     except (KernelError, Denied) as error:
         return _refused(error.code, str(error))
-    if one.uuid is not None and topic.uuid != one.uuid:
-        return _refused("topic_replaced", f"{one.topic!r} was deleted and made again")
+    if asked_range.uuid is not None and topic.uuid != asked_range.uuid:
+        return _refused("topic_replaced", f"{asked_range.topic!r} was deleted and made again")
     return topic
 
 
-def _serve(fetched: Fetched, compacted: bool, one: _Range, pieces: list[Piece]) -> dict[str, Any]:
+def _serve(fetched: Fetched, compacted: bool, asked_range: _Range, pieces: list[Piece]) -> dict[str, Any]:
     """The head of one range; its pieces are added to `pieces`."""
     if fetched.error is not None:
         code = getattr(fetched.error, "code", "internal_error")
         return {**_refused(code, str(fetched.error)), "log_start_offset": fetched.log_start_offset,
                 "high_watermark": fetched.high_watermark}
-    mine = [piece for piece in fetched.pieces if piece.first_offset < one.end]
+    mine = [piece for piece in fetched.pieces if piece.first_offset < asked_range.end]
     pieces += mine
     head: dict[str, Any] = {"pieces": len(mine), "log_start_offset": fetched.log_start_offset,
                             "high_watermark": fetched.high_watermark}
@@ -248,25 +248,25 @@ def _ranges(given: Any) -> list[_Range]:
     if not isinstance(given, list) or not 0 < len(given) <= MAX_RANGES:
         raise Refusal("invalid_body", f"'ranges' is a list of 1 to {MAX_RANGES} ranges")
     try:
-        return [_range(one) for one in given]
+        return [_range(entry) for entry in given]
     except (AttributeError, KeyError, TypeError, ValueError):
         raise Refusal("invalid_body", 'a range is {"topic", "uuid", "partition", "offset", "end"}, '
                       '"uuid" may be missing') from None
 
 
-def _range(one: dict[str, Any]) -> _Range:
-    asked = None if one.get("uuid") is None else uuid.UUID(one["uuid"]).bytes
-    found = _Range(one["topic"], asked, one["partition"], one["offset"], one["end"])
-    if not isinstance(found.topic, str) or not all(type(number) is int and 0 <= number <= MAX_OFFSET
-                                                   for number in found[2:]):
-        raise ValueError(one)
-    return found
+def _range(entry: dict[str, Any]) -> _Range:
+    asked = None if entry.get("uuid") is None else uuid.UUID(entry["uuid"]).bytes
+    asked_range = _Range(entry["topic"], asked, entry["partition"], entry["offset"], entry["end"])
+    if not isinstance(asked_range.topic, str) or not all(type(number) is int and 0 <= number <= MAX_OFFSET
+                                                         for number in asked_range[2:]):
+        raise ValueError(entry)
+    return asked_range
 
 
-async def _document(door: Door, call: Call, known: set[str]) -> dict[str, Any]:
+async def _document(door: Door, call: Call, fields: set[str]) -> dict[str, Any]:
     document = await read_object(door, call.request, "what is asked for")
-    if not document.keys() <= known:
-        raise Refusal("invalid_body", f"the body is an object with {' and '.join(sorted(known))}")
+    if not document.keys() <= fields:
+        raise Refusal("invalid_body", f"the body is an object with {' and '.join(sorted(fields))}")
     return document
 
 

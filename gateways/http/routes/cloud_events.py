@@ -80,16 +80,16 @@ async def post_events(door: Door, call: Call, principal: Principal, publication:
         items = _items(document, door.config.max_request_messages)
 
         def read(item: Any, wall_ms: int) -> tuple[Placement, Publication]:
-            one = read_structured(item, of_topic)
-            return place(one), one
+            event = read_structured(item, of_topic)
+            return place(event), event
 
         return await store_batch(door, principal, prepare_each(door, items, publication, read), publication)
-    one = read_structured(document, of_topic)
-    if not any(name == b"traceparent" for name, _ in one.headers):
-        one.headers += [pair for pair in publication.headers if pair[0] == b"traceparent"]
-    one.idempotency_key, one.wait_s = publication.idempotency_key, publication.wait_s
-    one.respond_async = publication.respond_async
-    return await store(door, call, principal, place(one), one, one.value)
+    event = read_structured(document, of_topic)
+    if not any(name == b"traceparent" for name, _ in event.headers):
+        event.headers += [pair for pair in publication.headers if pair[0] == b"traceparent"]
+    event.idempotency_key, event.wait_s = publication.idempotency_key, publication.wait_s
+    event.respond_async = publication.respond_async
+    return await store(door, call, principal, place(event), event, event.value)
 
 
 def _check_headers(publication: Publication) -> None:

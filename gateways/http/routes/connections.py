@@ -69,9 +69,9 @@ async def list_connections(door: Door, call: Call) -> web.StreamResponse:
     listed: list[dict[str, Any]] = []
     end: str | None = after
     while end is not None and len(listed) < count:
-        found, end = door.services.connections.page(end, min(count - len(listed), LOOKED_AT))
-        listed += [one for one in (_summary(connection.describe()) for connection in found)
-                   if any(wanted in str(one[name]).casefold() for name in LOOKED_IN)]
+        connections, end = door.services.connections.page(end, min(count - len(listed), LOOKED_AT))
+        listed += [summary for summary in (_summary(connection.describe()) for connection in connections)
+                   if any(wanted in str(summary[name]).casefold() for name in LOOKED_IN)]
         await asyncio.sleep(0)                       # others have a turn between two looks
     return json_answer({"connections": listed, "cursor": end})
 
@@ -94,9 +94,9 @@ async def close_connection(door: Door, call: Call) -> web.StreamResponse:
     principal = await _require_administrator(door, call)
     call.query()
     connection = _find(door, call)
-    told = connection.describe()
+    description = connection.describe()
     door.admission.audit(author(call.request, principal.name), "connection.closed",
-                         {name: told.get(name) for name in AUDITED})
+                         {name: description.get(name) for name in AUDITED})
     connection.end(ENDED_BY)
     return web.Response(status=204)
 

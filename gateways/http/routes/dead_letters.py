@@ -147,7 +147,8 @@ async def redrive(door: Door, call: Call) -> web.StreamResponse:
             left += [_left(str(record[6]), error) for record, error in zip(chosen, results, strict=True)
                      if error is not None]
     if not more:
-        left += [_left(one, ExpiredReceipt("the group has no such dead letter")) for one in sorted(wanted or ())]
+        left += [_left(message_id, ExpiredReceipt("the group has no such dead letter"))
+                 for message_id in sorted(wanted or ())]
     return json_answer({"redriven": redriven, "left": left[:MAX_LEFT], "more": more}, 207 if left else 200)
 
 
@@ -203,7 +204,7 @@ def _read_redrive(document: dict[str, Any], max_ids: int) -> tuple[str, list[str
         raise Refusal("invalid_body", "a redrive names 'ids', or says 'all': true")
     if "all" in document:
         return group, None if document["all"] else []
-    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids) or len(ids) > max_ids:
+    if not isinstance(ids, list) or not all(isinstance(text, str) for text in ids) or len(ids) > max_ids:
         raise Refusal("invalid_body", f"'ids' is a list of at most {max_ids} texts")
     return group, ids
 
@@ -240,7 +241,7 @@ def _transaction(read: Any) -> dict[str, Any] | None:
     made up."""
     try:
         return {"id": str(read["id"]), "by": str(read["by"]), "begun": _time(read["begun_ms"]),
-                "checks": [{"at": _time(one["at_ms"]), "to": str(one["to"])} for one in read["checks"]]}
+                "checks": [{"at": _time(check["at_ms"]), "to": str(check["to"])} for check in read["checks"]]}
     except (KeyError, TypeError):
         return None
 

@@ -177,9 +177,9 @@ async def begin(door: Door, feed: Feed, begin_at: str | None, last_event_id: str
         return Positions(hub, {partition_id: first for partition_id, (first, _) in bounds.items()})
     time_ms = time_of(begin_at or "")
     asked = {partition_id: offset_at(door, partition_id, time_ms) for partition_id in partitions}
-    found = {partition_id: await future for partition_id, future in asked.items()}
+    offsets = {partition_id: await future for partition_id, future in asked.items()}
     return Positions(hub, {partition_id: bounds[partition_id][1] if offset is None else offset
-                           for partition_id, offset in found.items()})
+                           for partition_id, offset in offsets.items()})
 
 
 def _resumed(door: Door, feed: Feed, last_event_id: str) -> Positions:

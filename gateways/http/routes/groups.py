@@ -73,16 +73,17 @@ async def list_groups(door: Door, call: Call) -> web.StreamResponse:
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
-    found = [(name, settings) for name, settings in door.kernel.groups(tenant=principal.tenant)
-             if name > after and matching(name, query)
-             and door.admission.may_group(principal, Operation.CONSUME, name)]
+    entries = [(name, settings) for name, settings in door.kernel.groups(tenant=principal.tenant)
+               if name > after and matching(name, query)
+               and door.admission.may_group(principal, Operation.CONSUME, name)]
     groups = []
-    for name, settings in found[:count]:
+    for name, settings in entries[:count]:
         groups.append(_describe(name, settings))
         if counted:
             groups[-1]["topics"] = [_counts(door, name, settings, topic) for topic in _topics(door, principal, name)]
             await asyncio.sleep(0)                   # others have a turn between two groups
-    return json_answer({"groups": groups, "cursor": encode_name(found[count - 1][0]) if len(found) > count else None})
+    return json_answer({"groups": groups,
+                        "cursor": encode_name(entries[count - 1][0]) if len(entries) > count else None})
 
 
 @declare("groups", needs=READING, problems=("unknown_group", "storage_failed"),
@@ -92,9 +93,9 @@ async def get_group(door: Door, call: Call) -> web.StreamResponse:
     principal = await door.principal(call.request)
     call.query()
     name, settings = _existing(door, principal, call)
-    found = [_progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
-    topics = [told if settings.kind == ASSIGNED else {**told, "oldest": await _oldest(door, wants)}
-              for told, wants in found]
+    rows = [_progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
+    topics = [counts if settings.kind == ASSIGNED else {**counts, "oldest": await _oldest(door, wants)}
+              for counts, wants in rows]
     return defined_answer(_describe(name, settings), {"topics": topics})
 
 
@@ -160,8 +161,8 @@ async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
     document = await read_object(door, call.request, "what a group is rewound to")
     topic, partition = _read_rewind(door, principal, document)
     partitions = range(topic.partitions) if partition is None else (partition,)
-    found = await named_offsets(door, topic, partitions, partition, {"from": document["to"]})
-    offsets = dict(zip([topic.partition_id(number) for number in partitions], found, strict=True))
+    new_offsets = await named_offsets(door, topic, partitions, partition, {"from": document["to"]})
+    offsets = dict(zip([topic.partition_id(number) for number in partitions], new_offsets, strict=True))
     await door.durable(lambda owner, token: _rewind(door, name, topic, offsets, owner, token))
     return json_answer({"offsets": _offsets(door, name, topic)})
 
@@ -179,10 +180,10 @@ def _read_rewind(door: Door, principal: Principal, document: dict[str, Any]) -> 
     to, topic, partition = document.get("to"), document.get("topic"), document.get("partition")
     if not isinstance(to, str) or not isinstance(topic, str) or document.keys() - {"to", "topic", "partition"}:
         raise Refusal("invalid_body", "a rewind has a 'topic', a 'to' and perhaps a 'partition'")
-    found = door.readable_topic(principal, topic)
-    if partition is not None and (type(partition) is not int or not 0 <= partition < found.partitions):
-        raise UnknownPartition(f"{topic} has the partitions 0 to {found.partitions - 1}")
-    return found, partition
+    stored_topic = door.readable_topic(principal, topic)
+    if partition is not None and (type(partition) is not int or not 0 <= partition < stored_topic.partitions):
+        raise UnknownPartition(f"{topic} has the partitions 0 to {stored_topic.partitions - 1}")
+    return stored_topic, partition
 
 
 def _describe(name: str, settings: GroupSettings) -> dict[str, Any]:
@@ -230,10 +231,10 @@ def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic
               ) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
     """What is told of a topic, and where its oldest message may be: the group may be gone after the first wait, and
     asking for it would make it again."""
-    told = _counts(door, name, settings, topic)
+    counts = _counts(door, name, settings, topic)
     if settings.kind == ASSIGNED:
-        return told, []
-    return told, _unsettled(door, door.kernel.group(name, topic.name, tenant=topic.tenant))
+        return counts, []
+    return counts, _unsettled(door, door.kernel.group(name, topic.name, tenant=topic.tenant))
 
 
 def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
@@ -248,17 +249,17 @@ def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
 async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:
     """When the first of them was stored."""
     fetched = await fetch(door, wants, door.config.max_page_bytes) if wants else []
-    return min((one.pieces[0].append_ms for one in fetched if one.pieces), default=None)
+    return min((answer.pieces[0].append_ms for answer in fetched if answer.pieces), default=None)
 
 
 def _offsets(door: Door, name: str, topic: Topic) -> list[dict[str, Any]]:
     """One row per partition that holds or held something, or that the group has met."""
-    known = door.kernel.group_offsets(name, topic)
+    offsets = door.kernel.group_offsets(name, topic)
     rows = []
     for partition, partition_id in enumerate(topic.partition_ids()):
         start, end = door.kernel.bounds(partition_id)
-        if end or partition_id in known:
-            offset = max(known.get(partition_id, start), start)
+        if end or partition_id in offsets:
+            offset = max(offsets.get(partition_id, start), start)
             rows.append({"topic": topic.name, "partition": partition, "offset": offset, "log_start_offset": start,
                          "high_watermark": end, "lag": end - offset})
     return rows

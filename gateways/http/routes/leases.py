@@ -100,10 +100,10 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
 
     topic = require()
     group_of = partial(door.kernel.group, name, topic.name, tenant=principal.tenant)
-    found = await _pop(door, principal, query, group_of, require)
+    leases = await _pop(door, principal, query, group_of, require)
     topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got partitions while this waited
-    return _shown(door, principal, name, found,
-                  [(topic.name, partition_number(topic, leased[0].partition_id)) for leased in found],
+    return _shown(door, principal, name, leases,
+                  [(topic.name, partition_number(topic, leased[0].partition_id)) for leased in leases],
                   wants_json(query))
 
 
@@ -120,9 +120,9 @@ async def pop_from_queue(door: Door, principal: Principal, name: str, query: dic
     """Messages leased from the queue of this name."""
     require = partial(readable_queue, door, principal, name)
     queue = require()
-    found = await _pop(door, principal, query, partial(door.kernel.queue_group, queue), require)
-    return _shown(door, principal, name, found,
-                  [(QUEUE_PREFIX + name, leased[0].partition_id - queue.first_partition_id) for leased in found],
+    leases = await _pop(door, principal, query, partial(door.kernel.queue_group, queue), require)
+    return _shown(door, principal, name, leases,
+                  [(QUEUE_PREFIX + name, leased[0].partition_id - queue.first_partition_id) for leased in leases],
                   wants_json(query))
 
 
@@ -141,12 +141,12 @@ def _popped(door: Door, messages: list[dict[str, Any]]) -> web.StreamResponse:
     return door.counted(len(messages), json_answer({"messages": messages}))
 
 
-def _shown(door: Door, principal: Principal, name: str, found: list[Leased], places: list[tuple[str, int]],
+def _shown(door: Door, principal: Principal, name: str, leases: list[Leased], places: list[tuple[str, int]],
            parsed: bool) -> list[dict[str, Any]]:
     """Leased messages as JSON's types; `places` are their topics and partitions."""
     handles = door.kernel.leasing.handles(principal.tenant, name)
     messages = []
-    for leased, (topic, partition) in zip(found, places, strict=True):
+    for leased, (topic, partition) in zip(leases, places, strict=True):
         _, offset, attempt, message_id, timestamp_ms, key, value, headers, attributes = leased
         record = (offset, timestamp_ms, key, value, read_headers(headers, 0)[0], attributes, message_id)
         came_by = door_of(attributes)
@@ -163,22 +163,22 @@ async def take(door: Door, principal: Principal, group: LeasedGroup, count: int,
     `require` raises then."""
     future: asyncio.Future[list[Leased]] = door.loop.create_future()
 
-    def give_back(found: list[Leased]) -> None:
-        if found:
+    def give_back(leases: list[Leased]) -> None:
+        if leases:
             with suppress(Stopping):        # their time runs out by itself
-                group.release([leased[:3] for leased in found], 0)
+                group.release([leased[:3] for leased in leases], 0)
 
-    def on_popped(found: list[Leased]) -> None:
+    def on_popped(leases: list[Leased]) -> None:
         if future.done():
-            give_back(found)
+            give_back(leases)
         else:
-            future.set_result(found)
+            future.set_result(leases)
 
     popping = group.pop(count, invisible_ms, on_popped)
     timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.ready else 0, popping.on_time)
     try:
         with registered(door.admission, NAME, principal, popping.on_time, require) as guest:
-            found = await door.unless_stopping(future)
+            leases = await door.unless_stopping(future)
         guest.check()
     except BaseException:
         if future.done() and not future.cancelled():
@@ -189,7 +189,7 @@ async def take(door: Door, principal: Principal, group: LeasedGroup, count: int,
         popping.cancel()
     if popping.error is not None:
         raise popping.error
-    return found or []
+    return leases or []
 
 
 @declare("groups", bodies=(Body(object_of(HANDLES, closed=True)),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
@@ -288,14 +288,14 @@ async def settled(door: Door, principal: Principal, name: str, texts: list[str],
     reader = leasing.handles(principal.tenant, name)
     for number, text in enumerate(texts):
         try:
-            found = leasing.find(principal.tenant, name, *reader.decode(text))
+            lease = leasing.find(principal.tenant, name, *reader.decode(text))
         except KernelError as error:
             errors[number] = error
             continue
-        if found is None:
+        if lease is None:
             errors[number] = ExpiredReceipt("the lease has ended")
         else:
-            held.setdefault(found[0], []).append((number, found[1]))
+            held.setdefault(lease[0], []).append((number, lease[1]))
     await asyncio.gather(*(_settle_in(door, group, mine, action, errors) for group, mine in held.items()))
     return errors
 

@@ -104,8 +104,8 @@ async def post_messages(door: Door, call: Call) -> web.StreamResponse:
     kind = request.content_type if "Content-Type" in request.headers else ""
     if is_event(publication):
         given = query["key"].encode() if "key" in query else None
-        return await post_events(door, call, principal, publication, of_topic=True, place=lambda one: (
-            place_in(door, principal, topic, one.key if given is None else given)))
+        return await post_events(door, call, principal, publication, of_topic=True, place=lambda event: (
+            place_in(door, principal, topic, event.key if given is None else given)))
     if kind == JSON:
         return await _post_json(door, call, principal, topic, query, publication)
     key = query["key"].encode() if "key" in query else publication.key
@@ -218,8 +218,9 @@ def prepare(door: Door, principal: Principal, topic: str | None, items: list[Any
     """Messages of a JSON body, ready to be stored, and what each that cannot be is told."""
     def read(item: Any, wall_ms: int) -> tuple[Placement, Publication]:
         address, named = ("", topic) if topic is not None else _take_destination(item)
-        one = read_message(item, wall_ms)
-        return (_place(door, principal, address) if named is None else place_in(door, principal, named, one.key)), one
+        publication = read_message(item, wall_ms)
+        return (_place(door, principal, address) if named is None
+                else place_in(door, principal, named, publication.key)), publication
 
     return prepare_each(door, items, request, read)
 
@@ -233,13 +234,13 @@ def prepare_each(door: Door, items: list[Any], request: Publication, read: Read)
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:
-            placement, one = read(item, wall_ms)
-            if trace and not any(name == b"traceparent" for name, _ in one.headers):
-                one.headers += trace
-            when = one.when
+            placement, publication = read(item, wall_ms)
+            if trace and not any(name == b"traceparent" for name, _ in publication.headers):
+                publication.headers += trace
+            when = publication.when
             if when is not NOW:
                 first_due(when, door.services.now_ms(), wall_ms)         # raises what is wrong with it
-            batch.messages.append(_message(placement, one, attributes))
+            batch.messages.append(_message(placement, publication, attributes))
             batch.whens.append(when)
             batch.results.append(len(batch.messages) - 1)
         except Refusal as error:
@@ -287,13 +288,13 @@ def place_in(door: Door, principal: Principal, topic: str, key: bytes | None) ->
     return placement
 
 
-def _message(placement: Placement, one: Publication, attributes: int) -> Message:
-    headers = encode_headers(one.headers)
-    size_bytes = len(one.key or b"") + len(one.value or b"") + len(headers)
+def _message(placement: Placement, publication: Publication, attributes: int) -> Message:
+    headers = encode_headers(publication.headers)
+    size_bytes = len(publication.key or b"") + len(publication.value or b"") + len(headers)
     if size_bytes > placement.max_message_bytes:
         raise MessageTooLarge(f"{size_bytes} bytes; a message of {placement.topic} has at most "
                               f"{placement.max_message_bytes}")
-    return placement, one.value, headers, attributes | one.attributes, one.timestamp_ms
+    return placement, publication.value, headers, attributes | publication.attributes, publication.timestamp_ms
 
 
 async def _append(door: Door, principal: Principal, batch: Batch, request: Publication) -> Stored | None:

@@ -195,8 +195,8 @@ async def named_offsets(door: Door, topic: Topic, partitions: range | tuple[int,
         return [_offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), *bounds[0])]
     time_ms = time_of(begin, ", or with 'partition' an offset")
     asked = [offset_at(door, topic.partition_id(number), time_ms) for number in partitions]
-    found = [await future for future in asked]
-    return [end if at is None else at for at, (_, end) in zip(found, bounds, strict=True)]
+    offsets = [await future for future in asked]
+    return [end if at is None else at for at, (_, end) in zip(offsets, bounds, strict=True)]
 
 
 def time_of(text: str, more: str = "") -> int:
@@ -241,10 +241,10 @@ async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, sel
             wants.append((partition_id, max(at, first)))
     share = max(1, budget // max(1, len(wants)))
     fetched = await fetch(door, [(partition_id, at, share) for partition_id, at in wants], budget) if wants else []
-    for (_, at), one in zip(wants, fetched, strict=True):
-        _check_fetched(at, one)
-    sources = [Source(partition, cursor.positions[partition], one, topic.settings.compact)
-               for partition, one in zip(partitions, fetched, strict=True)]
+    for (_, at), answer in zip(wants, fetched, strict=True):
+        _check_fetched(at, answer)
+    sources = [Source(partition, cursor.positions[partition], answer, topic.settings.compact)
+               for partition, answer in zip(partitions, fetched, strict=True)]
     page = build_page(sources, max_messages, door.config.max_page_bytes, selection)
     note_unreadable(door.kernel, page, topic.partition_id)
     return page._replace(positions=cursor.positions | page.positions)
@@ -310,7 +310,7 @@ def _events(door: Door, topic: Topic, cursor: Cursor, page: Page) -> web.Respons
     """The page as a batch of CloudEvents; what else a page says stands in headers."""
     events = [to_structured(record, topic.name, door.kernel.address_of(topic.name, record[2], record[4]))
               for _, record in page.records]
-    missing = sum(told["count"] for told in (*page.lost, *page.unreadable))
+    missing = sum(gap["count"] for gap in (*page.lost, *page.unreadable))
     headers = {"X-Cursor": _next_cursor(topic, cursor, page), "X-Skipped": str(page.skipped), "X-Lost": str(missing),
                "Vary": "Accept", "Content-Type": BATCH}
     return web.Response(body=orjson.dumps(events), headers=headers)

@@ -76,8 +76,9 @@ async def list_scheduled(door: Door, call: Call) -> web.StreamResponse:
     page = await future
     if isinstance(page, StorageFailed):
         raise page
-    found, end = page
-    return json_answer({"scheduled": [_describe(door, one) for one in found if _may_see(door, principal, one)],
+    messages, end = page
+    return json_answer({"scheduled": [_describe(door, message) for message in messages
+                                      if _may_see(door, principal, message)],
                         "cursor": None if end is None else end.hex()})
 
 
@@ -101,30 +102,30 @@ async def recall(door: Door, call: Call) -> web.StreamResponse:
     """
     principal = await door.principal(call.request)
     call.query()
-    one = await _find(door, principal, call)
-    if isinstance(one.what, Pending):
-        door.admission.require(principal, Operation.PUBLISH, one.what.address)
+    message = await _find(door, principal, call)
+    if isinstance(message.what, Pending):
+        door.admission.require(principal, Operation.PUBLISH, message.what.address)
     kernel = door.kernel
-    await door.durable(lambda owner, token: kernel.scheduling.recall(one.id, principal.tenant, owner, token))
-    return json_answer({"id": str(one.id), "state": "recalled"})
+    await door.durable(lambda owner, token: kernel.scheduling.recall(message.id, principal.tenant, owner, token))
+    return json_answer({"id": str(message.id), "state": "recalled"})
 
 
 async def _find(door: Door, principal: Principal, call: Call) -> Scheduled:
     """The one that the path names. Raises UnknownScheduled, also where the principal may not see it."""
     text = call.captures[0]
-    found: Scheduled | None = None
+    message: Scheduled | None = None
     if text.isascii() and text.isdigit() and len(text) <= len(str(1 << 64)) and int(text) < 1 << 64:
         future: asyncio.Future[Scheduled | None] = door.loop.create_future()
         door.kernel.scheduling.show(int(text), principal.tenant, _setter(future))
-        found = await future
-    if found is None or not _may_see(door, principal, found):
+        message = await future
+    if message is None or not _may_see(door, principal, message):
         raise UnknownScheduled(f"nothing that waits, or waited within a day, has the id {text[:32]!r}")
-    return found
+    return message
 
 
-def _may_see(door: Door, principal: Principal, one: Scheduled) -> bool:
+def _may_see(door: Door, principal: Principal, message: Scheduled) -> bool:
     """Who may read or write where it goes; what became of one says nothing about that."""
-    what = one.what
+    what = message.what
     return not isinstance(what, Pending) or any(
         door.admission.may(principal, operation, what.address) for operation in (Operation.CONSUME, Operation.PUBLISH))
 
@@ -136,15 +137,15 @@ def _setter(future: asyncio.Future[Any]) -> Any:
     return on_done
 
 
-def _describe(door: Door, one: Scheduled) -> dict[str, Any]:
-    what = one.what
+def _describe(door: Door, scheduled: Scheduled) -> dict[str, Any]:
+    what = scheduled.what
     if not isinstance(what, Pending):
-        return {"id": str(one.id), "state": what.fate.name.lower(), "due": what.due_ms, "at": what.settled_ms,
+        return {"id": str(scheduled.id), "state": what.fate.name.lower(), "due": what.due_ms, "at": what.settled_ms,
                 "times": what.times}
     headers, _ = read_headers(what.headers, 0)
     number = door_of(what.attributes)
     topic, name = "" if what.to_queue else what.topic, door.door_names.get(number, str(number))
-    record = (-1, what.timestamp_ms, what.key, what.value, headers, what.attributes, one.id)
+    record = (-1, what.timestamp_ms, what.key, what.value, headers, what.attributes, scheduled.id)
     message = record_to_json(record, topic, what.partition, what.address, name)
     del message["offset"]
     message["partition"] = what.partition if what.partition >= 0 else None

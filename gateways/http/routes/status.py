@@ -151,10 +151,10 @@ class Pulse:  # decision 77
         return await self._door.unless_stopping(asyncio.shield(self._next))
 
     async def _make_later(self, source: Status) -> dict[str, Any]:
-        known = self._newest
+        previous = self._newest
         await asyncio.sleep(self._made_s + INTERVAL_S - self._door.loop.time())
         newest = self._newest
-        if newest is None or (newest is known and not self._door.stopping):
+        if newest is None or (newest is previous and not self._door.stopping):
             return await self._make(source)
         return await asyncio.shield(newest)                         # somebody who came had it made
 

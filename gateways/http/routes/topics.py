@@ -212,8 +212,8 @@ async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, 
     document = await read_object(door, call.request, "a document of a topic's settings")
     for name, value in document.items():
         if name not in SETTINGS and name != "partitions":
-            known = ", ".join(("partitions", *SETTINGS))
-            raise Refusal("invalid_body", f"a topic has no setting {name!r}; there are: {known}")
+            names = ", ".join(("partitions", *SETTINGS))
+            raise Refusal("invalid_body", f"a topic has no setting {name!r}; there are: {names}")
         if name in FLAGS:
             if not isinstance(value, bool):
                 raise Refusal("invalid_body", f"{name!r} is true or false")

@@ -195,7 +195,7 @@ async def add(door: Door, call: Call) -> web.StreamResponse:
     if publication.idempotency_key is not None:
         raise Refusal("invalid_header", "Idempotency-Key: what is added to a transaction has none")
     await door.ready_to_append(principal)
-    one = await find_transaction(door, principal, transaction_id)
+    transaction = await find_transaction(door, principal, transaction_id)
     if _is_json(call):
         _refuse_destination(query)
         document = await read_object(door, call.request, "half messages")
@@ -206,7 +206,7 @@ async def add(door: Door, call: Call) -> web.StreamResponse:
     transactions = door.services.transactions
     stored = await door.stored(lambda owner, token: transactions.add(
         transaction_id, halves, tenant=principal.tenant, owner=owner, token=token))
-    return json_answer(Holding(door, principal, one.group, halves).added(transaction_id, stored), 201)
+    return json_answer(Holding(door, principal, transaction.group, halves).added(transaction_id, stored), 201)
 
 
 def _publication_of(door: Door, call: Call) -> Publication:
@@ -229,9 +229,9 @@ def _refuse_destination(query: dict[str, str]) -> None:
         raise Refusal("invalid_parameter", f"in application/json {name!r} stands in the body", parameter=name)
 
 
-def _check_members(document: dict[str, Any], known: set[str]) -> None:
-    for name in document.keys() - known:
-        raise Refusal("invalid_body", f"there is no {name!r} here; there are: {', '.join(sorted(known))}")
+def _check_members(document: dict[str, Any], members: set[str]) -> None:
+    for name in document.keys() - members:
+        raise Refusal("invalid_body", f"there is no {name!r} here; there are: {', '.join(sorted(members))}")
 
 
 def group_name(given: object) -> str:
@@ -306,9 +306,9 @@ async def commit(door: Door, call: Call) -> web.StreamResponse:
                                     require=None if all_held else _refuse_open))
 
 
-def _refuse_open(one: Guarded) -> None:
+def _refuse_open(transaction: Guarded) -> None:
     """A guard where a lease has ended: what is decided is answered again, what is open stays so."""
-    if one.state is State.OPEN:
+    if transaction.state is State.OPEN:
         raise ExpiredReceipt("the lease has ended")
 
 
@@ -330,7 +330,7 @@ rollback.directly(partial(decide_directly, Decision.ROLLBACK))
 
 def _list_of(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
     given = document.get(name, [])
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+    if not isinstance(given, list) or not all(isinstance(entry, dict) for entry in given):
         raise Refusal("invalid_body", f"{name!r} is a list of objects")
     return given
 
@@ -339,29 +339,29 @@ def _read_acks(door: Door, principal: Principal, given: list[dict[str, Any]]) ->
     """Leases by group, and whether none has ended. Raises Denied, UnknownReceipt."""
     held: dict[LeasedGroup, list[Handle]] = {}
     all_held = True
-    for one in given:
-        name, texts = one.get("group"), one.get("receipt_handles")
-        if one.keys() != {"group", "receipt_handles"} or not isinstance(name, str) or not isinstance(texts, list) \
+    for entry in given:
+        name, texts = entry.get("group"), entry.get("receipt_handles")
+        if entry.keys() != {"group", "receipt_handles"} or not isinstance(name, str) or not isinstance(texts, list) \
                 or not all(isinstance(text, str) for text in texts):
             raise Refusal("invalid_body", "one of 'acks' is {\"group\", \"receipt_handles\": [...]}")
         door.admission.require_group(principal, Operation.CONSUME, name)
         leasing = door.kernel.leasing
         reader = leasing.handles(principal.tenant, name)
         for text in texts:
-            found = leasing.find(principal.tenant, name, *reader.decode(text[:MAX_HANDLE_CHARACTERS]))
-            if found is None:
+            lease = leasing.find(principal.tenant, name, *reader.decode(text[:MAX_HANDLE_CHARACTERS]))
+            if lease is None:
                 all_held = False
             else:
-                held.setdefault(found[0], []).append(found[1])
+                held.setdefault(lease[0], []).append(lease[1])
     return list(held.items()), all_held
 
 
 def _read_offsets(door: Door, principal: Principal, given: list[dict[str, Any]]) -> Offsets:
     """Next offsets by group and partition id. Raises Denied, InvalidGroup, UnknownTopic, UnknownPartition."""
     offsets: Offsets = {}
-    for one in given:
-        group, name, partition, offset = (one.get(member) for member in ("group", "topic", "partition", "offset"))
-        if one.keys() != {"group", "topic", "partition", "offset"} or not isinstance(group, str) \
+    for entry in given:
+        group, name, partition, offset = (entry.get(member) for member in ("group", "topic", "partition", "offset"))
+        if entry.keys() != {"group", "topic", "partition", "offset"} or not isinstance(group, str) \
                 or not isinstance(name, str) or type(partition) is not int or type(offset) is not int or offset < 0:
             raise Refusal("invalid_body", "one of 'offsets' is {\"group\", \"topic\", \"partition\", \"offset\"}")
         group_name(group)
@@ -412,10 +412,10 @@ async def list_transactions(door: Door, call: Call) -> web.StreamResponse:
         door.services.transactions.page(asked, partial(_set, future))
     except ValueError:
         raise Refusal("invalid_cursor", "this cursor was not made by this hub") from None
-    found, cursor = await future
+    transactions, cursor = await future
     return json_answer({"transactions": [
-        describe(one, door.services.wall_of) for one in found
-        if door.admission.may_group(principal, Operation.TRANSACT, one.group)],
+        describe(transaction, door.services.wall_of) for transaction in transactions
+        if door.admission.may_group(principal, Operation.TRANSACT, transaction.group)],
         "cursor": cursor})
 
 
@@ -430,21 +430,21 @@ async def get_transaction(door: Door, call: Call) -> web.StreamResponse:
 
 def _id_of(call: Call) -> int:
     """The transaction that the path names. Raises UnknownTransaction."""
-    found = read_id(call.captures[0])
-    if found is None:
+    transaction_id = read_id(call.captures[0])
+    if transaction_id is None:
         raise UnknownTransaction(f"there is no transaction {call.captures[0][:32]!r}")
-    return found
+    return transaction_id
 
 
 async def find_transaction(door: Door, principal: Principal, transaction_id: int) -> Transaction:
     """Raises UnknownTransaction, also where the principal may not see it."""
     future: asyncio.Future[Transaction | None] = door.loop.create_future()
     door.services.transactions.show(transaction_id, principal.tenant, partial(_set, future))
-    one = await future
-    if one is None:
+    transaction = await future
+    if transaction is None:
         raise unknown(transaction_id)
-    require_seen(door.admission, principal, one)
-    return one
+    require_seen(door.admission, principal, transaction)
+    return transaction
 
 
 def _set(future: asyncio.Future[Any], result: Any) -> None:

@@ -85,9 +85,9 @@ async def list_users(door: Door, call: Call) -> web.StreamResponse:
     _, accounts = await administrator(door, call)
     query = call.query()
     after, count = decode_name(query["cursor"]) if "cursor" in query else "", MAX_LISTED.read(query, door.config)
-    found = sorted(name for name in accounts.accounts.users if name > after)
-    users = [_shown(accounts, accounts.user(name)) for name in found[:count]]
-    return json_answer({"users": users, "cursor": encode_name(found[count - 1]) if len(found) > count else None})
+    names = sorted(name for name in accounts.accounts.users if name > after)
+    users = [_shown(accounts, accounts.user(name)) for name in names[:count]]
+    return json_answer({"users": users, "cursor": encode_name(names[count - 1]) if len(names) > count else None})
 
 
 @declare("users", path=(NAME,), needs=ADMINISTERING, problems=(*OF_USER, "accounts_unavailable"),
@@ -114,9 +114,9 @@ async def put_user(door: Door, call: Call) -> web.StreamResponse:
     call.query()
     name, document = call.topic_name(), await read_object(door, call.request, "what is to change of a user")
     changes = _read_changes(document)
-    known = prepared_name(name)
-    existed = known in accounts.accounts.users
-    user = await changed_if(door, call, lambda: _found(accounts, known),
+    user_name = prepared_name(name)
+    existed = user_name in accounts.accounts.users
+    user = await changed_if(door, call, lambda: _found(accounts, user_name),
                             lambda on_done: accounts.put_user(by, name, changes, on_done))
     return json_answer(_shown(accounts, user), 200 if existed else 201)
 
@@ -219,7 +219,7 @@ def _number(document: dict[str, Any], name: str) -> float | None:
 
 def _names(document: dict[str, Any], name: str) -> frozenset[str] | None:
     value = document.get(name)
-    if name in document and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+    if name in document and not (isinstance(value, list) and all(isinstance(text, str) for text in value)):
         raise Refusal("invalid_body", f"{name} is a list of texts")
     return None if value is None else frozenset(value)
 

@@ -70,8 +70,8 @@ class Webhook:
 
 def decode_webhook(value: bytes) -> Webhook:
     """The webhook that is kept in these bytes; fields that a later version added are passed over."""
-    known = {field.name for field in fields(Webhook)}
-    return Webhook(**{name: given for name, given in orjson.loads(value).items() if name in known})
+    names = {field.name for field in fields(Webhook)}
+    return Webhook(**{name: given for name, given in orjson.loads(value).items() if name in names})
 
 
 def read_webhook(name: str, document: dict[str, Any], existing: Webhook | None, now_ms: int) -> tuple[Webhook, str]:
@@ -103,10 +103,10 @@ def _with_secret(webhook: Webhook, existing: Webhook, given: str | None, rotate:
 
 
 def _check(document: dict[str, Any]) -> None:
-    known = ("url", "topic", "group", "checks", "mode", "concurrency", "max_batch", "timeout", "enabled", "secret")
+    names = ("url", "topic", "group", "checks", "mode", "concurrency", "max_batch", "timeout", "enabled", "secret")
     for name, value in document.items():
-        if name not in known:
-            raise _refusal(f"a webhook has no {name[:64]!r}; there are: {', '.join(known)}, rotate_secret")
+        if name not in names:
+            raise _refusal(f"a webhook has no {name[:64]!r}; there are: {', '.join(names)}, rotate_secret")
         if name in TEXTS and not isinstance(value, str):
             raise _refusal(f"{name!r} is a text")
     if "url" not in document:

@@ -104,14 +104,15 @@ class Guard:
     def may_connect(self, target: Target, address: str) -> bool:
         """Whether a socket may connect to this address on the way to the target."""
         try:
-            found = ip_address(address.partition("%")[0])
+            parsed_address = ip_address(address.partition("%")[0])
         except ValueError:
             return False
         networks = self._plain_networks if target.plain else [*self._networks, *self._plain_networks]
-        if self._is_named(target) or any(_within(one, networks) for one in (found, *_embedded(found))):
+        if self._is_named(target) or any(_within(candidate, networks)
+                                         for candidate in (parsed_address, *_embedded(parsed_address))):
             return True
-        judged: Sequence[Address] = _embedded(found) or (found,)
-        return not target.plain and all(_is_public(one) for one in judged)
+        judged: Sequence[Address] = _embedded(parsed_address) or (parsed_address,)
+        return not target.plain and all(_is_public(candidate) for candidate in judged)
 
     def _allows_plain(self, host: str) -> bool:
         literal = _literal(host)
@@ -168,10 +169,10 @@ def _embedded(address: Address) -> list[IPv4Address]:
     if isinstance(address, IPv4Address):
         return []
     inside = (address.ipv4_mapped, address.sixtofour, *(address.teredo or ()))
-    found: list[IPv4Address] = [one for one in inside if one is not None]
+    addresses: list[IPv4Address] = [inner for inner in inside if inner is not None]
     if any(address in network for network in NAT64) or address in COMPATIBLE and int(address) > 1:
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return found
+        addresses.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    return addresses
 
 
 def _is_public(address: Address) -> bool:

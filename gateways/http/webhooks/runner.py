@@ -179,7 +179,7 @@ class Runner:  # decision 72
         record, address = shown[0]
         if self.webhook.mode == BINARY:
             return record[3] or b"", to_binary(record, self.webhook.topic, address), webhook_id
-        events = [to_structured(one, self.webhook.topic, where) for one, where in shown]
+        events = [to_structured(message, self.webhook.topic, where) for message, where in shown]
         if self.webhook.mode == BATCH:
             return orjson.dumps(events), {"Content-Type": BATCH_TYPE}, webhook_id
         return orjson.dumps(events[0]), {"Content-Type": EVENT_TYPE}, webhook_id

@@ -86,7 +86,7 @@ class Connection:
     def describe(self) -> dict[str, Any]:
         """The connection's state, for people."""
         return {"user": self.principal.name, "protocol": "websocket", "subscriptions": len(self._subscriptions),
-                "filters": [one.describe() for one in self._subscriptions.values()]}
+                "filters": [subscription.describe() for subscription in self._subscriptions.values()]}
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -185,12 +185,12 @@ class Connection:
     def on_stored(self, stored: list[Stored]) -> None:
         """One flush is durable, or was refused."""
         self._unanswered -= len(stored)
-        for one in stored:
-            frame_id, batch = cast(tuple[Id, Batch], one.token)
-            if one.error is not None:
-                self._answer_error(frame_id, one.error.with_traceback(None))
+        for answer in stored:
+            frame_id, batch = cast(tuple[Id, Batch], answer.token)
+            if answer.error is not None:
+                self._answer_error(frame_id, answer.error.with_traceback(None))
             else:
-                self._answer_published(frame_id, batch, one)
+                self._answer_published(frame_id, batch, answer)
         self._make_room()
 
     def _answer_published(self, frame_id: Id, batch: Batch, stored: Stored | None) -> None:

@@ -50,9 +50,9 @@ def read_frame(data: bytes) -> Frame:
 
 def id_of(frame: Frame) -> str | int | None:
     """The client's number or text for its frame. Refuses what is neither."""
-    found = frame.get("id")
-    if found is None or type(found) is int or isinstance(found, str) and len(found) <= MAX_ID_CHARS:
-        return found
+    frame_id = frame.get("id")
+    if frame_id is None or type(frame_id) is int or isinstance(frame_id, str) and len(frame_id) <= MAX_ID_CHARS:
+        return frame_id
     raise Refusal("invalid_frame", f"'id' is a whole number, or a text of up to {MAX_ID_CHARS} characters")
 
 
@@ -64,35 +64,35 @@ def check_fields(frame: Frame) -> str:
         raise Refusal("invalid_frame", f"'type' is one of: {', '.join(FIELDS)}")
     for name in frame:
         if name not in fields and name not in ("type", "id"):
-            known = ", ".join(sorted(fields)) or "none"
-            raise Refusal("invalid_frame", f"a {kind} has no {name[:64]!r}; it has: {known}")
+            names = ", ".join(sorted(fields)) or "none"
+            raise Refusal("invalid_frame", f"a {kind} has no {name[:64]!r}; it has: {names}")
     return str(kind)
 
 
 def text_in(frame: Frame, name: str, max_chars: int = 8192) -> str:
     """A text of the frame, "" where it is not given. Refuses anything else."""
-    found = frame.get(name)
-    if found is None:
+    text = frame.get(name)
+    if text is None:
         return ""
-    if not isinstance(found, str) or len(found) > max_chars:
+    if not isinstance(text, str) or len(text) > max_chars:
         raise Refusal("invalid_frame", f"{name!r} is a text of up to {max_chars} characters")
-    return found
+    return text
 
 
 def name_in(frame: Frame, name: str) -> str:
     """A text that must be there."""
-    found = text_in(frame, name, MAX_NAME_CHARS)
-    if not found:
+    text = text_in(frame, name, MAX_NAME_CHARS)
+    if not text:
         raise Refusal("invalid_frame", f"{name!r} is needed")
-    return found
+    return text
 
 
 def credit_in(frame: Frame, default: int | None = None) -> int:
     """How many messages more may be sent. Refuses what is no such number."""
-    found = frame.get("credit", default)
-    if type(found) is not int or not 0 <= found <= MAX_CREDIT:
+    credit = frame.get("credit", default)
+    if type(credit) is not int or not 0 <= credit <= MAX_CREDIT:
         raise Refusal("invalid_frame", f"'credit' is a whole number from 0 to {MAX_CREDIT}")
-    return int(found)
+    return int(credit)
 
 
 def query_of(frame: Frame, *names: str) -> dict[str, str]:

@@ -34,9 +34,9 @@ async def _pop(connection: Connection, frame: Frame) -> Frame:
     if not of_queue and "topic" not in query:
         raise Refusal("invalid_frame", "a pop names the 'topic' of its group")
     pop = pop_from_queue if of_queue else pop_topic
-    found = await pop(connection.door, connection.principal, name_in(frame, "queue" if of_queue else "group"), query)
-    connection.door.flow.messages_out += len(found)
-    return {"type": "popped", "messages": found}
+    messages = await pop(connection.door, connection.principal, name_in(frame, "queue" if of_queue else "group"), query)
+    connection.door.flow.messages_out += len(messages)
+    return {"type": "popped", "messages": messages}
 
 
 async def _ack(connection: Connection, frame: Frame) -> Frame:
@@ -66,8 +66,8 @@ async def _hold(connection: Connection, frame: Frame) -> Frame:
     if frame.get("idempotency_key") is not None:
         request.idempotency_key = read_idempotency_key(text_in(frame, "idempotency_key").encode())
     document: dict[str, Any] = {name: frame[name] for name in ("group", "messages", "check") if name in frame}
-    told = await hold_document(connection.door, connection.principal, document, request)
-    return {"type": "held", "transaction": told.pop("id"), **told}
+    answer = await hold_document(connection.door, connection.principal, document, request)
+    return {"type": "held", "transaction": answer.pop("id"), **answer}
 
 
 async def _decide(connection: Connection, frame: Frame) -> Frame:
@@ -77,10 +77,11 @@ async def _decide(connection: Connection, frame: Frame) -> Frame:
         raise Refusal("invalid_frame", str(error)) from None
     if decision is None:                              # who is not sure is told how it stands
         door = connection.door
-        one = describe(await find_transaction(door, connection.principal, transaction_id), door.services.wall_of)
-        return {"type": "decided", "transaction": one["id"], "state": one["state"], "decided": one["decided"]}
-    told = await decide(connection.door, connection.principal, transaction_id, decision)
-    return {"type": "decided", "transaction": told.pop("id"), **told}
+        outcome = describe(await find_transaction(door, connection.principal, transaction_id), door.services.wall_of)
+        return {"type": "decided", "transaction": outcome["id"], "state": outcome["state"],
+                "decided": outcome["decided"]}
+    answer = await decide(connection.door, connection.principal, transaction_id, decision)
+    return {"type": "decided", "transaction": answer.pop("id"), **answer}
 
 
 def _names_queue(frame: Frame) -> bool:

@@ -106,8 +106,9 @@ def partitions_of(asked: Any, max_partitions: int) -> int | None:
     if asked.assignments:
         if count != DEFAULT or asked.replication_factor != DEFAULT:
             raise Refused(INVALID_REQUEST, "with an assignment, partitions and replication factor must be -1")
-        if (sorted(one.partition_index for one in asked.assignments) != list(range(len(asked.assignments)))
-                or any(one.broker_ids != [NODE_ID] for one in asked.assignments)):
+        if (sorted(assignment.partition_index for assignment in asked.assignments)
+                != list(range(len(asked.assignments)))
+                or any(assignment.broker_ids != [NODE_ID] for assignment in asked.assignments)):
             raise Refused(INVALID_REPLICA_ASSIGNMENT, f"partitions count from 0 and live on node {NODE_ID} alone")
         count = len(asked.assignments)
     elif asked.replication_factor not in (DEFAULT, REPLICAS):

@@ -106,17 +106,17 @@ class Fetch:
             return
         rows = self.rows
         total = messages = 0
-        for place, (_, offset, _), one in zip(rows.places, rows.wants, fetched, strict=True):
-            if one.error is not None:
+        for place, (_, offset, _), answer in zip(rows.places, rows.wants, fetched, strict=True):
+            if answer.error is not None:
                 rows.errors += 1
-                rows.fill(place, code_of(one.error), one.high_watermark, one.log_start_offset, [])
+                rows.fill(place, code_of(answer.error), answer.high_watermark, answer.log_start_offset, [])
                 continue
-            batches = [as_batch(piece, rows.leader_epoch) for piece in one.pieces]
-            if not batches and one.next_offset > offset:
-                batches = [empty_batch(offset, one.next_offset, rows.leader_epoch)]
+            batches = [as_batch(piece, rows.leader_epoch) for piece in answer.pieces]
+            if not batches and answer.next_offset > offset:
+                batches = [empty_batch(offset, answer.next_offset, rows.leader_epoch)]
             total += sum(map(len, batches))
-            messages += sum([piece.count for piece in one.pieces])
-            rows.fill(place, NONE, one.high_watermark, one.log_start_offset, batches)
+            messages += sum([piece.count for piece in answer.pieces])
+            rows.fill(place, NONE, answer.high_watermark, answer.log_start_offset, batches)
         self.judge(total, messages)
 
     def judge(self, total_bytes: int, messages: int = 0) -> None:
