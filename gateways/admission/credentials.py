@@ -23,6 +23,10 @@ class Credentials:
     certificate_ends_ms: int = 0
     """When the certificate is no longer good; 0: never, as in tests."""
 
+    preset: bool = False
+    """Whether this is what the protocol's clients show unless they are told otherwise (AMQP's `guest`): as good as
+    nothing where nobody need show anything, and where there is no such user."""
+
     @property
     def empty(self) -> bool:
         return self.user is None and self.password is None and self.token is None and self.certificate is None

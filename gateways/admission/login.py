@@ -43,7 +43,6 @@ from gatehouse.gateways.admission.trace import Trace
 from gatehouse.kernel.ports import Timer
 
 SAME_MAX: Final = 1024                   # logins that wait for the outcome of one check
-GUEST: Final = ("guest", "guest")        # what AMQP clients send unless told otherwise: RabbitMQ's default account
 NONCE_BYTES: Final = 24
 NOBODY: Final = b""                      # the secret of no user
 
@@ -81,7 +80,7 @@ class Login:
         """See `Admission.authenticate`."""
         user, password, token = credentials.user, credentials.password, credentials.token
         attempt = Attempt(door, peer, "", on_done, gone)
-        if credentials.empty:
+        if credentials.empty or credentials.preset and self.allow_anonymous and user not in self._accounts.users:
             self._nobody(attempt)
         elif token is not None:
             self._by_token(attempt, token, None)
@@ -210,10 +209,7 @@ class Login:
 
     def _by_secret(self, attempt: Attempt, name: str, password: str) -> None:
         """Log in by a password, or by what may be carried in its place."""
-        if self.allow_anonymous and attempt.door == "amqp" and (name, password) == GUEST \
-                and GUEST[0] not in self._accounts.users:
-            attempt.on_done(self._anonymous)
-        elif read_key(password) is not None or self.issuer is not None and password.count(".") == 2 \
+        if read_key(password) is not None or self.issuer is not None and password.count(".") == 2 \
                 and password.startswith("eyJ"):                 # {" in base64: the beginning of a JWT
             self._by_token(attempt, password, name)
         else:

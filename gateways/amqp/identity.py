@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.admission import Denied, NotAuthenticated
-from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.amqp import login
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.errors import ConnectionFault
@@ -79,7 +78,7 @@ class Identity:
 
     def check_secret(self, secret: bytes, on_done: OnAuthenticated) -> None:
         """Look at connection.update-secret."""
-        credentials = Credentials(user=self._login_name or self.user, password=secret.decode(errors="replace"))
+        credentials = login.credentials_of(self._login_name or self.user, secret.decode(errors="replace"))
         self._admission.authenticate(DOOR_NAME, self._link.peer, credentials, on_done, lambda: self._link.gone)
 
     def renew(self, answer: Principal | NotAuthenticated, virtual_host: str) -> None:

@@ -59,6 +59,9 @@ def client_capabilities(properties: Table) -> frozenset[str]:
     return frozenset() if field is None or field.type != "F" else frozenset(
         name for name, value in field.value.items() if value == Field("t", True))
 
+GUEST: Final = ("guest", "guest")
+"""RabbitMQ's default account, which clients show unless they are told otherwise."""
+
 
 def read_login(mechanism: str, response: bytes, link: Link) -> Credentials:
     """What the client showed. Raises ConnectionFault, SyntaxFault."""
@@ -66,16 +69,21 @@ def read_login(mechanism: str, response: bytes, link: Link) -> Credentials:
         parts = response.split(b"\0")
         if len(parts) != 3:
             raise SyntaxFault("a PLAIN response that is no user and password")
-        return Credentials(user=parts[1].decode(errors="replace"), password=parts[2].decode(errors="replace"))
+        return credentials_of(parts[1].decode(errors="replace"), parts[2].decode(errors="replace"))
     if mechanism == "AMQPLAIN":            # a table without its size
         table, _ = decode_table(len(response).to_bytes(4, "big") + response, 0)
         user, password = table.get("LOGIN"), table.get("PASSWORD")
         if user is None or password is None:
             raise SyntaxFault("an AMQPLAIN response without LOGIN and PASSWORD")
-        return Credentials(user=str(plain(user)), password=str(plain(password)))
+        return credentials_of(str(plain(user)), str(plain(password)))
     if mechanism == EXTERNAL and link.certificate is not None:
         return Credentials(certificate=link.certificate, certificate_ends_ms=link.certificate_ends_ms)
     raise ConnectionFault(NOT_ALLOWED, f"{mechanism} is none of the mechanisms that were offered")
+
+
+def credentials_of(user: str, password: str) -> Credentials:
+    """What a client has shown by a password."""
+    return Credentials(user, password, preset=(user, password) == GUEST)
 
 
 def check_tune(config: AmqpConfig, wish: Arguments) -> tuple[int, int, int]:

@@ -129,10 +129,12 @@ class Rig:
         return user
 
     def ask(self, user: str | None = None, password: str | None = None, *, token: str | None = None,
-            certificate: str | None = None, ends_ms: int = 0, door: str = "mqtt", peer: str = PEER) -> list[Any]:
+            certificate: str | None = None, ends_ms: int = 0, door: str = "mqtt", peer: str = PEER,
+            preset: bool = False) -> list[Any]:
         """What will be told."""
         told: list[Any] = []
-        self.admission.authenticate(door, peer, Credentials(user, password, token, certificate, ends_ms), told.append)
+        self.admission.authenticate(door, peer, Credentials(user, password, token, certificate, ends_ms, preset),
+                                    told.append)
         return told
 
     def login(self, *args: Any, **more: Any) -> Principal:

@@ -10,7 +10,8 @@ from gatehouse.gateways.admission.places import PlacementCache
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.trace import EVENTS_MAX, Trace
-from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.amqp.login import read_login
+from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.kernel.errors import InvalidAddress
 
 
@@ -42,10 +43,15 @@ def test_there_are_no_users_yet_so_every_password_is_wrong(door: str, user: str 
     assert admission.trace.counts[door, "not_authenticated"] == 1
 
 
-def test_guest_is_anonymous_on_the_amqp_door_while_anonymous_access_is_allowed() -> None:
-    assert login(FakeHub().admission, "amqp", "guest", "guest").anonymous
-    with pytest.raises(NotAuthenticated):
-        login(FakeHub(allow_anonymous=False).admission, "amqp", "guest", "guest")
+@pytest.mark.parametrize(("mechanism", "response"), [
+    ("PLAIN", b"\0guest\0guest"), ("AMQPLAIN", b"\5LOGINS\0\0\0\5guest\x08PASSWORDS\0\0\0\5guest")])
+def test_guest_is_anonymous_on_the_amqp_door_while_anonymous_access_is_allowed(mechanism: str, response: bytes) -> None:
+    credentials = read_login(mechanism, response, FakeLink())
+    told: list[Principal | NotAuthenticated] = []
+    FakeHub().admission.authenticate("amqp", "203.0.113.7:50000", credentials, told.append)
+    FakeHub(allow_anonymous=False).admission.authenticate("amqp", "203.0.113.7:50000", credentials, told.append)
+    assert isinstance(told[0], Principal) and told[0].anonymous
+    assert isinstance(told[1], NotAuthenticated)
 
 
 def test_nobody_without_credentials_once_anonymous_access_is_off() -> None:

@@ -163,15 +163,15 @@ def test_a_password_that_is_changed_while_it_is_checked_is_wrong() -> None:
 def test_nobody_and_guest() -> None:
     open_rig, closed = Rig(allow_anonymous=True), Rig()
     assert open_rig.ask() == [open_rig.admission.anonymous]
-    assert open_rig.ask("guest", "guest", door="amqp") == [open_rig.admission.anonymous]
+    assert open_rig.ask("guest", "guest", preset=True) == [open_rig.admission.anonymous]
     with pytest.raises(NotAuthenticated):
-        open_rig.login("guest", "guest", door="mqtt")
+        open_rig.login("guest", "guest")
     assert isinstance(closed.ask()[0], NotAuthenticated)
     with pytest.raises(NotAuthenticated):
-        closed.login("guest", "guest", door="amqp")
+        closed.login("guest", "guest", preset=True)
     open_rig.add("guest", "something else")
     with pytest.raises(NotAuthenticated):
-        open_rig.login("guest", "guest", door="amqp")
+        open_rig.login("guest", "guest", preset=True)
 
 
 def test_an_api_key_as_token_and_in_the_passwords_place(rig: Rig) -> None:
