@@ -107,12 +107,12 @@ def explain(where: str, config_file: Path, json_wanted: bool) -> None:
         raise click.UsageError(f"{where!r} is not DOOR:ADDRESS, like mqtt:plant/line1/temp")
     try:
         config = load(config_file, os.environ, read_specs())
-        told = explain_address(door, address, config.routes, config.kernel.default_partitions)
+        explanation = explain_address(door, address, config.routes, config.kernel.default_partitions)
     except ConfigError as error:
         raise Refused(f"{error.lines[0]} (`gatehouse check` shows all)", exits.USAGE) from None
     except (ValueError, KernelError) as error:
         raise Refused(str(error), exits.USAGE) from None
-    show(told.as_dict(), told.text(), json_wanted)
+    show(explanation.as_dict(), explanation.text(), json_wanted)
 
 
 @cli.command()
