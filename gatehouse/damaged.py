@@ -53,10 +53,10 @@ def set_index_aside(data: Path) -> Path:
 def _numbered(folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     names = [entry.name.removeprefix(f"{INDEX}-") for entry in folder.glob(f"{INDEX}-*")]
-    known = sorted(int(name) for name in names if name.isdecimal())
-    for number in known[:max(0, len(known) - MAX_INDEXES + 1)]:
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    for number in numbers[:max(0, len(numbers) - MAX_INDEXES + 1)]:
         shutil.rmtree(folder / f"{INDEX}-{number}")
-    return folder / f"{INDEX}-{known[-1] + 1 if known else 1}"
+    return folder / f"{INDEX}-{numbers[-1] + 1 if numbers else 1}"
 
 
 def _beside(index: Path) -> Path:

@@ -77,11 +77,11 @@ def require_empty(folder: Path) -> None:
     """Make a folder where there is none. Raises DataDirError where it holds something."""
     try:
         _make_private(folder)
-        found = sorted({entry.name for entry in folder.iterdir()} - {"lost+found"})
+        names = sorted({entry.name for entry in folder.iterdir()} - {"lost+found"})
     except OSError as error:
         raise DataDirError(f"cannot use the data directory {folder}: {error.strerror}", exits.STORAGE) from None
-    if found:
-        raise DataDirError(f"{folder} is not empty: it has {found[0]!r}; give an empty folder, nothing is overwritten",
+    if names:
+        raise DataDirError(f"{folder} is not empty: it has {names[0]!r}; give an empty folder, nothing is overwritten",
                            exits.USAGE)
 
 
@@ -157,16 +157,17 @@ def _check_format(folder: Path, format_number: int, upgrades: Mapping[int, Upgra
                            exits.DATA_FORMAT)
     if not text.strip().isdigit():
         raise DataDirError(f"{file} holds no number: {folder} is no data directory of Gatehouse", exits.DATA_FORMAT)
-    found = int(text)
-    if found > format_number:
-        raise DataDirError(f"{folder} has format {found}, this version knows up to {format_number}; use the version "
-                           "that wrote it or a newer one", exits.DATA_FORMAT)
-    while found < format_number:
-        if found not in upgrades:
-            raise DataDirError(f"{folder} has format {found}, which this version cannot upgrade", exits.DATA_FORMAT)
-        upgrades[found](folder)
-        found += 1
-        _write_format(folder, found)
+    stored_format = int(text)
+    if stored_format > format_number:
+        raise DataDirError(f"{folder} has format {stored_format}, this version knows up to {format_number}; use the "
+                           "version that wrote it or a newer one", exits.DATA_FORMAT)
+    while stored_format < format_number:
+        if stored_format not in upgrades:
+            raise DataDirError(f"{folder} has format {stored_format}, which this version cannot upgrade",
+                               exits.DATA_FORMAT)
+        upgrades[stored_format](folder)
+        stored_format += 1
+        _write_format(folder, stored_format)
 
 
 def _write_format(folder: Path, number: int) -> None:

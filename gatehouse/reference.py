@@ -207,7 +207,7 @@ def every_command(group: click.Group) -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
         yield name, command
         if isinstance(command, click.Group):
-            yield from ((f"{name} {word}", one) for word, one in every_command(command))
+            yield from ((f"{name} {word}", subcommand) for word, subcommand in every_command(command))
 
 
 def _option(option: click.Option) -> tuple[str, str]:

@@ -169,8 +169,8 @@ class Storage:
 
     def _on_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """Told once a partition: it is no damage of ours, and whoever wrote one such batch has perhaps written many."""
-        found = self.kernel.parts.topics.of_partition(partition_id)
-        where = f"partition {found[1]} of topic {found[0].name!r}" if found is not None else f"partition {partition_id}"
+        place = self.kernel.parts.topics.of_partition(partition_id)
+        where = f"partition {place[1]} of topic {place[0].name!r}" if place is not None else f"partition {partition_id}"
         log.warning("a producer's batch in %s has no record that makes sense at offset %d and claims %d there: readers "
                     "of records pass over what is like this, and the log itself is whole", where, offset, count)
 
@@ -221,7 +221,7 @@ def open_storage(config: Config, folder: Path, hub_loop: HubLoop, fatal: Callabl
         del error
         gc.collect()                 # what still looks at the old one keeps it locked, by its name
     except NoRoom:
-        given_up = [one.give_up() for one in (reserve_of(config, folder), emergency_reserve_of(config, folder))]
+        given_up = [reserve.give_up() for reserve in (reserve_of(config, folder), emergency_reserve_of(config, folder))]
         if True not in given_up:
             raise
         log.warning("the disk of %s is full: the reserve is given up to start", folder)

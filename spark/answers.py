@@ -50,11 +50,11 @@ def join_heads(parts: Sequence[Heads]) -> Heads:
     """
     if len(parts) == 1:
         return parts[0]
-    firsts = [int(one.at[0]) for one in parts]
-    bodies = [one.body[first:int(one.at[-1] + one.length[-1])] for one, first in zip(parts, firsts, strict=True)]
+    firsts = [int(part.at[0]) for part in parts]
+    bodies = [part.body[first:int(part.at[-1] + part.length[-1])] for part, first in zip(parts, firsts, strict=True)]
     shifts = np.cumsum([0, *(len(body) for body in bodies[:-1])]) - firsts
-    at = np.concatenate([one.at + shift for one, shift in zip(parts, shifts, strict=True)])
-    columns = {name: np.concatenate([getattr(one, name) for one in parts])
+    at = np.concatenate([part.at + shift for part, shift in zip(parts, shifts, strict=True)])
+    columns = {name: np.concatenate([getattr(part, name) for part in parts])
                for name in ("first_offset", "append_ms", "first_id", "count", "length", "whole")}
     return Heads(body=b"".join(bodies), at=at, **columns)
 
@@ -80,15 +80,15 @@ def read_answer(answer: bytes) -> list[Served]:
     try:
         size = int.from_bytes(answer[:4], "little")
         ranges: list[dict[str, Any]] = json.loads(answer[4:4 + size])["ranges"]
-        heads = _read_heads(answer, 4 + size, sum(one["pieces"] for one in ranges))
+        heads = _read_heads(answer, 4 + size, sum(entry["pieces"] for entry in ranges))
     except (ValueError, KeyError, TypeError) as error:
         raise GatehouseError(f"the hub's answer to a bulk fetch cannot be read: {error!r}") from None
     served, first = [], 0
-    for one in ranges:
-        end = first + one["pieces"]
-        served.append(Served(heads.part(first, end), one.get("log_start_offset", 0), one.get("high_watermark", 0),
-                             one.get("code", ""), one.get("detail", ""), one.get("compacted", False),
-                             one.get("next_offset", -1)))
+    for entry in ranges:
+        end = first + entry["pieces"]
+        served.append(Served(heads.part(first, end), entry.get("log_start_offset", 0), entry.get("high_watermark", 0),
+                             entry.get("code", ""), entry.get("detail", ""), entry.get("compacted", False),
+                             entry.get("next_offset", -1)))
         first = end
     return served
 

@@ -126,8 +126,8 @@ class _Page:
         return names.take(pa.array(which))
 
     def _address(self) -> pa.Array:
-        found = self.addresses()
-        return found.dictionary.take(found.indices)
+        addresses = self.addresses()
+        return addresses.dictionary.take(addresses.indices)
 
     def addresses(self) -> pa.DictionaryArray:
         """By key; a record with headers may say its address there."""
@@ -139,8 +139,8 @@ class _Page:
         stated = [tuple(pair for pair in headers if pair[0] == ADDRESS_HEADER) for headers in self._parsed]
         both = keys.indices.to_numpy().astype(np.int64) * len(stated) + blocks.indices.to_numpy()
         distinct, which = np.unique(both, return_inverse=True)
-        known = keys.dictionary.to_pylist()
-        texts = [self._address_of(self._topic, known[pair // len(stated)], stated[pair % len(stated)])
+        distinct_keys = keys.dictionary.to_pylist()
+        texts = [self._address_of(self._topic, distinct_keys[pair // len(stated)], stated[pair % len(stated)])
                  for pair in distinct.tolist()]
         return pa.DictionaryArray.from_arrays(pa.array(which.astype(np.int32)), pa.array(texts, pa.string()))
 
@@ -182,10 +182,10 @@ class _Page:
         """The record's own bits beside what the headers say."""
         by_headers = self._per_block(ENVELOPE, _envelope)
         attributes = self._records.attributes
-        fields = {one.name: by_headers.field(i) for i, one in enumerate(ENVELOPE)}
+        fields = {field.name: by_headers.field(i) for i, field in enumerate(ENVELOPE)}
         fields["durable"] = pa.array((attributes & TRANSIENT) == 0)
         fields["retain"] = pc.or_kleene(pc.fill_null(fields["retain"], False), pa.array((attributes & RETAIN) != 0))
-        return pa.StructArray.from_arrays([fields[one.name] for one in ENVELOPE], fields=list(ENVELOPE))
+        return pa.StructArray.from_arrays([fields[field.name] for field in ENVELOPE], fields=list(ENVELOPE))
 
 
 # --- columns of numbers and bytes ---------------------------------------------------------------------------

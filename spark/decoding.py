@@ -50,7 +50,7 @@ def _by_text(frame: DataFrame, format: str, schema: str | StructType, value: str
     full = StructType([*wanted.fields, StructField(CORRUPT, StringType())])
     options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     text = F.col(value).cast("string")
-    columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in full)
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in full)
     parsed = F.from_json(text, full, options) if format == "json" else F.from_csv(text, columns, options)
     is_bad = F.col(value).isNotNull() & (F.col(decoded).isNull() | F.col(f"{decoded}.{CORRUPT}").isNotNull())
     return (frame.withColumn(decoded, parsed).withColumn(bad, F.when(is_bad, F.col(value)))

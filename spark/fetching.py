@@ -54,29 +54,29 @@ class Task(InputPartition):
 def read_task(spec: ReadSpec, task: Task) -> Iterator[pa.RecordBatch]:
     """The record batches of a task. Raises DataLoss, HubRefused, HubUnreachable."""
     columns = Columns(spec.columns, task.facts)
-    for one, pieces in grouped(pages(spec, task.ranges)):
-        for records in _wanted(spec, one, pieces):
+    for range_, pieces in grouped(pages(spec, task.ranges)):
+        for records in _wanted(spec, range_, pieces):
             if spec.keys and len(records):
                 records = _with_keys(records, spec.keys)
             if spec.filter and len(records):
-                records = _matching(records, columns, one.topic, spec.filter)
+                records = _matching(records, columns, range_.topic, spec.filter)
             if len(records):
-                yield columns.build(records, one.topic, one.partition)
+                yield columns.build(records, range_.topic, range_.partition)
 
 
-def grouped(found: Iterator[tuple[Range, Heads]]) -> Iterator[tuple[Range, Heads]]:
+def grouped(fetched_pages: Iterator[tuple[Range, Heads]]) -> Iterator[tuple[Range, Heads]]:
     """Pages of one partition that follow each other, up to `GROUP_BYTES`: pages are small for the hub's sake, and many
     columns of few rows cost Spark more than few of many."""
     first: Range | None = None
     parts: list[Heads] = []
     size_bytes = 0
-    for one, pieces in found:
-        follows = first is not None and (one.uuid, one.partition) == (first.uuid, first.partition) \
+    for range_, pieces in fetched_pages:
+        follows = first is not None and (range_.uuid, range_.partition) == (first.uuid, first.partition) \
             and pieces.first_offset[0] >= parts[-1].end_offset
         if first is not None and not (follows and size_bytes < GROUP_BYTES):
             yield first, join_heads(parts)
             first, parts, size_bytes = None, [], 0
-        first = first or one
+        first = first or range_
         parts.append(pieces)
         size_bytes += int(pieces.length.sum())
     if first is not None:
@@ -97,17 +97,18 @@ def pages(spec: ReadSpec, ranges: Sequence[Range]) -> Iterator[tuple[Range, Head
                 waiting = left + waiting[len(asked):]
                 answer = executor.submit(_fetch, hub, waiting[:RANGES_PER_REQUEST], spec.fetch_bytes) \
                     if waiting else None
-                for one, got in zip(asked, served, strict=True):
+                for range_, got in zip(asked, served, strict=True):
                     if len(got.pieces):
-                        yield one, got.pieces
+                        yield range_, got.pieces
         finally:
             hub.close()
 
 
 def _fetch(hub: Hub, ranges: Sequence[Range], max_bytes: int) -> list[Served]:
     request = {"max_bytes": max_bytes, "ranges": [
-        {"topic": one.topic, "uuid": one.uuid, "partition": one.partition, "offset": one.offset, "end": one.end}
-        for one in ranges]}
+        {"topic": range_.topic, "uuid": range_.uuid, "partition": range_.partition, "offset": range_.offset,
+         "end": range_.end}
+        for range_ in ranges]}
     return read_answer(hub.post_json("/v1/batches/fetch", request))
 
 
@@ -115,18 +116,18 @@ def _advance(spec: ReadSpec, asked: Sequence[Range], served: Sequence[Served]) -
     """What is left of the ranges. Raises DataLoss where something is gone and that is an error."""
     left = []
     moved = False
-    for one, got in zip(asked, served, strict=True):
+    for range_, got in zip(asked, served, strict=True):
         if got.code in GONE:
-            rest = _behind_loss(spec, one, got)
+            rest = _behind_loss(spec, range_, got)
             moved = True
         elif got.code:
-            raise HubRefused(0, got.code, f"{_named(one)}: {got.detail}")
+            raise HubRefused(0, got.code, f"{_named(range_)}: {got.detail}")
         else:
             if not got.compacted:
-                _check_whole(spec, one, got.pieces)
-            next_offset = max(got.pieces.end_offset, got.next_offset, one.offset)
-            rest = replace(one, offset=min(next_offset, one.end))
-            moved = moved or next_offset > one.offset
+                _check_whole(spec, range_, got.pieces)
+            next_offset = max(got.pieces.end_offset, got.next_offset, range_.offset)
+            rest = replace(range_, offset=min(next_offset, range_.end))
+            moved = moved or next_offset > range_.offset
         if rest.rows > 0:
             left.append(rest)
     if left and not moved:
@@ -134,22 +135,23 @@ def _advance(spec: ReadSpec, asked: Sequence[Range], served: Sequence[Served]) -
     return left
 
 
-def _behind_loss(spec: ReadSpec, one: Range, got: Served) -> Range:
+def _behind_loss(spec: ReadSpec, range_: Range, got: Served) -> Range:
     """The range behind what is gone."""
-    next_offset = one.end
-    if got.code == "offset_out_of_range" and one.offset < got.log_start_offset:
-        next_offset = min(got.log_start_offset, one.end)
-    _lost(spec, replace(one, end=next_offset), got.detail or got.code)
-    return replace(one, offset=next_offset)
+    next_offset = range_.end
+    if got.code == "offset_out_of_range" and range_.offset < got.log_start_offset:
+        next_offset = min(got.log_start_offset, range_.end)
+    _lost(spec, replace(range_, end=next_offset), got.detail or got.code)
+    return replace(range_, offset=next_offset)
 
 
-def _check_whole(spec: ReadSpec, one: Range, pieces: Heads) -> None:
+def _check_whole(spec: ReadSpec, range_: Range, pieces: Heads) -> None:
     """Pieces follow each other without a gap, from the range's offset on."""
     first = pieces.first_offset
     ends = first + pieces.count
-    expected = np.concatenate(([one.offset], ends[:-1]))
+    expected = np.concatenate(([range_.offset], ends[:-1]))
     for i in np.flatnonzero(first > expected).tolist():
-        _lost(spec, replace(one, offset=int(expected[i]), end=min(int(first[i]), one.end)), "the log is damaged there")
+        _lost(spec, replace(range_, offset=int(expected[i]), end=min(int(first[i]), range_.end)),
+              "the log is damaged there")
 
 
 def _lost(spec: ReadSpec, lost: Range, why: str) -> None:
@@ -159,22 +161,22 @@ def _lost(spec: ReadSpec, lost: Range, why: str) -> None:
     logger.warning("%s", text)
 
 
-def _named(one: Range) -> str:
-    return f"offsets {one.offset} to {one.end - 1} of partition {one.partition} of {one.topic!r}"
+def _named(range_: Range) -> str:
+    return f"offsets {range_.offset} to {range_.end - 1} of partition {range_.partition} of {range_.topic!r}"
 
 
 # --- which records ------------------------------------------------------------------------------------------
 
-def _wanted(spec: ReadSpec, one: Range, pieces: Heads) -> Iterator[Located]:
+def _wanted(spec: ReadSpec, range_: Range, pieces: Heads) -> Iterator[Located]:
     """The records of the range. What a producer wrote wrongly was never a message and is no loss: no reader gets it."""
     for records, unreadable in locate(pieces):
         for bad in unreadable:
-            first, end = max(bad.first_offset, one.offset), min(bad.first_offset + bad.count, one.end)
+            first, end = max(bad.first_offset, range_.offset), min(bad.first_offset + bad.count, range_.end)
             if first < end:
                 logger.warning("%d offsets are passed over: %s (%s)", end - first,
-                               _named(replace(one, offset=first, end=end)), bad.why)
-        if len(records) and (records.offset[0] < one.offset or records.offset[-1] >= one.end):
-            records = records.only((records.offset >= one.offset) & (records.offset < one.end))
+                               _named(replace(range_, offset=first, end=end)), bad.why)
+        if len(records) and (records.offset[0] < range_.offset or records.offset[-1] >= range_.end):
+            records = records.only((records.offset >= range_.offset) & (records.offset < range_.end))
         yield records
 
 

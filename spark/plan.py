@@ -41,17 +41,17 @@ def task_count(rows: int, ranges: int, min_tasks: int, max_task_rows: int) -> in
 
 def split(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
     """The ranges cut into this many lists of equally many rows, in order; fewer where there are fewer rows."""
-    total = sum(one.rows for one in ranges)
+    total = sum(range_.rows for range_ in ranges)
     tasks = min(tasks, total)
     lists: list[list[Range]] = []
     current: list[Range] = []
     seen = 0
-    for one in ranges:
-        while one.rows:
+    for range_ in ranges:
+        while range_.rows:
             room = (len(lists) + 1) * total // tasks - seen
-            taken = min(room, one.rows)
-            current.append(replace(one, end=one.offset + taken))
-            one = replace(one, offset=one.offset + taken)
+            taken = min(room, range_.rows)
+            current.append(replace(range_, end=range_.offset + taken))
+            range_ = replace(range_, offset=range_.offset + taken)
             seen += taken
             if taken == room:
                 lists.append(current)

@@ -45,10 +45,10 @@ class Positions:
     def bounds(self, times: AtTime | None = None) -> dict[str, TopicBounds]:
         """Every topic of the subscription that exists, by name; with `times`, also where those are."""
         names = self._names()
-        found: dict[str, TopicBounds] = {}
+        topics: dict[str, TopicBounds] = {}
         for first in range(0, len(names), TOPICS_PER_REQUEST):
-            found |= self._ask(names[first:first + TOPICS_PER_REQUEST], times)
-        return found
+            topics |= self._ask(names[first:first + TOPICS_PER_REQUEST], times)
+        return topics
 
     def _ask(self, names: list[str], times: AtTime | None) -> dict[str, TopicBounds]:
         request: dict[str, Any] = {"topics": names}
@@ -57,27 +57,27 @@ class Positions:
         answer = json.loads(self._hub.post_json("/v1/batches/positions", request))
         self.facts = HubFacts({int(number): name for number, name in answer["doors"].items()},
                               tuple(RouteEntry(**route) for route in answer["routes"]))
-        return {one["name"]: self._read(one) for one in answer["topics"]}
+        return {topic["name"]: self._read(topic) for topic in answer["topics"]}
 
     def _asked_times(self, names: list[str], times: AtTime) -> dict[str, dict[str, int]]:
         if times.everywhere_ms is None:
             return {name: {str(partition): time for partition, time in times.by_partition_ms[name].items()}
                     for name in names if name in times.by_partition_ms}
-        known = self._ask(names, None)
-        return {name: {str(partition): times.everywhere_ms for partition in one.partitions} for name,
-                one in known.items()}
+        topics = self._ask(names, None)
+        return {name: {str(partition): times.everywhere_ms for partition in topic.partitions} for name,
+                topic in topics.items()}
 
-    def _read(self, one: dict[str, Any]) -> TopicBounds:
-        assigned = self._subscription.assigned.get(one["name"])
-        partitions = tuple(range(one["partitions"])) if assigned is None else assigned
-        missing = [partition for partition in partitions if partition >= one["partitions"]]
+    def _read(self, topic: dict[str, Any]) -> TopicBounds:
+        assigned = self._subscription.assigned.get(topic["name"])
+        partitions = tuple(range(topic["partitions"])) if assigned is None else assigned
+        missing = [partition for partition in partitions if partition >= topic["partitions"]]
         if missing:
-            raise InvalidOption(f"'assign' names the partitions {missing} of {one['name']!r}, "
-                                f"which has {one['partitions']}")
-        return TopicBounds(one["name"], one["uuid"], partitions,
-                           {partition: one["log_start_offsets"][partition] for partition in partitions},
-                           {partition: one["high_watermarks"][partition] for partition in partitions},
-                           {int(partition): at for partition, at in one.get("offsets_for_times", {}).items()})
+            raise InvalidOption(f"'assign' names the partitions {missing} of {topic['name']!r}, "
+                                f"which has {topic['partitions']}")
+        return TopicBounds(topic["name"], topic["uuid"], partitions,
+                           {partition: topic["log_start_offsets"][partition] for partition in partitions},
+                           {partition: topic["high_watermarks"][partition] for partition in partitions},
+                           {int(partition): at for partition, at in topic.get("offsets_for_times", {}).items()})
 
     def _names(self) -> list[str]:
         """The topics that the subscription means now. A filter with a literal first level means one topic."""
@@ -110,43 +110,44 @@ class Positions:
     def resolve(self, place: Place, *,
                 ending: bool = False) -> tuple[dict[str, dict[int, int]], dict[str, TopicBounds]]:
         """Offsets by topic and partition of a place, and the bounds that they were found in."""
-        known = self.bounds(place if isinstance(place, AtTime) else None)
-        self._check_exists(known)
-        return {name: _offsets(one, place, ending) for name, one in known.items()}, known
+        topics = self.bounds(place if isinstance(place, AtTime) else None)
+        self._check_exists(topics)
+        return {name: _offsets(topic, place, ending) for name, topic in topics.items()}, topics
 
-    def _check_exists(self, known: Mapping[str, TopicBounds]) -> None:
-        missing = [name for name in (self._subscription.topics or self._subscription.assigned) if name not in known]
+    def _check_exists(self, topics: Mapping[str, TopicBounds]) -> None:
+        missing = [name for name in (self._subscription.topics or self._subscription.assigned) if name not in topics]
         if missing:
             raise InvalidOption(f"there is no topic {', '.join(map(repr, missing))} on the hub")
 
 
-def _offsets(one: TopicBounds, place: Place, ending: bool) -> dict[int, int]:
+def _offsets(topic: TopicBounds, place: Place, ending: bool) -> dict[int, int]:
     if place == EARLIEST:
-        return dict(one.log_starts)
+        return dict(topic.log_starts)
     if place == LATEST:
-        return dict(one.ends)
+        return dict(topic.ends)
     if isinstance(place, AtTime):
-        found = {partition: one.at_times.get(partition) for partition in one.partitions}
-        return {partition: one.ends[partition] if at is None else at for partition, at in found.items()}
+        offsets = {partition: topic.at_times.get(partition) for partition in topic.partitions}
+        return {partition: topic.ends[partition] if at is None else at for partition, at in offsets.items()}
     assert not isinstance(place, str)
-    return _given(one, place, ending)
+    return _given(topic, place, ending)
 
 
-def _given(one: TopicBounds, place: Mapping[str, Mapping[int, int]], ending: bool) -> dict[int, int]:
+def _given(topic: TopicBounds, place: Mapping[str, Mapping[int, int]], ending: bool) -> dict[int, int]:
     """Offsets as the reader said them; all partitions must be there, as the Kafka connector wants it."""
-    given = place.get(one.name)
-    if given is None or set(given) != set(one.partitions):
-        raise InvalidOption(f"the JSON of offsets has to name every partition of {one.name!r}: {list(one.partitions)}")
+    given = place.get(topic.name)
+    if given is None or set(given) != set(topic.partitions):
+        raise InvalidOption(f"the JSON of offsets has to name every partition of {topic.name!r}: "
+                            f"{list(topic.partitions)}")
     offsets = {}
     for partition, offset in given.items():
         if offset < 0 and SPECIAL.get(offset) is None:
             raise InvalidOption(f"an offset is a whole number from 0, -2 (earliest) or -1 (latest), not {offset}")
         if offset < 0:
-            offset = one.ends[partition] if SPECIAL[offset] == LATEST else one.log_starts[partition]
-        if offset > one.ends[partition]:
+            offset = topic.ends[partition] if SPECIAL[offset] == LATEST else topic.log_starts[partition]
+        if offset > topic.ends[partition]:
             where = "end at" if ending else "begin at"
             raise InvalidOption(f"cannot {where} {offset}: "
-                                f"partition {partition} of {one.name!r} ends at {one.ends[partition]}")
+                                f"partition {partition} of {topic.name!r} ends at {topic.ends[partition]}")
         offsets[partition] = offset
     return offsets
 

@@ -28,7 +28,7 @@ def spec_of(options: ReadOptions, columns: Sequence[str]) -> ReadSpec:
 
 def plan(ranges: Sequence[Range], options: ReadOptions, positions: Positions) -> list[InputPartition]:
     """The tasks for these ranges."""
-    rows = sum(one.rows for one in ranges)
+    rows = sum(range_.rows for range_ in ranges)
     tasks = task_count(rows, len(ranges), options.min_partitions, options.max_records_per_partition)
     return [Task(part, positions.facts) for part in split(ranges, tasks)] or [Task((), positions.facts)]
 
@@ -55,17 +55,17 @@ class BatchReader(DataSourceReader):
             hub.close()
 
     def _ranges(self, positions: Positions) -> list[Range]:
-        ends, known = positions.resolve(self._options.ending or LATEST, ending=True)
+        ends, topics = positions.resolve(self._options.ending or LATEST, ending=True)
         starts, _ = positions.resolve(self._options.starting or EARLIEST)
         since, _ = positions.resolve(AtTime(self._since_ms)) if self._since_ms is not None else ({}, None)
         ranges = []
-        for name, one in known.items():
+        for name, topic in topics.items():
             if self._topics is not None and name not in self._topics:
                 continue
             for partition, end in ends[name].items():
                 if self._partitions is None or partition in self._partitions:
                     start = max(starts.get(name, {}).get(partition, 0), since.get(name, {}).get(partition, 0))
-                    ranges.append(Range(name, one.uuid, partition, start, max(start, end)))
+                    ranges.append(Range(name, topic.uuid, partition, start, max(start, end)))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -80,16 +80,17 @@ class FilteringReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Notes what is of use, of two conditions on one column the last; every filter is given back, so that Spark
         looks at the rest itself."""
-        for one in filters:
-            path: tuple[str, ...] = getattr(one, "attribute", ())
+        for condition in filters:
+            path: tuple[str, ...] = getattr(condition, "attribute", ())
             column = path[0] if len(path) == 1 else ""
             values: tuple[Any, ...] = ()
-            if isinstance(one, EqualTo):
-                values = (one.value,)
-            elif isinstance(one, In):
-                values = tuple(one.value)
-            if isinstance(one, GreaterThanOrEqual) and column == "timestamp" and one.value.tzinfo is not None:
-                self._since_ms = int(one.value.timestamp() * 1000)
+            if isinstance(condition, EqualTo):
+                values = (condition.value,)
+            elif isinstance(condition, In):
+                values = tuple(condition.value)
+            if (isinstance(condition, GreaterThanOrEqual) and column == "timestamp"
+                    and condition.value.tzinfo is not None):
+                self._since_ms = int(condition.value.timestamp() * 1000)
             elif values and column == "topic":
                 self._topics = frozenset(values)
             elif values and column == "partition":

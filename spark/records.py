@@ -59,7 +59,7 @@ class Located:
 
     def only(self, kept: npt.NDArray[Any]) -> Located:
         """The records of a mask or of indexes, over the same buffer."""
-        return Located(self.buffer, *(getattr(self, one.name)[kept] for one in fields(self)[1:]))
+        return Located(self.buffer, *(getattr(self, field.name)[kept] for field in fields(self)[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ def _located(stretches: _Stretches, unreadable: list[Unreadable]) -> tuple[Locat
                                      "the batch has fewer records than it claims, or a length that makes no sense"))
     if not len(starts):
         return _empty(), unreadable
-    found, good = _locate(stretches, counts, np.frombuffer(stretches.buffer, np.uint8), starts)
+    records, good = _locate(stretches, counts, np.frombuffer(stretches.buffer, np.uint8), starts)
     if not good.all():
-        unreadable += _senseless(found.offset[~good])
-        found = found.only(good)
-    return found, sorted(unreadable, key=lambda one: one.first_offset)
+        unreadable += _senseless(records.offset[~good])
+        records = records.only(good)
+    return records, sorted(unreadable, key=lambda batch: batch.first_offset)
 
 
 def _senseless(offsets: Longs) -> list[Unreadable]:
@@ -177,11 +177,11 @@ def _open(pieces: Heads) -> tuple[_Stretches, list[Unreadable], int]:
     return _without_empty(stretches), unreadable, taken
 
 
-def _without_empty(found: _Stretches) -> _Stretches:
-    kept = found.count > 0
+def _without_empty(stretches: _Stretches) -> _Stretches:
+    kept = stretches.count > 0
     if kept.all():
-        return found
-    return _Stretches(found.buffer, *(getattr(found, one.name)[kept] for one in fields(found)[1:]))
+        return stretches
+    return _Stretches(stretches.buffer, *(getattr(stretches, field.name)[kept] for field in fields(stretches)[1:]))
 
 
 # --- locating -----------------------------------------------------------------------------------------------
@@ -212,10 +212,10 @@ def _locate(stretches: _Stretches, counts: Longs, buffer: Bytes, starts: Longs
     if (stretches.fixed_ms >= 0).any():
         fixed_ms = spread(stretches.fixed_ms)
         timestamp_ms = np.where(fixed_ms >= 0, fixed_ms, timestamp_ms)
-    found = Located(stretches.buffer, spread(stretches.first_offset) + index, timestamp_ms,
-                    spread(stretches.append_ms), spread(stretches.first_id) + index, attributes, key_at, key_length,
-                    value_at, value_length, headers_at, end)
-    return found, good
+    records = Located(stretches.buffer, spread(stretches.first_offset) + index, timestamp_ms,
+                      spread(stretches.append_ms), spread(stretches.first_id) + index, attributes, key_at, key_length,
+                      value_at, value_length, headers_at, end)
+    return records, good
 
 
 def _varints(buffer: Bytes, at: Longs, last: int) -> tuple[Longs, Longs]:

@@ -58,7 +58,7 @@ class Placer:
         if names.null_count:
             raise InvalidRow(f"{names.null_count} of {count} rows have no topic")
         texts = names.dictionary.to_pylist()
-        for number in sorted(range(len(texts)), key=lambda one: str(texts[one])):
+        for number in sorted(range(len(texts)), key=lambda index: str(texts[index])):
             yield texts[number], np.flatnonzero(names.indices.to_numpy() == number)
 
     def _by_partition(self, topic: str, rows: Rows, columns: dict[str, pa.Array], which: Longs | None) -> Placed:
@@ -83,18 +83,19 @@ class Placer:
     def _by_address(self, columns: dict[str, pa.Array]) -> Iterator[tuple[str, Placed]]:
         if any(name in columns for name in ("topic", "key", "partition")) or self._topic:
             raise InvalidRow("an address says topic and key: leave out 'topic', 'key', 'partition' and the option")
-        found = columns["address"].dictionary_encode()
-        if found.null_count:
-            raise InvalidRow(f"{found.null_count} rows have no address")
-        index = found.indices.to_numpy()
-        routed = [self._route(text) for text in found.dictionary.to_pylist()]
-        keys = pa.array([one.key for one in routed], pa.binary()).take(found.indices)
-        stated = [[(ADDRESS_HEADER, text.encode())] if one.needs_header else []
-                  for text, one in zip(found.dictionary.to_pylist(), routed, strict=True)]
+        addresses = columns["address"].dictionary_encode()
+        if addresses.null_count:
+            raise InvalidRow(f"{addresses.null_count} rows have no address")
+        index = addresses.indices.to_numpy()
+        routed = [self._route(text) for text in addresses.dictionary.to_pylist()]
+        keys = pa.array([destination.key for destination in routed], pa.binary()).take(addresses.indices)
+        stated = [[(ADDRESS_HEADER, text.encode())] if destination.needs_header else []
+                  for text, destination in zip(addresses.dictionary.to_pylist(), routed, strict=True)]
         rows = self._rows(columns, keys, [stated[i] for i in index.tolist()] if any(stated) else None)
-        for topic in sorted({one.topic for one in routed}):
+        for topic in sorted({destination.topic for destination in routed}):
             partitions = self._partitions_of(topic)
-            mine = np.array([one.partition(partitions) if one.topic == topic else -1 for one in routed])[index]
+            mine = np.array([destination.partition(partitions) if destination.topic == topic else -1
+                             for destination in routed])[index]
             which = np.flatnonzero(mine >= 0)
             yield topic, _group(rows.take(which), mine[which])
 
@@ -134,18 +135,18 @@ class Placer:
     def _ask(self, topics: list[str]) -> None:
         answer = json.loads(self._hub.post_json("/v1/batches/positions", {"topics": topics}))
         self._routes = Routes([RouteEntry(**route) for route in answer["routes"]])
-        self._partitions |= {one["name"]: one["partitions"] for one in answer["topics"]}
+        self._partitions |= {topic["name"]: topic["partitions"] for topic in answer["topics"]}
 
 
 def _group(rows: Rows, numbers: Longs) -> Placed:
     """Rows by partition; each partition's keep their order."""
     order = np.argsort(numbers, kind="stable")
-    found, firsts = np.unique(numbers[order], return_index=True)
-    if len(found) == 1:
-        return [(int(found[0]), rows)]
+    partitions, firsts = np.unique(numbers[order], return_index=True)
+    if len(partitions) == 1:
+        return [(int(partitions[0]), rows)]
     ends = [*firsts[1:].tolist(), len(order)]
     return [(partition, rows.take(order[first:end])) for partition, first,
-            end in zip(found.tolist(), firsts.tolist(), ends,
+            end in zip(partitions.tolist(), firsts.tolist(), ends,
                                                                              strict=True)]
 
 

@@ -61,18 +61,18 @@ EXTRA: Final[dict[str, DataType]] = {"timestampType": IntegerType()}
 
 def schema_of(names: Sequence[str]) -> StructType:
     """The schema of these columns, of all where none are named. Raises InvalidOption."""
-    known = COLUMNS | EXTRA
+    columns = COLUMNS | EXTRA
     for name in names:
-        if name not in known:
-            raise InvalidOption(f"there is no column {name!r}; there are: {', '.join(known)}")
-    return StructType([StructField(name, known[name]) for name in names or COLUMNS])
+        if name not in columns:
+            raise InvalidOption(f"there is no column {name!r}; there are: {', '.join(columns)}")
+    return StructType([StructField(name, columns[name]) for name in names or COLUMNS])
 
 
 def check_schema(schema: StructType) -> StructType:
     """A schema that the reader gave, which may be some of the columns. Raises InvalidOption for other types."""
-    ours = {one.name: one for one in schema_of(schema.fieldNames())}
-    for one in schema:
-        if one.dataType != ours[one.name].dataType:
-            raise InvalidOption(f"column {one.name!r} has the type {ours[one.name].dataType.simpleString()}, "
-                                f"not {one.dataType.simpleString()}")
+    ours = {field.name: field for field in schema_of(schema.fieldNames())}
+    for field in schema:
+        if field.dataType != ours[field.name].dataType:
+            raise InvalidOption(f"column {field.name!r} has the type {ours[field.name].dataType.simpleString()}, "
+                                f"not {field.dataType.simpleString()}")
     return schema

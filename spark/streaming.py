@@ -59,8 +59,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:
         """Where a new query begins; `latest` unless told otherwise."""
-        offsets, known = self._asking().resolve(self._options.starting or LATEST)
-        return {name: _entry(one, offsets[name]) for name, one in known.items()}
+        offsets, topics = self._asking().resolve(self._options.starting or LATEST)
+        return {name: _entry(topic, offsets[name]) for name, topic in topics.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What the options say."""
@@ -76,34 +76,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offsets:
         """How far the hub is, for Spark's progress reports."""
-        return {name: _entry(one, one.ends) for name, one in self._asking().bounds().items()}
+        return {name: _entry(topic, topic.ends) for name, topic in self._asking().bounds().items()}
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """Where the next micro-batch ends. Raises DataLoss where a topic went away."""
-        known = self._asking().bounds() if self._target is None else self._target
-        self._check_topics(start, known)
-        begins = {(name, partition): min(max(_begin(start, one, partition), one.log_starts[partition]),
-                                         one.ends[partition])
-                  for name, one in known.items() for partition in one.partitions}
-        lags = {(name, partition): known[name].ends[partition] - begin for (name, partition), begin in begins.items()}
-        rows = self._rows_of(limit, known, begins, lags)
+        topics = self._asking().bounds() if self._target is None else self._target
+        self._check_topics(start, topics)
+        begins = {(name, partition): min(max(_begin(start, topic, partition), topic.log_starts[partition]),
+                                         topic.ends[partition])
+                  for name, topic in topics.items() for partition in topic.partitions}
+        lags = {(name, partition): topics[name].ends[partition] - begin for (name, partition), begin in begins.items()}
+        rows = self._rows_of(limit, topics, begins, lags)
         shares = lags if rows is None else share(lags, rows)
-        return {name: _entry(one, {partition: begins[name, partition] + shares[name, partition]
-                                   for partition in one.partitions},
-                             _began(start, one)) for name, one in known.items()}
+        return {name: _entry(topic, {partition: begins[name, partition] + shares[name, partition]
+                                     for partition in topic.partitions},
+                             _began(start, topic)) for name, topic in topics.items()}
 
-    def _rows_of(self, limit: ReadLimit, known: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
+    def _rows_of(self, limit: ReadLimit, topics: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
                  lags: Mapping[tuple[str, int], int]) -> int | None:
         """A limit in rows, None: no limit."""
         if isinstance(limit, ReadMaxRows):
             rows = limit.max_rows
-            return min(rows, self._rows_in(self._options.max_bytes_per_trigger, known, begins, lags)) \
+            return min(rows, self._rows_in(self._options.max_bytes_per_trigger, topics, begins, lags)) \
                 if self._options.max_bytes_per_trigger else rows
         if isinstance(limit, ReadMaxBytes):
-            return self._rows_in(limit.max_bytes, known, begins, lags)
+            return self._rows_in(limit.max_bytes, topics, begins, lags)
         return None
 
-    def _rows_in(self, max_bytes: int, known: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
+    def _rows_in(self, max_bytes: int, topics: Mapping[str, TopicBounds], begins: Mapping[tuple[str, int], int],
                  lags: Mapping[tuple[str, int], int]) -> int:
         """About how many rows are this many stored bytes, by the pieces at the beginning of some partitions; at least
         1."""
@@ -111,27 +111,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = size_bytes = 0
         for name, partition in sampled[:SAMPLED_PARTITIONS]:
             begin = begins[name, partition]
-            one = Range(name, known[name].uuid, partition, begin, begin + 1)
-            for _, pieces in pages(self._spec, [one]):
+            range_ = Range(name, topics[name].uuid, partition, begin, begin + 1)
+            for _, pieces in pages(self._spec, [range_]):
                 rows += int(pieces.count.sum())
                 size_bytes += int(pieces.length.sum())
         return max(1, max_bytes * rows // size_bytes) if size_bytes else 1
 
-    def _check_topics(self, start: Offsets, known: Mapping[str, TopicBounds]) -> None:
+    def _check_topics(self, start: Offsets, topics: Mapping[str, TopicBounds]) -> None:
         if not self._options.fail_on_data_loss:
             return
         for name, entry in start.items():
             read = ", ".join(f"{partition}: {offset}" for partition, offset in entry["offsets"].items())
-            if name not in known:
+            if name not in topics:
                 raise DataLoss(f"the topic {name!r} is gone; the stream had read its partitions up to {{{read}}}. "
                                "Set failOnDataLoss to false to go on without it")
-            one = known[name]
-            if entry["uuid"] != one.uuid:
+            topic = topics[name]
+            if entry["uuid"] != topic.uuid:
                 raise DataLoss(f"the topic {name!r} was deleted and made again; the stream had read the old one "
                                f"up to {{{read}}}. Set failOnDataLoss to false to read the new one from its beginning")
             for partition, offset in entry["offsets"].items():
-                if one.ends.get(int(partition), offset) < offset:
-                    raise DataLoss(f"partition {partition} of {name!r} ends at {one.ends[int(partition)]}, "
+                if topic.ends.get(int(partition), offset) < offset:
+                    raise DataLoss(f"partition {partition} of {name!r} ends at {topic.ends[int(partition)]}, "
                                    f"and the stream had read up to {offset}. Set failOnDataLoss to false to go on")
 
     # --- reading
@@ -163,8 +163,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._hub.close()
 
 
-def _entry(one: TopicBounds, offsets: Mapping[int, int], began: Mapping[str, int] | None = None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"uuid": one.uuid,
+def _entry(topic: TopicBounds, offsets: Mapping[int, int], began: Mapping[str, int] | None = None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"uuid": topic.uuid,
                              "offsets": {str(partition): offset for partition, offset in offsets.items()}}
     return {**entry, "began": dict(began)} if began else entry
 
@@ -176,14 +176,14 @@ def _offsets_of(start: Offsets, name: str, uuid: str) -> dict[str, int]:
     return offsets
 
 
-def _begin(start: Offsets, one: TopicBounds, partition: int) -> int:
+def _begin(start: Offsets, topic: TopicBounds, partition: int) -> int:
     """Where a micro-batch that begins at `start` begins in a partition, as far as the position says."""
-    return _offsets_of(start, one.name, one.uuid).get(str(partition), 0)
+    return _offsets_of(start, topic.name, topic.uuid).get(str(partition), 0)
 
 
-def _began(start: Offsets, one: TopicBounds) -> dict[str, int]:
+def _began(start: Offsets, topic: TopicBounds) -> dict[str, int]:
     """Where the partitions began that no position had before: what retention took before that was never to be read."""
-    known = _offsets_of(start, one.name, one.uuid)
-    before = start[one.name].get("began", {}) if known else {}
-    return before | {str(partition): one.log_starts[partition] for partition in one.partitions
-                     if str(partition) not in known}
+    offsets = _offsets_of(start, topic.name, topic.uuid)
+    before = start[topic.name].get("began", {}) if offsets else {}
+    return before | {str(partition): topic.log_starts[partition] for partition in topic.partitions
+                     if str(partition) not in offsets}

@@ -46,18 +46,18 @@ class Access:
                 return False
             waiting.append(step)
             return True
-        known = self._book.known(transaction_id)
-        if known is not None:
-            step(known)
+        transaction = self._book.known(transaction_id)
+        if transaction is not None:
+            step(transaction)
             return True
         if len(self._later) >= MAX_LATER:
             return False
         ended = self._book.outcomes.find(transaction_id)
         names = [(Kind.TRANSACTION, ended.key if ended is not None else open_key(transaction_id))]
         self._taken[transaction_id] = deque([step])
-        found = self._halves.recent(names)
-        if found is not None:
-            self._found(transaction_id, ended, found)
+        values = self._halves.recent(names)
+        if values is not None:
+            self._found(transaction_id, ended, values)
         else:
             self._halves.read(names, partial(self._found, transaction_id, ended))
         return True
@@ -91,12 +91,12 @@ class Access:
         self._taken[transaction_id] = deque()
         return True
 
-    def free(self, transaction_id: int, known: Transaction | None) -> None:
+    def free(self, transaction_id: int, transaction: Transaction | None) -> None:
         """Others may go on with it, as it is now."""
         waiting = self._taken.pop(transaction_id)
         while waiting:
             step = waiting.popleft()
-            step(self._book.settling.get(transaction_id, known))
+            step(self._book.settling.get(transaction_id, transaction))
             taken = self._taken.get(transaction_id)
             if taken is not None:                # by that step
                 taken.extend(waiting)
@@ -113,30 +113,30 @@ class Access:
 
     # ---- half messages
 
-    def half_messages(self, one: Transaction, on_read: Callable[[list[HeldMessage]], None]) -> None:
+    def half_messages(self, transaction: Transaction, on_read: Callable[[list[HeldMessage]], None]) -> None:
         """All of them, of one that has records of its own; nobody else goes on with it before `on_read` has returned.
         At once where they are in memory."""
-        names = page_names(one)
-        found = self._halves.recent(names)
-        if found is not None:
-            on_read(_held(found))
+        names = page_names(transaction)
+        pages = self._halves.recent(names)
+        if pages is not None:
+            on_read(_held(pages))
             return
-        self.hold(one.id)
-        self._halves.read(names, partial(self._pages_read, one, on_read))
+        self.hold(transaction.id)
+        self._halves.read(names, partial(self._pages_read, transaction, on_read))
 
-    def _pages_read(self, one: Transaction, on_read: Callable[[list[HeldMessage]], None],
-                    found: list[bytes | None]) -> None:
-        on_read(_held(found))
-        self.free_again(one.id)
+    def _pages_read(self, transaction: Transaction, on_read: Callable[[list[HeldMessage]], None],
+                    pages: list[bytes | None]) -> None:
+        on_read(_held(pages))
+        self.free_again(transaction.id)
 
 
-def page_names(one: Transaction) -> list[tuple[int, bytes]]:
-    return [(Kind.HALF, half_key(one.id, page)) for page in range(one.pages)]
+def page_names(transaction: Transaction) -> list[tuple[int, bytes]]:
+    return [(Kind.HALF, half_key(transaction.id, page)) for page in range(transaction.pages)]
 
 
 def _held(pages: Iterable[bytes | None]) -> list[HeldMessage]:
-    found: list[HeldMessage] = []
+    messages: list[HeldMessage] = []
     for page in pages:
         assert page is not None, "an open transaction has its half messages"
-        found += decode_page(page)
-    return found
+        messages += decode_page(page)
+    return messages

@@ -24,11 +24,11 @@ def refuse_settled(book: Book, transaction_id: int, owner: Owner | None, token: 
     book.when_settled(transaction_id, lambda stored: refuse(owner, token, error if stored else full))
 
 
-def refusal(book: Book, answer: Answer, transaction_id: int, one: Transaction | None) -> KernelError:
+def refusal(book: Book, answer: Answer, transaction_id: int, transaction: Transaction | None) -> KernelError:
     """The error that an answer is which refuses."""
-    if answer is Answer.REFUSED and one is not None:
-        return AlreadyDecided(f"transaction {transaction_id} {WORDS[one.state]}", one.state.name.lower(),
-                              book.wall_of(one.decided_ms))
+    if answer is Answer.REFUSED and transaction is not None:
+        return AlreadyDecided(f"transaction {transaction_id} {WORDS[transaction.state]}",
+                              transaction.state.name.lower(), book.wall_of(transaction.decided_ms))
     return unknown(transaction_id)
 
 

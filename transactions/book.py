@@ -50,25 +50,25 @@ class Book:
         self._pending_frame: PendingFrame | None = None     # of the last plan
         self._plans: list[Plan] = []                 # that have not ended
 
-    def load(self, transaction_id: int, name: Name, one: Brief, earliest_ms: int) -> None:
+    def load(self, transaction_id: int, name: Name, brief: Brief, earliest_ms: int) -> None:
         """A start has come to this undecided one, and nothing has happened to it since."""
-        self.undecided.load(transaction_id, name, one, earliest_ms)
+        self.undecided.load(transaction_id, name, brief, earliest_ms)
         self.open_count += 1
-        self.open_bytes += one.size_bytes
+        self.open_bytes += brief.size_bytes
 
     def load_batch(self, batch: Batch) -> None:
         """A start has come to what of these is undecided."""
         self.fresh.put(batch)
         self.open_count += len(batch.ones)
-        self.open_bytes += sum([one.size_bytes for one in batch.ones])
+        self.open_bytes += sum([begun.size_bytes for begun in batch.ones])
 
     # decision 50: what happens before the start has come to it
-    def meet(self, one: Transaction) -> None:
+    def meet(self, transaction: Transaction) -> None:
         """This is about to change, as it stands here; a start may not have come to it."""
-        if not self.undecided.knows(one.id):
-            self.undecided.meet(one)
+        if not self.undecided.knows(transaction.id):
+            self.undecided.meet(transaction)
             self.open_count += 1
-            self.open_bytes += one.size_bytes
+            self.open_bytes += transaction.size_bytes
 
     # ---- plans
 
@@ -86,16 +86,16 @@ class Book:
         self.settling[after.id] = after
         self._settling_with[after.id] = plan
 
-    def decide(self, plan: Plan, one: Begun, state: State, by: str) -> None:
+    def decide(self, plan: Plan, begun: Begun, state: State, by: str) -> None:
         """A fresh one ends with this frame."""
-        self.fresh.take(one)
-        one.decide(state, plan.now_ms, by)
-        plan.decided[one.id] = one
+        self.fresh.take(begun)
+        begun.decide(state, plan.now_ms, by)
+        plan.decided[begun.id] = begun
 
-    def move(self, plan: Plan, one: Begun) -> None:
+    def move(self, plan: Plan, begun: Begun) -> None:
         """A fresh one gets records of its own with this frame."""
-        self.fresh.take(one)
-        plan.move(one)
+        self.fresh.take(begun)
+        plan.move(begun)
 
     def known(self, transaction_id: int) -> Transaction | None:
         """A transaction that need not be read, as it will be once all frames are durable."""
@@ -107,12 +107,12 @@ class Book:
     def fresh_of(self, tenant: str, group: str | None, after: int) -> dict[int, Begun]:
         """The fresh ones above an id of a tenant, and of a group where one is named, in order of their ids: as far as
         that is durable, so with those that frames on their way decide or move."""
-        ones = list(self.fresh)
+        candidates = list(self.fresh)
         for plan in self._plans:
-            ones += [*plan.decided.values(), *[one for one, _ in plan.moved]]
-        found = [one for one in ones
-                 if one.id > after and one.origin.tenant == tenant and group in (None, one.origin.group)]
-        return {one.id: one for one in sorted(found, key=_ID)}
+            candidates += [*plan.decided.values(), *[begun for begun, _ in plan.moved]]
+        matches = [begun for begun in candidates
+                   if begun.id > after and begun.origin.tenant == tenant and group in (None, begun.origin.group)]
+        return {begun.id: begun for begun in sorted(matches, key=_ID)}
 
     def _plan_with(self, transaction_id: int) -> Plan | None:
         """That says what becomes of it."""
@@ -153,11 +153,11 @@ class Book:
         self.open_bytes -= plan.new_bytes
         for change in plan.changes.values():
             self.undecided.timers.add(max(change.before.next_ms, self._now_ms() + RETRY_MS), change.before.id)
-        for one in plan.decided.values():
-            one.decide(State.OPEN, 0, "")
-            self.fresh.give_back(one)
-        for one, _ in plan.moved:
-            self.fresh.give_back(one)
+        for begun in plan.decided.values():
+            begun.decide(State.OPEN, 0, "")
+            self.fresh.give_back(begun)
+        for begun, _ in plan.moved:
+            self.fresh.give_back(begun)
 
     def _apply(self, plan: Plan) -> None:
         self._apply_fresh(plan)
@@ -184,7 +184,7 @@ class Book:
         for begun, after in plan.moved:
             self.undecided.put(after, begun.batch.earliest_ms if begun.batch is not None else 0)
         for state in ENDS:
-            sizes = [one.size_bytes for one in plan.decided.values() if one.state is state]
+            sizes = [transaction.size_bytes for transaction in plan.decided.values() if transaction.state is state]
             if sizes:
                 self._count_ended(state, len(sizes), sum(sizes))
 

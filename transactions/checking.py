@@ -70,11 +70,11 @@ class Round:
         """Their time has come, as far as timers know."""
         return not self.asked and self.anew is None
 
-    def step(self, one: DueTransaction) -> Event | None:
+    def step(self, transaction: DueTransaction) -> Event | None:
         """What is to become of one; None: nothing yet."""
         if not self.is_due:
             return Event.CHECK
-        return one.event if one.next_ms <= self.now_ms else None
+        return transaction.event if transaction.next_ms <= self.now_ms else None
 
 
 class Checking:
@@ -160,9 +160,9 @@ class Checking:
 
     def _take_asked(self, now_ms: int) -> Round | None:
         asked: dict[int, list[Asking]] = {}
-        for one in [*islice(self._asked, self._slice)]:
-            if self._access.take(one):
-                asked[one] = self._asked.pop(one)
+        for transaction_id in [*islice(self._asked, self._slice)]:
+            if self._access.take(transaction_id):
+                asked[transaction_id] = self._asked.pop(transaction_id)
         return Round(now_ms, [*asked], asked) if asked else None
 
     # decision 43: who joins is asked at once, and that does not count
@@ -174,11 +174,11 @@ class Checking:
             if not taken:
                 del self._joined[name]
             mine: list[int] = []
-            for one in taken:
-                if self._access.take(one):
-                    mine.append(one)
+            for transaction_id in taken:
+                if self._access.take(transaction_id):
+                    mine.append(transaction_id)
                 else:
-                    self._undecided.put_unasked(name, one)
+                    self._undecided.put_unasked(name, transaction_id)
             if mine:
                 self._anew[name] += len(mine)
                 return Round(now_ms, mine, None, name)
@@ -186,11 +186,11 @@ class Checking:
 
     def _take_due(self, now_ms: int) -> Round | None:
         mine: list[int] = []
-        for one in self._undecided.timers.take(now_ms, self._slice):
-            if self._access.take(one):
-                mine.append(one)
+        for transaction_id in self._undecided.timers.take(now_ms, self._slice):
+            if self._access.take(transaction_id):
+                mine.append(transaction_id)
             else:
-                self._undecided.timers.add(now_ms + BUSY_MS, one)
+                self._undecided.timers.add(now_ms + BUSY_MS, transaction_id)
         return Round(now_ms, mine) if mine else None
 
     # ---- into the frame
@@ -201,49 +201,49 @@ class Checking:
         read = partial(_read, round_, records, pages, self._slice, self._members.count > 0)
         parts.reader_worker.submit(read, partial(self._was_read, round_))
 
-    def _was_read(self, round_: Round, found: list[Read] | None, error: BaseException | None) -> None:
-        if found is None:
+    def _was_read(self, round_: Round, transactions: list[Read] | None, error: BaseException | None) -> None:
+        if transactions is None:
             self._kernel.parts.fatal(f"the index cannot be read: {error}")
         else:
-            self._step(partial(self._apply, round_, found))
+            self._step(partial(self._apply, round_, transactions))
 
-    def _apply(self, round_: Round, found: list[Read]) -> None:
+    def _apply(self, round_: Round, transactions: list[Read]) -> None:
         try:
             pending_frame = self._halves.open_frame()
         except Stopping:                              # all of it is due at the next start
             self.stop()
-            for one in round_.ids:
-                self._access.free_again(one)
+            for taken_id in round_.ids:
+                self._access.free_again(taken_id)
             return
         if round_.anew is not None:                   # from here on their members' credit says it
             self._anew[round_.anew] -= len(round_.ids)
         plan = self._book.plan_of(pending_frame)
-        for transaction_id, (silent, pages) in zip(round_.ids, found, strict=False):
+        for transaction_id, (silent, pages) in zip(round_.ids, transactions, strict=False):
             if silent is not None:
                 self._carry_out(round_, pending_frame, plan, silent, pages)
                 continue
             for owner, token in round_.asked.get(transaction_id, ()):
                 self._answer(owner, token, plan.now_ms)
             self._access.free_again(transaction_id)
-        for transaction_id in round_.ids[len(found):]:
+        for transaction_id in round_.ids[len(transactions):]:
             self._postpone(round_, transaction_id)
         plan.told.append(partial(self._round_ended, round_))
 
-    def _carry_out(self, round_: Round, pending_frame: PendingFrame, plan: Plan, one: DueTransaction,
+    def _carry_out(self, round_: Round, pending_frame: PendingFrame, plan: Plan, transaction: DueTransaction,
                    pages: list[bytes]) -> None:
-        event = round_.step(one)
+        event = round_.step(transaction)
         if event is None:
-            self._undecided.timers.add(one.next_ms, one.id, one.wait_ms)
-            self._access.free_again(one.id)
+            self._undecided.timers.add(transaction.next_ms, transaction.id, transaction.wait_ms)
+            self._access.free_again(transaction.id)
         elif event is Event.SILENCE:
-            self._expire(pending_frame, plan, decode(one.id, one.value), pages)
+            self._expire(pending_frame, plan, decode(transaction.id, transaction.value), pages)
         else:
-            member = self._members.pick(*one.name) if pages else None
+            member = self._members.pick(*transaction.name) if pages else None
             if round_.anew is not None and member is None:
-                self._postpone(round_, one.id)
+                self._postpone(round_, transaction.id)
                 return
-            self._check(round_, pending_frame, plan, one, member, pages)
-            for owner, token in round_.asked.get(one.id, ()):
+            self._check(round_, pending_frame, plan, transaction, member, pages)
+            for owner, token in round_.asked.get(transaction.id, ()):
                 self._answer(owner, token, plan.now_ms)
 
     def _postpone(self, round_: Round, transaction_id: int) -> None:
@@ -257,56 +257,56 @@ class Checking:
             self._undecided.timers.put_back(round_.now_ms, transaction_id)
         self._access.free_again(transaction_id)
 
-    def _check(self, round_: Round, pending_frame: PendingFrame, plan: Plan, one: DueTransaction,
+    def _check(self, round_: Round, pending_frame: PendingFrame, plan: Plan, transaction: DueTransaction,
                member: Membership | None,
                pages: list[bytes]) -> None:
-        if not self._undecided.knows(one.id):
-            self._book.meet(decode(one.id, one.value))
-        one.check(plan.now_ms, member.name if member is not None else "", round_.anew is None)
+        if not self._undecided.knows(transaction.id):
+            self._book.meet(decode(transaction.id, transaction.value))
+        transaction.check(plan.now_ms, member.name if member is not None else "", round_.anew is None)
         # decision 43: in the log first, heard or not
-        pending_frame.state.append(StateRecord(Kind.TRANSACTION, open_key(one.id), one.value))
-        round_.checked.append(one)
+        pending_frame.state.append(StateRecord(Kind.TRANSACTION, open_key(transaction.id), transaction.value))
+        round_.checked.append(transaction)
         self.made += 1
         if member is None:
             self.reached_nobody += 1
         else:
-            round_.told.append((member, one.question(plan.now_ms, pages[0])))
+            round_.told.append((member, transaction.question(plan.now_ms, pages[0])))
 
-    def _expire(self, pending_frame: PendingFrame, plan: Plan, one: Transaction, pages: list[bytes]) -> None:
+    def _expire(self, pending_frame: PendingFrame, plan: Plan, transaction: Transaction, pages: list[bytes]) -> None:
         if pages:
-            death = {"reason": UNANSWERED, "attempts": one.attempts, "at_ms": self._halves.wall_of(plan.now_ms),
-                     "transaction": _history(one, self._halves.wall_of)}
-            self._halves.dead_letter(pending_frame, pages, one.group, one.tenant, death)
+            death = {"reason": UNANSWERED, "attempts": transaction.attempts, "at_ms": self._halves.wall_of(plan.now_ms),
+                     "transaction": _history(transaction, self._halves.wall_of)}
+            self._halves.dead_letter(pending_frame, pages, transaction.group, transaction.tenant, death)
         else:
             pending_frame.frees = True
-        pending_frame.state += self._halves.deletions(one.id, one.pages)
-        state = step(one.state, Event.SILENCE).state
+        pending_frame.state += self._halves.deletions(transaction.id, transaction.pages)
+        state = step(transaction.state, Event.SILENCE).state
         assert state is not None, "a transaction that is known stays so"
-        self._book.change(plan, one, one.ended(state, plan.now_ms, ""))
-        self._access.free_again(one.id)
+        self._book.change(plan, transaction, transaction.ended(state, plan.now_ms, ""))
+        self._access.free_again(transaction.id)
 
     # ---- afterwards
 
     def _round_ended(self, round_: Round, stored: bool) -> None:
         self._rounds -= 1
         if stored:
-            for one in round_.checked:
-                self._undecided.checked(one, was_taken=round_.is_due)
+            for transaction in round_.checked:
+                self._undecided.checked(transaction, was_taken=round_.is_due)
             self._step(partial(self._tell, round_.told))
         else:
             self._not_before_ms = self._loop.now_ms() + RETRY_MS
-            for one in round_.checked:
-                self._undecided.not_checked(one, self._not_before_ms)
+            for transaction in round_.checked:
+                self._undecided.not_checked(transaction, self._not_before_ms)
             for membership, _ in round_.told:
                 self._members.put_back(membership)
-        for one in round_.checked:
-            self._access.free_again(one.id)
-        names = {one.name for one in round_.checked if one.unasked or not stored}
+        for transaction in round_.checked:
+            self._access.free_again(transaction.id)
+        names = {transaction.name for transaction in round_.checked if transaction.unasked or not stored}
         self.come_to(names if round_.anew is None else {*names, round_.anew})      # somebody may have room for them
 
-    def _tell(self, told: list[tuple[Membership, Check]]) -> None:
+    def _tell(self, questions: list[tuple[Membership, Check]]) -> None:
         by_member: dict[Membership, list[Check]] = {}
-        for membership, check in told:
+        for membership, check in questions:
             other = membership if not membership.left else self._members.pick(check.tenant, check.group)
             if other is not None:                     # else it is asked again in time
                 by_member.setdefault(other, []).append(check)
@@ -358,28 +358,30 @@ class Checking:
 
 def _read(round_: Round, records: StateWalk, halves: StateWalk, limit: int, is_heard: bool) -> list[Read]:
     """On the reading thread: as many as one turn should see to. Where nobody can be asked no page is read."""
-    found: list[Read] = []
+    transactions: list[Read] = []
     size_bytes = cost = 0
     for transaction_id in round_.ids:
         value = records.get(open_key(transaction_id))
         if value is None:
-            found.append((None, []))
+            transactions.append((None, []))
             continue
-        one = DueTransaction(transaction_id, value)
-        event = round_.step(one)
-        wanted = int(is_heard) if event is Event.CHECK else one.pages if event is not None and one.name[1] else 0
+        transaction = DueTransaction(transaction_id, value)
+        event = round_.step(transaction)
+        wanted = (int(is_heard) if event is Event.CHECK
+                  else transaction.pages if event is not None and transaction.name[1] else 0)
         read = [halves.get(half_key(transaction_id, page)) for page in range(wanted)]
         pages = [page for page in read if page is not None]
         assert len(pages) == wanted, "an open transaction has its half messages"
-        found.append((one, pages))
+        transactions.append((transaction, pages))
         size_bytes += sum(map(len, pages))
-        cost += BURY * one.messages if event is Event.SILENCE else 1
+        cost += BURY * transaction.messages if event is Event.SILENCE else 1
         if size_bytes > ROUND_BYTES or cost >= limit:
             break
-    return found
+    return transactions
 
 
-def _history(one: Transaction, wall_of: Callable[[int], int]) -> dict[str, Any]:
+def _history(transaction: Transaction, wall_of: Callable[[int], int]) -> dict[str, Any]:
     """What its dead letters tell of it when nobody else remembers it any more."""
-    checks = [{"at_ms": wall_of(at_ms), "to": to} for at_ms, to in one.checks[-MAX_TOLD:]]
-    return {"id": str(one.id), "by": one.by, "begun_ms": wall_of(one.begun_ms), "checks": checks}
+    checks = [{"at_ms": wall_of(at_ms), "to": to} for at_ms, to in transaction.checks[-MAX_TOLD:]]
+    return {"id": str(transaction.id), "by": transaction.by, "begun_ms": wall_of(transaction.begun_ms),
+            "checks": checks}

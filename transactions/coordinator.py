@@ -138,13 +138,13 @@ class Transactions:
                    partial(self._check_now, transaction_id, tenant, guard, owner, token))
 
     def _check_now(self, transaction_id: int, tenant: str, guard: Guard | None, owner: Owner | None, token: object,
-                   found: Transaction | None) -> None:
-        one = found if found is not None and found.tenant == tenant else None
-        is_open = one is not None and one.state is State.OPEN
-        error: Exception | None = None if is_open else refusal(self._book, Answer.REFUSED, transaction_id, one)
+                   candidate: Transaction | None) -> None:
+        transaction = candidate if candidate is not None and candidate.tenant == tenant else None
+        is_open = transaction is not None and transaction.state is State.OPEN
+        error: Exception | None = None if is_open else refusal(self._book, Answer.REFUSED, transaction_id, transaction)
         try:
-            if one is not None and guard is not None:
-                guard(one)
+            if transaction is not None and guard is not None:
+                guard(transaction)
         except Exception as denied:                  # the caller's own
             error = denied
         if error is not None:

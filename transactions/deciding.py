@@ -83,47 +83,47 @@ class Decisions:
 
     def decide(self, asked: Deciding) -> None:
         """See `Transactions.decide`."""
-        one = self._book.fresh.get(asked.id)
-        if one is not None and one.origin.tenant == asked.tenant:
-            self._decide_fresh(asked, one)
+        begun = self._book.fresh.get(asked.id)
+        if begun is not None and begun.origin.tenant == asked.tenant:
+            self._decide_fresh(asked, begun)
         elif not self._access.find(asked.id, partial(self._decide, asked)):
             refuse(asked.owner, asked.token, Busy(f"too many requests wait for transaction {asked.id}"))
 
-    def _decide_fresh(self, asked: Deciding, one: Begun) -> None:
+    def _decide_fresh(self, asked: Deciding, begun: Begun) -> None:
         """All of it is at hand."""
-        if asked.guard is not None and not self._may(asked, one):
+        if asked.guard is not None and not self._may(asked, begun):
             return
         state, effect, _ = COMMITS if asked.decision is Decision.COMMIT else ROLLS_BACK
         pending_frame = self._begin(asked, effect)
         if pending_frame is None or state is None:
             return
-        if effect is Effect.APPEND and (one.messages is None or not self._halves.release_unchanged(
-                pending_frame, one.messages, one.id)):
-            self._halves.release(pending_frame, one.held())
+        if effect is Effect.APPEND and (begun.messages is None or not self._halves.release_unchanged(
+                pending_frame, begun.messages, begun.id)):
+            self._halves.release(pending_frame, begun.held())
         plan = self._book.plan_of(pending_frame)
-        self._book.decide(plan, one, state, asked.by)
+        self._book.decide(plan, begun, state, asked.by)
         self._end(pending_frame, asked, effect, plan)
 
-    def _decide(self, asked: Deciding, found: Transaction | None) -> None:
+    def _decide(self, asked: Deciding, candidate: Transaction | None) -> None:
         """This is the transaction as it is."""
-        if self._book.fresh.get(asked.id) is not None and found is not None and found.tenant == asked.tenant:
+        if self._book.fresh.get(asked.id) is not None and candidate is not None and candidate.tenant == asked.tenant:
             self.decide(asked)                       # a start has come to it, or its move was refused
             return
-        one = found if found is not None and found.tenant == asked.tenant else None
-        if one is not None and asked.guard is not None and not self._may(asked, one):
+        transaction = candidate if candidate is not None and candidate.tenant == asked.tenant else None
+        if transaction is not None and asked.guard is not None and not self._may(asked, transaction):
             return
-        state, effect, answer = step(one.state if one is not None else None, asked.decision.event)
-        if one is None or state is None or answer in (Answer.REFUSED, Answer.UNKNOWN):
-            error = refusal(self._book, answer, asked.id, one)
+        state, effect, answer = step(transaction.state if transaction is not None else None, asked.decision.event)
+        if transaction is None or state is None or answer in (Answer.REFUSED, Answer.UNKNOWN):
+            error = refusal(self._book, answer, asked.id, transaction)
             refuse_settled(self._book, asked.id, asked.owner, asked.token, error)
         elif answer is Answer.AGAIN:
-            self._answer(asked, one.decided_ms)
+            self._answer(asked, transaction.decided_ms)
         elif effect is Effect.APPEND:
-            self._access.half_messages(one, partial(self._decide_own, asked, one, state, effect))
+            self._access.half_messages(transaction, partial(self._decide_own, asked, transaction, state, effect))
         else:
-            self._decide_own(asked, one, state, effect, [])
+            self._decide_own(asked, transaction, state, effect, [])
 
-    def _decide_own(self, asked: Deciding, one: Transaction, state: State, effect: Effect,
+    def _decide_own(self, asked: Deciding, transaction: Transaction, state: State, effect: Effect,
                     held: list[HeldMessage]) -> None:
         """It has records of its own; `held` is what was read of them."""
         pending_frame = self._begin(asked, effect)
@@ -131,18 +131,18 @@ class Decisions:
             return
         if effect is Effect.APPEND:
             self._halves.release(pending_frame, held)
-        pending_frame.state += self._halves.deletions(one.id, one.pages)
+        pending_frame.state += self._halves.deletions(transaction.id, transaction.pages)
         plan = self._book.plan_of(pending_frame)
-        self._book.change(plan, one, one.ended(state, plan.now_ms, asked.by))
+        self._book.change(plan, transaction, transaction.ended(state, plan.now_ms, asked.by))
         self._end(pending_frame, asked, effect, plan)
 
     # ---- what both have in common
 
-    def _may(self, asked: Deciding, one: Guarded) -> bool:
+    def _may(self, asked: Deciding, transaction: Guarded) -> bool:
         """Whether whoever asks may; else it is answered."""
         assert asked.guard is not None
         try:
-            asked.guard(one)
+            asked.guard(transaction)
         except Exception as denied:                  # the caller's own
             refuse(asked.owner, asked.token, denied)
             return False

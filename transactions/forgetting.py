@@ -53,10 +53,10 @@ class Forgetter:
         until_ms = self._loop.now_ms() - self.settings.remembered_ms
         plan: Plan | None = None
         count = 0
-        for known in self._book.outcomes:
-            if count >= self.settings.slice or known.decided_ms > until_ms and count >= too_many:
+        for ended in self._book.outcomes:
+            if count >= self.settings.slice or ended.decided_ms > until_ms and count >= too_many:
                 break
-            if known.ids[-1] >= self._book.fresh.oldest:         # by it a start knows that it is decided; decision 48
+            if ended.ids[-1] >= self._book.fresh.oldest:         # by it a start knows that it is decided; decision 48
                 break
             if plan is None:
                 try:
@@ -64,5 +64,5 @@ class Forgetter:
                 except Stopping:
                     return
                 self._busy = True
-            plan.forgotten.append(known)
-            count += len(known.ids)
+            plan.forgotten.append(ended)
+            count += len(ended.ids)

@@ -115,17 +115,17 @@ class Batch:
 
     __slots__ = ("id", "ones", "left", "due_ms", "earliest_ms")
 
-    def __init__(self, first_id: int, ones: list[Begun], earliest_ms: int = 0) -> None:
+    def __init__(self, first_id: int, transactions: list[Begun], earliest_ms: int = 0) -> None:
         self.id = first_id
-        self.ones = ones
-        self.left = len(ones)                        # neither decided nor moved
+        self.ones = transactions
+        self.left = len(transactions)                # neither decided nor moved
         wait_ms = FRESH_MS
-        for one in ones:
-            one.batch = self
-            wait_ms = min(wait_ms, one.origin.settings.first_ms // 2)
+        for transaction in transactions:
+            transaction.batch = self
+            wait_ms = min(wait_ms, transaction.origin.settings.first_ms // 2)
         self.earliest_ms = earliest_ms               # nobody is asked sooner
         # When what is left moves: before anybody is asked about it.
-        self.due_ms = max(ones[0].begun_ms + wait_ms, earliest_ms - wait_ms)
+        self.due_ms = max(transactions[0].begun_ms + wait_ms, earliest_ms - wait_ms)
 
 
 def decode_batch(value: bytes) -> list[Begun]:
@@ -133,19 +133,19 @@ def decode_batch(value: bytes) -> list[Begun]:
     begun_ms, beginnings, page = decode_begun(value)
     first_id, rows = decode_rows(page)
     origins: dict[bytes, Origin] = {}
-    ones: list[Begun] = []
+    transactions: list[Begun] = []
     at = 0
     for template, count in beginnings:
         origin = origins.get(template)
         if origin is None:
-            one = decode(0, template)
-            origin = origins[template] = Origin(one.tenant, one.group, one.by, one.settings)
+            prototype = decode(0, template)
+            origin = origins[template] = Origin(prototype.tenant, prototype.group, prototype.by, prototype.settings)
         mine = rows[at:at + count]
         begun = Begun(origin, begun_ms, mine, size_of(mine), None, [])
         begun.id = first_id + at
         at += count
-        ones.append(begun)
-    return ones
+        transactions.append(begun)
+    return transactions
 
 
 class Fresh:
@@ -165,8 +165,8 @@ class Fresh:
         if is_older:
             self._batches = dict(sorted(self._batches.items()))
         self._timers.add(batch.due_ms, batch.id)
-        for one in batch.ones:
-            self.give_back(one)
+        for begun in batch.ones:
+            self.give_back(begun)
 
     def drop(self, batch: Batch) -> None:
         """Its record has gone."""
@@ -177,14 +177,14 @@ class Fresh:
     def get(self, transaction_id: int) -> Begun | None:
         return self._known.get(transaction_id)
 
-    def take(self, one: Begun) -> None:
+    def take(self, begun: Begun) -> None:
         """It is being decided or moved."""
-        del self._known[one.id]
-        self._bytes -= one.size_bytes
+        del self._known[begun.id]
+        self._bytes -= begun.size_bytes
 
-    def give_back(self, one: Begun) -> None:
-        self._known[one.id] = one
-        self._bytes += one.size_bytes
+    def give_back(self, begun: Begun) -> None:
+        self._known[begun.id] = begun
+        self._bytes += begun.size_bytes
 
     def __iter__(self) -> Iterator[Begun]:
         return iter(self._known.values())
@@ -205,9 +205,9 @@ class Fresh:
     def to_move(self, now_ms: int, limit: int) -> list[Begun]:
         """What should: the oldest where there are too many, and about so many of what is due."""
         too_many = self.next_ms() == 0
-        found: list[Begun] = []
+        transactions: list[Begun] = []
         for batch in self._batches.values():
-            if too_many or batch.due_ms <= now_ms and len(found) < limit:
-                found += [one for one in batch.ones if one.id in self._known]
-                too_many = too_many and len(self._known) - len(found) > self.max_count
-        return found
+            if too_many or batch.due_ms <= now_ms and len(transactions) < limit:
+                transactions += [transaction for transaction in batch.ones if transaction.id in self._known]
+                too_many = too_many and len(self._known) - len(transactions) > self.max_count
+        return transactions

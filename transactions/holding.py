@@ -92,13 +92,13 @@ class Holding:
                 messages = None
             elif messages is not None:
                 messages.append(message)
-        one = Begun(origin, pending_frame.now_ms, rows, size_bytes, messages, places)
+        begun = Begun(origin, pending_frame.now_ms, rows, size_bytes, messages, places)
         plan = self._book.plan_of(pending_frame)
         if size_bytes <= PAGE_BYTES:
-            plan.begin(one)
+            plan.begin(begun)
         else:
             pages = cut_pages(rows)
-            plan.hold(Hold([run for run, _ in places], pages, 0, one.transaction()._replace(pages=len(pages))),
+            plan.hold(Hold([run for run, _ in places], pages, 0, begun.transaction()._replace(pages=len(pages))),
                       size_bytes)
         self._book.open_count += 1
         self._note(pending_frame, size_bytes)
@@ -110,40 +110,41 @@ class Holding:
     # ---- more
 
     def add(self, transaction_id: int, halves: list[Half], tenant: str, owner: Owner | None, token: object,
-            found: Transaction | None) -> None:
+            candidate: Transaction | None) -> None:
         """See `Transactions.add`; this is the transaction as it is."""
-        one = found if found is not None and found.tenant == tenant else None
-        answer = step(one.state if one is not None else None, Event.ADD).answer
-        if one is None or answer is not Answer.STORED:
-            refuse_settled(self._book, transaction_id, owner, token, refusal(self._book, answer, transaction_id, one))
+        transaction = candidate if candidate is not None and candidate.tenant == tenant else None
+        answer = step(transaction.state if transaction is not None else None, Event.ADD).answer
+        if transaction is None or answer is not Answer.STORED:
+            refuse_settled(self._book, transaction_id, owner, token,
+                           refusal(self._book, answer, transaction_id, transaction))
             return
         size_bytes = _size(halves)
         try:
-            self._check_size(one.messages + len(halves), one.size_bytes + size_bytes)
+            self._check_size(transaction.messages + len(halves), transaction.size_bytes + size_bytes)
             self._halves.check(halves)
             pending_frame = self._halves.open_frame()
         except KernelError as refused:
             refuse(owner, token, refused)
             return
-        self._add(one, halves, size_bytes, pending_frame, owner, token)
+        self._add(transaction, halves, size_bytes, pending_frame, owner, token)
 
-    def _add(self, one: Transaction, halves: list[Half], size_bytes: int, pending_frame: PendingFrame,
+    def _add(self, transaction: Transaction, halves: list[Half], size_bytes: int, pending_frame: PendingFrame,
              owner: Owner | None,
              token: object) -> None:
         """Nobody decides about the transaction before these are durable."""
         pages = cut_pages(self._halves.rows(halves))
         plan = self._book.plan_of(pending_frame)
-        next_ms = one.next_ms
-        if one.group and not one.attempts:           # a sign of life
-            next_ms = plan.now_ms + one.settings.first_ms
-        after = one._replace(messages=one.messages + len(halves), pages=one.pages + len(pages),
-                             size_bytes=one.size_bytes + size_bytes, next_ms=next_ms)
+        next_ms = transaction.next_ms
+        if transaction.group and not transaction.attempts:  # a sign of life
+            next_ms = plan.now_ms + transaction.settings.first_ms
+        after = transaction._replace(messages=transaction.messages + len(halves), pages=transaction.pages + len(pages),
+                                     size_bytes=transaction.size_bytes + size_bytes, next_ms=next_ms)
         runs = [Run(0, 0) for _ in halves]
-        plan.hold(Hold(runs, pages, one.pages, after), size_bytes)
+        plan.hold(Hold(runs, pages, transaction.pages, after), size_bytes)
         self._note(pending_frame, size_bytes)
-        self._book.change(plan, one, after)
-        self._access.hold(one.id)
-        plan.told.append(lambda _: self._access.free_again(one.id))
+        self._book.change(plan, transaction, after)
+        self._access.hold(transaction.id)
+        plan.told.append(lambda _: self._access.free_again(transaction.id))
         self._halves.answer(owner, token, 0, [(run, 0) for run in runs])
 
 

@@ -27,50 +27,50 @@ class IdSet:
     def __init__(self, ids: Iterable[int] = ()) -> None:
         self._chunks: list[array[int]] = []
         self._count = 0
-        for one in ids:
-            self.add(one)
+        for transaction_id in ids:
+            self.add(transaction_id)
 
     def __len__(self) -> int:
         return self._count
 
-    def __contains__(self, one: int) -> bool:
-        number = bisect_right(self._chunks, one, key=_FIRST) - 1
+    def __contains__(self, transaction_id: int) -> bool:
+        number = bisect_right(self._chunks, transaction_id, key=_FIRST) - 1
         if number < 0:
             return False
         chunk = self._chunks[number]
-        at = bisect_left(chunk, one)
-        return at < len(chunk) and chunk[at] == one
+        at = bisect_left(chunk, transaction_id)
+        return at < len(chunk) and chunk[at] == transaction_id
 
     def __iter__(self) -> Iterator[int]:
         return chain.from_iterable(self._chunks)
 
-    def add(self, one: int) -> None:
+    def add(self, transaction_id: int) -> None:
         chunks = self._chunks
-        if not chunks or one > chunks[-1][-1]:
+        if not chunks or transaction_id > chunks[-1][-1]:
             if not chunks or len(chunks[-1]) >= CHUNK:
                 chunks.append(array("Q"))
-            chunks[-1].append(one)
+            chunks[-1].append(transaction_id)
             self._count += 1
             return
-        number = max(0, bisect_right(chunks, one, key=_FIRST) - 1)
+        number = max(0, bisect_right(chunks, transaction_id, key=_FIRST) - 1)
         chunk = chunks[number]
-        at = bisect_left(chunk, one)
-        if at < len(chunk) and chunk[at] == one:
+        at = bisect_left(chunk, transaction_id)
+        if at < len(chunk) and chunk[at] == transaction_id:
             return
-        chunk.insert(at, one)
+        chunk.insert(at, transaction_id)
         self._count += 1
         if len(chunk) >= 2 * CHUNK:
             chunks.insert(number + 1, chunk[CHUNK:])
             del chunk[CHUNK:]
 
-    def discard(self, one: int) -> None:
+    def discard(self, transaction_id: int) -> None:
         chunks = self._chunks
-        number = bisect_right(chunks, one, key=_FIRST) - 1
+        number = bisect_right(chunks, transaction_id, key=_FIRST) - 1
         if number < 0:
             return
         chunk = chunks[number]
-        at = bisect_left(chunk, one)
-        if at == len(chunk) or chunk[at] != one:
+        at = bisect_left(chunk, transaction_id)
+        if at == len(chunk) or chunk[at] != transaction_id:
             return
         del chunk[at]
         self._count -= 1
@@ -93,10 +93,11 @@ class IdSet:
         self._count -= len(taken)
         return taken
 
-    def after(self, one: int) -> Iterator[int]:
+    def after(self, transaction_id: int) -> Iterator[int]:
         """The ids above this one, in order. The set must not change meanwhile."""
-        number = max(0, bisect_right(self._chunks, one, key=_FIRST) - 1)
+        number = max(0, bisect_right(self._chunks, transaction_id, key=_FIRST) - 1)
         if number >= len(self._chunks):
             return iter(())
         chunk = self._chunks[number]
-        return chain(chunk[bisect_right(chunk, one):], chain.from_iterable(islice(self._chunks, number + 1, None)))
+        return chain(chunk[bisect_right(chunk, transaction_id):],
+                     chain.from_iterable(islice(self._chunks, number + 1, None)))

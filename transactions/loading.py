@@ -75,11 +75,11 @@ class Loading:
         records, more = self._open.page(self._slice)
         return [(int.from_bytes(key[len(OPEN):], "big"), decode_brief(value)) for key, value in records], more
 
-    def _open_read(self, found: tuple[list[tuple[int, Brief]], bool] | None, error: BaseException | None) -> None:
-        if found is None or self._stopped:
+    def _open_read(self, page: tuple[list[tuple[int, Brief]], bool] | None, error: BaseException | None) -> None:
+        if page is None or self._stopped:
             self._end_early(error)
             return
-        rows, more = found
+        rows, more = page
         book, unasked = self._book, set[Name]()
         for transaction_id, brief in rows:
             if not book.undecided.knows(transaction_id):
@@ -101,14 +101,14 @@ class Loading:
         else:
             self._worker.submit(self._read_ended, self._ended_read)
 
-    def _name_of(self, one: Brief) -> Name:
+    def _name_of(self, brief: Brief) -> Name:
         """The same object for all of a group."""
-        known = one.name, one.tenant_length
-        found = self._names.get(known)
-        if found is None:
-            name, length = known
-            found = self._names[known] = name[:length].decode(), name[length:].decode()
-        return found
+        key = brief.name, brief.tenant_length
+        group_name = self._names.get(key)
+        if group_name is None:
+            name, length = key
+            group_name = self._names[key] = name[:length].decode(), name[length:].decode()
+        return group_name
 
     # ---- what is remembered
 
@@ -117,13 +117,13 @@ class Loading:
         records, more = self._ended.page(self._slice)
         return [decode_ended(key, value) for key, value in records], more
 
-    def _ended_read(self, found: tuple[list[Ended], bool] | None, error: BaseException | None) -> None:
-        if found is None or self._stopped:
+    def _ended_read(self, page: tuple[list[Ended], bool] | None, error: BaseException | None) -> None:
+        if page is None or self._stopped:
             self._end_early(error)
             return
-        rows, more = found
-        for one in rows:
-            self._book.outcomes.load(one)
+        rows, more = page
+        for ended in rows:
+            self._book.outcomes.load(ended)
         if more:
             self._worker.submit(self._read_ended, self._ended_read)
             return
@@ -136,18 +136,18 @@ class Loading:
     def _read_begun(self) -> tuple[list[Begun], bool]:
         """On the reading thread: one record."""
         records, more = self._begun.page(1)
-        return [one for _, value in records for one in decode_batch(value)], more
+        return [begun for _, value in records for begun in decode_batch(value)], more
 
-    def _begun_read(self, found: tuple[list[Begun], bool] | None, error: BaseException | None) -> None:
-        if found is None or self._stopped:
+    def _begun_read(self, page: tuple[list[Begun], bool] | None, error: BaseException | None) -> None:
+        if page is None or self._stopped:
             self._end_early(error)
             return
-        rows, more = found
+        rows, more = page
         book = self._book
-        ones = [one for one in rows if one.id < self._new_from and book.outcomes.find(one.id) is None
-                and not book.undecided.has(one.origin.tenant, one.id)]
-        if ones:
-            book.load_batch(Batch(rows[0].id, ones, self._earliest_ms))
+        fresh = [begun for begun in rows if begun.id < self._new_from and book.outcomes.find(begun.id) is None
+                 and not book.undecided.has(begun.origin.tenant, begun.id)]
+        if fresh:
+            book.load_batch(Batch(rows[0].id, fresh, self._earliest_ms))
         if more:
             self._worker.submit(self._read_begun, self._begun_read)
             return

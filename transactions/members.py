@@ -94,15 +94,15 @@ class Members:
 
     def room(self, tenant: str, group: str) -> int:
         """How many checks members take now."""
-        found = self._groups.get((tenant, group), [])
-        return sum([ANY if one.credit is None else max(0, one.credit) for one in found])
+        memberships = self._groups.get((tenant, group), [])
+        return sum([ANY if membership.credit is None else max(0, membership.credit) for membership in memberships])
 
     def pick(self, tenant: str, group: str) -> Membership | None:
         """Who is asked next; it has one place less for checks."""
-        found = self._groups.get((tenant, group), [])
-        for number, membership in enumerate(found):
+        memberships = self._groups.get((tenant, group), [])
+        for number, membership in enumerate(memberships):
             if membership.has_room:
-                found.append(found.pop(number))          # last in turn
+                memberships.append(memberships.pop(number))  # last in turn
                 if membership.credit is not None:
                     membership.credit -= 1
                 return membership

@@ -44,10 +44,10 @@ class Moving:
 
     def find(self, transaction_id: int, tenant: str, step: Step, refused: Callable[[KernelError], None]) -> None:
         """As `Access.find`, for who changes one of the tenant that stays undecided: it is fresh no more."""
-        def found(one: Transaction | None) -> None:
+        def found(transaction: Transaction | None) -> None:
             fresh = self._book.fresh.get(transaction_id)
             if fresh is None or fresh.origin.tenant != tenant:
-                step(one)
+                step(transaction)
                 return
             try:
                 self._move([fresh], lambda _: None)
@@ -56,23 +56,23 @@ class Moving:
             else:
                 self._access.find(transaction_id, moved)
 
-        def moved(one: Transaction | None) -> None:
+        def moved(transaction: Transaction | None) -> None:
             if self._book.fresh.get(transaction_id) is None:
-                step(one)
+                step(transaction)
             else:
                 refused(StorageFull("the disk is full: nothing has become of it"))
         if not self._access.find(transaction_id, found):
             refused(Busy(f"too many requests wait for transaction {transaction_id}"))
 
-    def _move(self, ones: list[Begun], tell: Callable[[bool], None]) -> None:
+    def _move(self, transactions: list[Begun], tell: Callable[[bool], None]) -> None:
         plan = self._book.plan_of(self._halves.open_frame())
-        for one in ones:
-            self._book.move(plan, one)
-            self._access.hold(one.id)
+        for transaction in transactions:
+            self._book.move(plan, transaction)
+            self._access.hold(transaction.id)
 
         def ended(stored: bool) -> None:
-            for one in ones:
-                self._access.free_again(one.id)
+            for transaction in transactions:
+                self._access.free_again(transaction.id)
             tell(stored)
         plan.told.append(ended)
 
@@ -89,12 +89,12 @@ class Moving:
             return
         now_ms = self._loop.now_ms()
         when_ms = max(when_ms, self._not_before_ms)
-        ones = self._book.fresh.to_move(now_ms, self._slice) if when_ms <= now_ms else []
-        if not ones:                              # those that should may be decided in a frame that is on its way
+        transactions = self._book.fresh.to_move(now_ms, self._slice) if when_ms <= now_ms else []
+        if not transactions:                      # those that should may be decided in a frame that is on its way
             self._wake(when_ms if when_ms > now_ms else now_ms + BUSY_MS)
             return
         try:
-            self._move(ones, self._ended)
+            self._move(transactions, self._ended)
             self._round = True
         except KernelError:                       # the hub stops: they are there at the next start
             self._stopped = True

@@ -37,15 +37,15 @@ class Row:
         self._gone = 0                         # entries whose room has been given back
         self._by_thousand: dict[int, array[int]] = {}        # numbers of entries, those of `_gone` counted
 
-    def add(self, one: Ended) -> None:
+    def add(self, ended: Ended) -> None:
         number = self._gone + len(self._ends)
-        for thousand in {transaction_id >> THOUSAND for transaction_id in one.ids}:
+        for thousand in {transaction_id >> THOUSAND for transaction_id in ended.ids}:
             entries = self._by_thousand.get(thousand)
             if entries is None:
                 entries = self._by_thousand[thousand] = array("Q")
             entries.append(number)
-        self._decided_ms.append(one.decided_ms)
-        self._ids.extend(one.ids)
+        self._decided_ms.append(ended.decided_ms)
+        self._ids.extend(ended.ids)
         self._ends.append(len(self._ids))
 
     def find(self, transaction_id: int) -> Ended | None:
@@ -53,8 +53,8 @@ class Row:
             at = number - self._gone
             if at >= self._first:
                 start = self._ends[at - 1] if at else 0
-                found = bisect_left(self._ids, transaction_id, start, self._ends[at])
-                if found < self._ends[at] and self._ids[found] == transaction_id:
+                position = bisect_left(self._ids, transaction_id, start, self._ends[at])
+                if position < self._ends[at] and self._ids[position] == transaction_id:
                     return self._entry(at)
         return None
 
@@ -63,7 +63,7 @@ class Row:
             yield self._entry(at)
 
     def drop_first(self) -> None:
-        for thousand in {one >> THOUSAND for one in self._entry(self._first).ids}:
+        for thousand in {transaction_id >> THOUSAND for transaction_id in self._entry(self._first).ids}:
             entries = self._by_thousand[thousand]
             entries.remove(self._gone + self._first)
             if not entries:
@@ -81,9 +81,9 @@ class Row:
         for at in range(bisect_right(self._decided_ms, until_ms) - 1, self._first - 1, -1):
             yield self._entry(at)
 
-    def has(self, one: Ended) -> bool:
+    def has(self, ended: Ended) -> bool:
         """Whether it is the first."""
-        return self._first < len(self._ends) and self._entry(self._first) == one
+        return self._first < len(self._ends) and self._entry(self._first) == ended
 
     def _entry(self, at: int) -> Ended:
         start = self._ends[at - 1] if at else 0
@@ -112,37 +112,37 @@ class Outcomes:
         """Oldest first."""
         return merge(*self._old.values(), *self._new.values(), key=_decided_ms)
 
-    def load(self, one: Ended) -> None:
+    def load(self, ended: Ended) -> None:
         """The next that a start has read."""
-        if self._met is None or (one.decided_ms, one.ids[0]) not in self._met:
-            self._add(self._old, one)
+        if self._met is None or (ended.decided_ms, ended.ids[0]) not in self._met:
+            self._add(self._old, ended)
 
-    def add(self, one: Ended) -> None:
+    def add(self, ended: Ended) -> None:
         """The newest."""
         if self._met is not None:
-            self._met.add((one.decided_ms, one.ids[0]))
-        self._add(self._new, one)
+            self._met.add((ended.decided_ms, ended.ids[0]))
+        self._add(self._new, ended)
 
-    def _add(self, rows: dict[str, Row], one: Ended) -> None:
-        row = rows.get(one.tenant)
+    def _add(self, rows: dict[str, Row], ended: Ended) -> None:
+        row = rows.get(ended.tenant)
         if row is None:
-            row = rows[one.tenant] = Row(one.tenant)
-        row.add(one)
-        self.count += len(one.ids)
+            row = rows[ended.tenant] = Row(ended.tenant)
+        row.add(ended)
+        self.count += len(ended.ids)
 
-    def drop(self, one: Ended) -> None:
+    def drop(self, ended: Ended) -> None:
         """One of the first."""
-        rows = self._old if one.tenant in self._old and self._old[one.tenant].has(one) else self._new
-        rows[one.tenant].drop_first()
-        self.count -= len(one.ids)
+        rows = self._old if ended.tenant in self._old and self._old[ended.tenant].has(ended) else self._new
+        rows[ended.tenant].drop_first()
+        self.count -= len(ended.ids)
 
     def find(self, transaction_id: int) -> Ended | None:
         """What it was decided with, as far as that is known."""
         for rows in (self._new, self._old):
             for row in rows.values():
-                found = row.find(transaction_id)
-                if found is not None:
-                    return found
+                ended = row.find(transaction_id)
+                if ended is not None:
+                    return ended
         return None
 
     def newest(self, tenant: str, before: tuple[int, int] = BEFORE_ALL) -> Iterator[tuple[Ended, int]]:
@@ -150,6 +150,7 @@ class Outcomes:
         meanwhile."""
         rows = [rows[tenant].newest(before[0]) for rows in (self._new, self._old) if tenant in rows]
         for decided_ms, entries in groupby(merge(*rows, key=_decided_ms, reverse=True), _decided_ms):
-            for one, ended in sorted([(one, entry) for entry in entries for one in entry.ids], reverse=True):
-                if (decided_ms, one) < before:
-                    yield ended, one
+            for transaction_id, ended in sorted([(transaction_id, entry) for entry in entries
+                                                 for transaction_id in entry.ids], reverse=True):
+                if (decided_ms, transaction_id) < before:
+                    yield ended, transaction_id

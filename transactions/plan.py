@@ -57,11 +57,11 @@ class Plan:
 
     # ---- filling
 
-    def begin(self, one: Begun) -> None:
+    def begin(self, begun: Begun) -> None:
         """It shares a record with others."""
-        self._begins.append(one)
-        self.count += len(one.rows)
-        self.new_bytes += one.size_bytes
+        self._begins.append(begun)
+        self.count += len(begun.rows)
+        self.new_bytes += begun.size_bytes
         self.new_count += 1
 
     def hold(self, hold: Hold, size_bytes: int) -> None:
@@ -71,83 +71,83 @@ class Plan:
         self.new_count += hold.transaction.id == NEW
 
     def change(self, before: Transaction, after: Transaction) -> None:
-        known = self.changes.get(after.id)
-        self.changes[after.id] = Change(before if known is None else known.before, after)
+        change = self.changes.get(after.id)
+        self.changes[after.id] = Change(before if change is None else change.before, after)
 
-    def move(self, one: Begun) -> Transaction:
+    def move(self, begun: Begun) -> Transaction:
         """It gets records of its own."""
-        after = one.transaction()._replace(pages=len(cut_pages(one.rows)))
-        self.moved.append((one, after))
+        after = begun.transaction()._replace(pages=len(cut_pages(begun.rows)))
+        self.moved.append((begun, after))
         return after
 
     # ---- from pending_frame to frame
 
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""
-        found: list[StateRecord] = []
-        for ones in self._together():
-            found.append(self._record_of_batch(ones, first_id))
-            for one in ones:
-                first_id += len(one.rows)
+        records: list[StateRecord] = []
+        for transactions in self._together():
+            records.append(self._record_of_batch(transactions, first_id))
+            for transaction in transactions:
+                first_id += len(transaction.rows)
         for hold in self._holds:
-            found += self._records_of_hold(hold, first_id)
+            records += self._records_of_hold(hold, first_id)
             first_id += len(hold.runs)
         for begun, after in self.moved:
-            found.append(StateRecord(Kind.TRANSACTION, open_key(after.id), encode(after)))
-            found += _pages(after.id, 0, after.id, cut_pages(begun.rows))
+            records.append(StateRecord(Kind.TRANSACTION, open_key(after.id), encode(after)))
+            records += _pages(after.id, 0, after.id, cut_pages(begun.rows))
         self._leave([begun for begun, _ in self.moved] + list(self.decided.values()))
-        found += [StateRecord(Kind.TRANSACTION, begun_key(batch.id), None) for batch in self.emptied]
+        records += [StateRecord(Kind.TRANSACTION, begun_key(batch.id), None) for batch in self.emptied]
         for transaction_id, change in self.changes.items():
             value = encode(change.after) if change.after.state is State.OPEN else None
-            found.append(StateRecord(Kind.TRANSACTION, open_key(transaction_id), value))
-        found += self._records_of_ends()
-        found += [StateRecord(Kind.TRANSACTION, ended.key, None) for ended in self.forgotten]
-        return found
+            records.append(StateRecord(Kind.TRANSACTION, open_key(transaction_id), value))
+        records += self._records_of_ends()
+        records += [StateRecord(Kind.TRANSACTION, ended.key, None) for ended in self.forgotten]
+        return records
 
     def _together(self) -> list[list[Begun]]:
         """What begins, as batches. Ordered by partition: messages that are committed together and follow each other
         there have ids that do, and are one run."""
-        found: list[list[Begun]] = []
+        batches: list[list[Begun]] = []
         size_bytes = 0
         # decision 49: partition by partition
-        for one in sorted(self._begins, key=_partition_id):
-            if not found or size_bytes >= PAGE_BYTES or len(found[-1]) >= self._most:
-                found.append([])
+        for begun in sorted(self._begins, key=_partition_id):
+            if not batches or size_bytes >= PAGE_BYTES or len(batches[-1]) >= self._most:
+                batches.append([])
                 size_bytes = 0
-            found[-1].append(one)
-            size_bytes += one.size_bytes
-        return found
+            batches[-1].append(begun)
+            size_bytes += begun.size_bytes
+        return batches
 
-    def _record_of_batch(self, ones: list[Begun], first_id: int) -> StateRecord:
-        self.batches.append(Batch(first_id, ones))
+    def _record_of_batch(self, transactions: list[Begun], first_id: int) -> StateRecord:
+        self.batches.append(Batch(first_id, transactions))
         rows: list[Row] = []
-        for one in ones:
-            one.id = first_id + len(rows)
-            for number, (run, _) in enumerate(one.places, one.id):
+        for transaction in transactions:
+            transaction.id = first_id + len(rows)
+            for number, (run, _) in enumerate(transaction.places, transaction.id):
                 run.first_id = number
-            one.places = []
-            rows += one.rows
-        value = encode_begun(self.now_ms, [(one.origin.template, len(one.rows)) for one in ones],
-                             encode_page(first_id, rows))
+            transaction.places = []
+            rows += transaction.rows
+        value = encode_begun(self.now_ms, [(transaction.origin.template, len(transaction.rows))
+                                           for transaction in transactions], encode_page(first_id, rows))
         return StateRecord(Kind.TRANSACTION, begun_key(first_id), value)
 
     def _records_of_hold(self, hold: Hold, first_id: int) -> list[StateRecord]:
-        one = hold.transaction
-        if one.id == NEW:
-            one = one._replace(id=first_id)
-            self.begun.append(one)
+        transaction = hold.transaction
+        if transaction.id == NEW:
+            transaction = transaction._replace(id=first_id)
+            self.begun.append(transaction)
         for number, run in enumerate(hold.runs, first_id):
             run.first_id = number
-        found = _pages(one.id, hold.first_page, first_id, hold.pages)
+        records = _pages(transaction.id, hold.first_page, first_id, hold.pages)
         if hold.transaction.id == NEW:
-            found.append(StateRecord(Kind.TRANSACTION, open_key(one.id), encode(one)))
-        return found
+            records.append(StateRecord(Kind.TRANSACTION, open_key(transaction.id), encode(transaction)))
+        return records
 
-    def _leave(self, ones: list[Begun]) -> None:
+    def _leave(self, transactions: list[Begun]) -> None:
         """These transactions leave the batches that they began in: a batch's record goes with the last of them."""
-        self._left = ones
-        for one in ones:
-            batch = one.batch
+        self._left = transactions
+        for transaction in transactions:
+            batch = transaction.batch
             assert batch is not None, "it has been stored"
             batch.left -= 1
             if not batch.left:
@@ -160,37 +160,37 @@ class Plan:
             if change.after.state is not State.OPEN:
                 by_tenant.setdefault(change.after.tenant, []).append(ending_of(change.after))
         templates: dict[tuple[Origin, State, str], bytes] = {}
-        for one in self.decided.values():
-            name = one.origin, one.state, one.decided_by
+        for begun in self.decided.values():
+            name = begun.origin, begun.state, begun.decided_by
             template = templates.get(name)
             if template is None:
-                template = templates[name] = one.origin.encode(one.state, one.decided_ms, one.decided_by)
-            by_tenant.setdefault(one.origin.tenant, []).append(
-                (one.id, one.begun_ms, len(one.rows), one.size_bytes, one.address, template))
-        found: list[StateRecord] = []
+                template = templates[name] = begun.origin.encode(begun.state, begun.decided_ms, begun.decided_by)
+            by_tenant.setdefault(begun.origin.tenant, []).append(
+                (begun.id, begun.begun_ms, len(begun.rows), begun.size_bytes, begun.address, template))
+        records: list[StateRecord] = []
         for tenant, endings in by_tenant.items():
             ended, record = encode_ended(self.now_ms, tenant, endings)
             self.ended.append(ended)
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
     def applied(self) -> None:
         self._on_end(self, True)
 
     def failed(self) -> None:
-        for one in self._left:
-            if one.batch is not None:
-                one.batch.left += 1
+        for begun in self._left:
+            if begun.batch is not None:
+                begun.batch.left += 1
         self._on_end(self, False)
 
 
-def _partition_id(one: Begun) -> int:
-    return one.messages[0][0].partition_id if one.messages is not None else 0
+def _partition_id(begun: Begun) -> int:
+    return begun.messages[0][0].partition_id if begun.messages is not None else 0
 
 
 def _pages(transaction_id: int, first_page: int, first_id: int, pages: list[list[Row]]) -> list[StateRecord]:
-    found: list[StateRecord] = []
+    records: list[StateRecord] = []
     for page, rows in enumerate(pages, first_page):
-        found.append(StateRecord(Kind.HALF, half_key(transaction_id, page), encode_page(first_id, rows)))
+        records.append(StateRecord(Kind.HALF, half_key(transaction_id, page), encode_page(first_id, rows)))
         first_id += len(rows)
-    return found
+    return records

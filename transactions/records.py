@@ -90,13 +90,13 @@ def open_key(transaction_id: int) -> bytes:
 def _encode_texts(*texts: str) -> tuple[list[int], bytes]:
     """Their lengths, and all of them: those of one sender are the same again and again."""
     encoded = [text.encode() for text in texts]
-    return [len(one) for one in encoded], b"".join(encoded)
+    return [len(text) for text in encoded], b"".join(encoded)
 
 
-def encode(one: Transaction) -> bytes:
+def encode(transaction: Transaction) -> bytes:
     """All but its id, which is the key."""
     (_, state, tenant, group, by, address, begun_ms, next_ms, (first_ms, every_ms, max_checks), messages, pages,
-     size_bytes, attempts, checks, decided_ms, decided_by) = one
+     size_bytes, attempts, checks, decided_ms, decided_by) = transaction
     lengths, texts = _encode_texts(tenant, group, by, address, decided_by)
     unasked = len(checks) > 0 and not checks[-1].to
     value = HEAD.pack(state, unasked, attempts, messages, pages, first_ms, every_ms, max_checks, len(checks),

@@ -46,11 +46,11 @@ class Registry:
 
     def show(self, transaction_id: int, tenant: str, on_done: Callable[[Transaction | None], None]) -> bool:
         """See `Transactions.show`."""
-        def found(one: Transaction | None) -> None:
+        def found(transaction: Transaction | None) -> None:
             if self._book.is_settling(transaction_id):           # nobody is shown what could still vanish
                 self._book.when_settled(transaction_id, lambda _: again())
             else:
-                on_done(one if one is not None and one.tenant == tenant else None)
+                on_done(transaction if transaction is not None and transaction.tenant == tenant else None)
 
         def again() -> None:
             self._access.find(transaction_id, found)
@@ -70,26 +70,30 @@ class Registry:
         if not self._loading.done and (len(ids) <= query.limit or ids[-1] >= self._book.undecided.known_below):
             self._loading.wait(partial(self.page, query, on_done))
             return
-        own = [one for one in ids if one not in fresh]
+        own = [transaction_id for transaction_id in ids if transaction_id not in fresh]
 
         def read(values: Sequence[bytes | None]) -> None:
-            of_own = {one: decode(one, value) for one, value in zip(own, values, strict=True) if value is not None}
-            ones = [fresh[one].as_begun() if one in fresh else of_own.get(one) for one in ids]
-            self._finish(query, ones, list(map(str, ids)), on_done)
-        self._read([(Kind.TRANSACTION, open_key(one)) for one in own], read)
+            of_own = {transaction_id: decode(transaction_id, value)
+                      for transaction_id, value in zip(own, values, strict=True) if value is not None}
+            transactions = [fresh[transaction_id].as_begun() if transaction_id in fresh else of_own.get(transaction_id)
+                            for transaction_id in ids]
+            self._finish(query, transactions, list(map(str, ids)), on_done)
+        self._read([(Kind.TRANSACTION, open_key(transaction_id)) for transaction_id in own], read)
 
     def _page_of_ended(self, query: Query, on_done: Callable[[Page], None]) -> None:
         if not self._loading.done:
             self._loading.wait(partial(self.page, query, on_done))
             return
-        found = list(islice(self._ended(query), PAGE + 1))
-        keys = list(dict.fromkeys([ended.key for ended, _ in found]))
+        decisions = list(islice(self._ended(query), PAGE + 1))
+        keys = list(dict.fromkeys([ended.key for ended, _ in decisions]))
 
         def read(values: Sequence[bytes | None]) -> None:
             records = dict(zip(keys, values, strict=True))
-            ones = [decode_ending(record, one) if (record := records[ended.key]) is not None else None
-                    for ended, one in found]
-            self._finish(query, ones, [f"{ended.decided_ms}.{one}" for ended, one in found], on_done)
+            transactions = [decode_ending(record, transaction_id)
+                            if (record := records[ended.key]) is not None else None
+                            for ended, transaction_id in decisions]
+            self._finish(query, transactions,
+                         [f"{ended.decided_ms}.{transaction_id}" for ended, transaction_id in decisions], on_done)
         self._read([(Kind.TRANSACTION, key) for key in keys], read)
 
     def _read(self, names: list[tuple[int, bytes]], then: Callable[[Sequence[bytes | None]], None]) -> None:
@@ -114,18 +118,19 @@ class Registry:
         before = (int(before_ms), int(before_id)) if dot else BEFORE_ALL
         return self._book.outcomes.newest(query.tenant, before)
 
-    def _finish(self, query: Query, ones: list[Transaction | None], cursors: list[str],
+    def _finish(self, query: Query, transactions: list[Transaction | None], cursors: list[str],
                 on_done: Callable[[Page], None]) -> None:
         until_ms = self._now_ms() - query.older_than_ms
-        found: list[Transaction] = []
-        for number, one in enumerate(ones):
-            if len(found) == query.limit or number == PAGE:
-                on_done((found, cursors[number - 1]))
+        matches: list[Transaction] = []
+        for number, transaction in enumerate(transactions):
+            if len(matches) == query.limit or number == PAGE:
+                on_done((matches, cursors[number - 1]))
                 return
-            if one is None or one.state is not query.state or query.group not in (None, one.group):
+            if (transaction is None or transaction.state is not query.state
+                    or query.group not in (None, transaction.group)):
                 continue                                     # decided, or forgotten, meanwhile
-            if one.begun_ms <= until_ms:
-                found.append(one)
+            if transaction.begun_ms <= until_ms:
+                matches.append(transaction)
             elif query.state is State.OPEN:                  # and younger ones follow
                 break
-        on_done((found, None))
+        on_done((matches, None))

@@ -50,13 +50,14 @@ def begun_key(first_id: int) -> bytes:
     return BEGUN + _ID.pack(first_id)
 
 
-def encode_begun(begun_ms: int, ones: list[Beginning], page: bytes) -> bytes:
+def encode_begun(begun_ms: int, beginnings: list[Beginning], page: bytes) -> bytes:
     """A BEGUN record; `page` holds the half messages."""
     numbers: dict[bytes, int] = {}
-    templates = [numbers.setdefault(template, len(numbers)) for template, _ in ones]
-    messages = [count for _, count in ones]
-    columns = struct.pack(f">{2 * len(ones)}I", *templates, *messages)
-    return b"".join((_BEGUN_HEAD.pack(begun_ms, len(ones), len(numbers)), columns, _encode_templates(numbers), page))
+    templates = [numbers.setdefault(template, len(numbers)) for template, _ in beginnings]
+    messages = [count for _, count in beginnings]
+    columns = struct.pack(f">{2 * len(beginnings)}I", *templates, *messages)
+    return b"".join((_BEGUN_HEAD.pack(begun_ms, len(beginnings), len(numbers)), columns, _encode_templates(numbers),
+                     page))
 
 
 def decode_begun(value: bytes) -> tuple[int, list[Beginning], bytes]:
@@ -64,9 +65,9 @@ def decode_begun(value: bytes) -> tuple[int, list[Beginning], bytes]:
     begun_ms, count, template_count = _BEGUN_HEAD.unpack_from(value)
     columns = struct.unpack_from(f">{2 * count}I", value, _BEGUN_HEAD.size)
     templates, at = _decode_templates(value, _BEGUN_HEAD.size + 8 * count, template_count)
-    ones = [(templates[template], messages) for template,
-            messages in zip(columns[:count], columns[count:], strict=True)]
-    return begun_ms, ones, value[at:]
+    beginnings = [(templates[template], messages) for template,
+                  messages in zip(columns[:count], columns[count:], strict=True)]
+    return begun_ms, beginnings, value[at:]
 
 
 def _encode_templates(templates: Iterable[bytes]) -> bytes:
@@ -102,15 +103,16 @@ class Ended(NamedTuple):
         return ENDED + _ENDED.pack(self.decided_ms, self.ids[0])
 
 
-def ending_of(one: Transaction) -> Ending:
+def ending_of(transaction: Transaction) -> Ending:
     """One that had records of its own."""
-    template = encode(one._replace(begun_ms=0, messages=0, pages=0, size_bytes=0, address=""))
-    return one.id, one.begun_ms, one.messages, one.size_bytes, one.address, template
+    template = encode(transaction._replace(begun_ms=0, messages=0, pages=0, size_bytes=0, address=""))
+    return (transaction.id, transaction.begun_ms, transaction.messages, transaction.size_bytes, transaction.address,
+            template)
 
 
-def encode_ended(decided_ms: int, tenant: str, ones: list[Ending]) -> tuple[Ended, StateRecord]:
+def encode_ended(decided_ms: int, tenant: str, endings: list[Ending]) -> tuple[Ended, StateRecord]:
     """An ENDED record, and what memory holds of it."""
-    ones.sort()
+    endings.sort()
     ids: list[int] = []
     begun: list[int] = []
     sizes: list[int] = []
@@ -118,19 +120,19 @@ def encode_ended(decided_ms: int, tenant: str, ones: list[Ending]) -> tuple[Ende
     templates: list[int] = []
     addresses: list[bytes] = []
     numbers: dict[bytes, int] = {}
-    for transaction_id, begun_ms, count, size_bytes, address, template in ones:
+    for transaction_id, begun_ms, count, size_bytes, address, template in endings:
         ids.append(transaction_id)
         begun.append(begun_ms)
         sizes.append(size_bytes)
         messages.append(count)
         templates.append(numbers.setdefault(template, len(numbers)))
         addresses.append(address.encode())
-    known = Ended(decided_ms, tenant, array("Q", ids))
+    ended = Ended(decided_ms, tenant, array("Q", ids))
     texts = tenant.encode()
-    columns = _columns(len(ones)).pack(*ids, *begun, *sizes, *messages, *templates, *map(len, addresses))
-    value = b"".join((_ENDED_HEAD.pack(len(ones), len(numbers), len(texts)), columns, texts, _encode_templates(numbers),
-                      *addresses))
-    return known, StateRecord(Kind.TRANSACTION, known.key, value)
+    columns = _columns(len(endings)).pack(*ids, *begun, *sizes, *messages, *templates, *map(len, addresses))
+    value = b"".join((_ENDED_HEAD.pack(len(endings), len(numbers), len(texts)), columns, texts,
+                      _encode_templates(numbers), *addresses))
+    return ended, StateRecord(Kind.TRANSACTION, ended.key, value)
 
 
 @lru_cache(maxsize=1_024)

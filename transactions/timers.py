@@ -26,22 +26,22 @@ class Timers:
         self._buckets: dict[int, IdSet] = {}         # by the time at which all of it is due
         self._order: list[int] = []                  # a heap of those times; those of empty buckets among them
 
-    def add(self, when_ms: int, one: int, wait_ms: int = 0) -> None:
+    def add(self, when_ms: int, transaction_id: int, wait_ms: int = 0) -> None:
         due_ms = due_at(when_ms, wait_ms)
         bucket = self._buckets.get(due_ms)
         if bucket is None:
             bucket = self._buckets[due_ms] = IdSet()
             heappush(self._order, due_ms)
-        bucket.add(one)
+        bucket.add(transaction_id)
 
-    def put_back(self, now_ms: int, one: int) -> None:
+    def put_back(self, now_ms: int, transaction_id: int) -> None:
         """It was taken, and is due still."""
-        self.add(now_ms // BUCKET_MS * BUCKET_MS, one)
+        self.add(now_ms // BUCKET_MS * BUCKET_MS, transaction_id)
 
-    def discard(self, when_ms: int, one: int, wait_ms: int = 0) -> None:
+    def discard(self, when_ms: int, transaction_id: int, wait_ms: int = 0) -> None:
         bucket = self._buckets.get(due_at(when_ms, wait_ms))
         if bucket is not None:
-            bucket.discard(one)
+            bucket.discard(transaction_id)
 
     def next_ms(self) -> int | None:
         """When something is due; None: nothing ever."""

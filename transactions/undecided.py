@@ -39,9 +39,9 @@ class Undecided:
         """Nothing is known of ids below this one."""
         self.known_below, self.new_from = 0, new_from
 
-    def load(self, transaction_id: int, name: Name, one: Brief, earliest_ms: int) -> None:
+    def load(self, transaction_id: int, name: Name, brief: Brief, earliest_ms: int) -> None:
         """One that a start has come to; it is due at `earliest_ms` if it has been due for longer."""
-        self._enter(transaction_id, name, one, earliest_ms)
+        self._enter(transaction_id, name, brief, earliest_ms)
 
     def loaded(self, below: int) -> None:
         """All ids below this one are known."""
@@ -62,57 +62,57 @@ class Undecided:
         """Whether it is in here, if it is undecided."""
         return transaction_id < self.known_below or transaction_id >= self.new_from or transaction_id in self.met
 
-    def meet(self, one: Transaction) -> None:
+    def meet(self, transaction: Transaction) -> None:
         """A start has not come to it yet, and it is about to change."""
-        self.met.add(one.id)
-        self.put(one)
+        self.met.add(transaction.id)
+        self.put(transaction)
 
     # ---- what happens to them
 
-    def put(self, one: Transaction, earliest_ms: int = 0) -> None:
+    def put(self, transaction: Transaction, earliest_ms: int = 0) -> None:
         """One that comes in; it is due at `earliest_ms` if it has been due for longer."""
-        self._enter(one.id, (one.tenant, one.group), one, earliest_ms)
+        self._enter(transaction.id, (transaction.tenant, transaction.group), transaction, earliest_ms)
 
     def move(self, before: Transaction, after: Transaction) -> None:
         """It stays undecided."""
         self.timers.discard(before.next_ms, before.id, before.wait_ms)
         self.timers.add(after.next_ms, after.id, after.wait_ms)
 
-    def remove(self, one: Transaction) -> None:
+    def remove(self, transaction: Transaction) -> None:
         """This is how it was."""
-        name = one.tenant, one.group
-        self.timers.discard(one.next_ms, one.id, one.wait_ms)
-        _discard(self.of_tenant, one.tenant, one.id)
-        _discard(self.of_group, name, one.id)
-        if one.unasked:
-            _discard(self.unasked, name, one.id)
+        name = transaction.tenant, transaction.group
+        self.timers.discard(transaction.next_ms, transaction.id, transaction.wait_ms)
+        _discard(self.of_tenant, transaction.tenant, transaction.id)
+        _discard(self.of_group, name, transaction.id)
+        if transaction.unasked:
+            _discard(self.unasked, name, transaction.id)
 
-    def checked(self, one: DueTransaction, *, was_taken: bool) -> None:
+    def checked(self, transaction: DueTransaction, *, was_taken: bool) -> None:
         """It has been asked; whether it was taken from the timers for that."""
         if not was_taken:
-            self.timers.discard(one.due_ms, one.id, one.waited_ms)
-        self.timers.add(one.next_ms, one.id, one.wait_ms)
-        if one.unasked:
-            self.put_unasked(one.name, one.id)
-        elif one.was_unasked:
-            _discard(self.unasked, one.name, one.id)
+            self.timers.discard(transaction.due_ms, transaction.id, transaction.waited_ms)
+        self.timers.add(transaction.next_ms, transaction.id, transaction.wait_ms)
+        if transaction.unasked:
+            self.put_unasked(transaction.name, transaction.id)
+        elif transaction.was_unasked:
+            _discard(self.unasked, transaction.name, transaction.id)
 
-    def not_checked(self, one: DueTransaction, retry_ms: int) -> None:
+    def not_checked(self, transaction: DueTransaction, retry_ms: int) -> None:
         """That could not be stored."""
-        if one.due_ms > retry_ms:
-            self.timers.add(one.due_ms, one.id, one.waited_ms)
+        if transaction.due_ms > retry_ms:
+            self.timers.add(transaction.due_ms, transaction.id, transaction.waited_ms)
         else:
-            self.timers.add(retry_ms, one.id)
-        if one.was_unasked:
-            self.put_unasked(one.name, one.id)
+            self.timers.add(retry_ms, transaction.id)
+        if transaction.was_unasked:
+            self.put_unasked(transaction.name, transaction.id)
 
     def take_unasked(self, name: Name, limit: int) -> list[int]:
         """Up to so many of a group that reached nobody, taken out."""
-        found = self.unasked.get(name)
-        if found is None:
+        ids = self.unasked.get(name)
+        if ids is None:
             return []
-        taken = found.take(limit)
-        if not found:
+        taken = ids.take(limit)
+        if not ids:
             del self.unasked[name]
         return taken
 
@@ -120,24 +120,24 @@ class Undecided:
         """Its last check reached nobody."""
         _of(self.unasked, name).add(transaction_id)
 
-    def _enter(self, transaction_id: int, name: Name, one: Transaction | Brief, earliest_ms: int) -> None:
+    def _enter(self, transaction_id: int, name: Name, transaction: Transaction | Brief, earliest_ms: int) -> None:
         _of(self.of_tenant, name[0]).add(transaction_id)
         _of(self.of_group, name).add(transaction_id)
-        if one.unasked:
+        if transaction.unasked:
             self.put_unasked(name, transaction_id)
-        self.timers.add(max(one.next_ms, earliest_ms), transaction_id, one.wait_ms)
+        self.timers.add(max(transaction.next_ms, earliest_ms), transaction_id, transaction.wait_ms)
 
 
 def _of(sets: dict[Key, IdSet], key: Key) -> IdSet:
-    found = sets.get(key)
-    if found is None:
-        found = sets[key] = IdSet()
-    return found
+    ids = sets.get(key)
+    if ids is None:
+        ids = sets[key] = IdSet()
+    return ids
 
 
 def _discard(sets: dict[Key, IdSet], key: Key, transaction_id: int) -> None:
-    found = sets.get(key)
-    if found is not None:
-        found.discard(transaction_id)
-        if not found:
+    ids = sets.get(key)
+    if ids is not None:
+        ids.discard(transaction_id)
+        if not ids:
             del sets[key]

@@ -141,12 +141,12 @@ class CheckBack:
 
     async def _ask(self, half: Half) -> Decision:
         check = self._listener.check
-        found: Any = check(half) if inspect.iscoroutinefunction(check) else await asyncio.to_thread(check, half)
-        if inspect.isawaitable(found):
-            found = await found
-        if not isinstance(found, Decision):
-            raise TypeError(f"a listener returns a Decision, not {found!r}")
-        return found
+        decision: Any = check(half) if inspect.iscoroutinefunction(check) else await asyncio.to_thread(check, half)
+        if inspect.isawaitable(decision):
+            decision = await decision
+        if not isinstance(decision, Decision):
+            raise TypeError(f"a listener returns a Decision, not {decision!r}")
+        return decision
 
 
 def _half_of(document: Mapping[str, Any]) -> Half:

@@ -140,14 +140,14 @@ class Client:
         """Transactions in this state (open, committed, rolled_back, expired) with their checks; all, or so many."""
         query = {"state": state, **({"group": group} if group else {}),
                  **({"older_than": f"{older_than_s:g}"} if older_than_s else {})}
-        found: list[dict[str, Any]] = []
-        while limit is None or len(found) < limit:
+        transactions: list[dict[str, Any]] = []
+        while limit is None or len(transactions) < limit:
             page = await self.request("GET", "/v1/transactions", query=query)
-            found += page["transactions"]
+            transactions += page["transactions"]
             if not page["cursor"]:
                 break
             query["cursor"] = page["cursor"]
-        return found[:limit]
+        return transactions[:limit]
 
     async def show_transaction(self, transaction_id: str) -> dict[str, Any]:
         """One with every check and its decision. Raises HubError: unknown_transaction."""
@@ -243,15 +243,15 @@ class Client:
 
     async def scheduled(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What waits for its time, as the hub shows it, what falls due next first; all of it, or the first so many."""
-        found: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         query: dict[str, str] = {}
-        while limit is None or len(found) < limit:
+        while limit is None or len(messages) < limit:
             page = await self.request("GET", "/v1/scheduled", query=query)
-            found += page["scheduled"]
+            messages += page["scheduled"]
             if not page["cursor"]:
                 break
             query["cursor"] = page["cursor"]
-        return found[:limit]
+        return messages[:limit]
 
     async def show_scheduled(self, message_id: str) -> dict[str, Any]:
         """What waits under this id, or what became of it within the last day. Raises HubError: unknown_scheduled."""
@@ -265,15 +265,15 @@ class Client:
 
     async def connections(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Open connections of every door, in the order in which they came; all, or the first so many."""
-        found: list[dict[str, Any]] = []
+        connections: list[dict[str, Any]] = []
         query: dict[str, str] = {"max": "1000"}
-        while limit is None or len(found) < limit:
+        while limit is None or len(connections) < limit:
             page = await self.request("GET", "/v1/connections", query=query)
-            found += page["connections"]
+            connections += page["connections"]
             if not page["cursor"]:
                 break
             query["cursor"] = page["cursor"]
-        return found[:limit]
+        return connections[:limit]
 
     async def show_connection(self, connection_id: str) -> dict[str, Any]:
         """One with `details` that its door tells. Raises HubError: unknown_connection."""
@@ -288,7 +288,7 @@ class Client:
     async def retained(self, filter: str) -> list[Message]:
         """The last values that the matching addresses were told to keep (`retain=True`), by address."""
         query: dict[str, str] = {}
-        found: list[Message] = []
+        messages: list[Message] = []
         while True:
             try:
                 answer = await self.request("GET", "/v1/retained/" + _path_of_address(filter), query=query)
@@ -296,9 +296,9 @@ class Client:
                 return []
             if "messages" not in answer:
                 return [decode(answer)]
-            found += [decode(document) for document in answer["messages"]]
+            messages += [decode(document) for document in answer["messages"]]
             if not answer["cursor"]:
-                return found
+                return messages
             query["cursor"] = answer["cursor"]
 
     # --- topics, and the hub itself ------------------------------------------------------------------------------
@@ -328,13 +328,13 @@ class Client:
         return await self.request("GET", path_of("v1", "queues", name))
 
     async def _listed(self, what: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        documents: list[dict[str, Any]] = []
         query: dict[str, str] = {}
         while True:
             page = await self.request("GET", path_of("v1", what), query=query)
-            found += page.get(what, [])
+            documents += page.get(what, [])
             if not page.get("cursor"):
-                return found
+                return documents
             query["cursor"] = page["cursor"]
 
     async def ready(self) -> bool:
@@ -407,10 +407,11 @@ def _refused(error: HubError, count: int) -> list[Result]:
 
 def _results(document: Mapping[str, Any], count: int) -> list[Result]:
     """What became of each message of a request: 201, 202 or 207."""
-    found = document.get("messages")
-    if not isinstance(found, list) or len(found) != count:
+    answers = document.get("messages")
+    if not isinstance(answers, list) or len(answers) != count:
         raise HubError("the hub did not answer for every message; is it of this version?")
-    return [decode_stored(one) if one["status"] < 400 else error_of(one["status"], one) for one in found]
+    return [decode_stored(answer) if answer["status"] < 400 else error_of(answer["status"], answer)
+            for answer in answers]
 
 
 def _stored(result: Result) -> Stored:

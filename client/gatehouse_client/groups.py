@@ -57,8 +57,8 @@ class LeasedQueue:
         if wait_s:
             query["wait"] = f"{wait_s:g}"
         page = await self.client.request("POST", self._path("pop"), query=query, wait_s=wait_s)
-        found: list[dict[str, Any]] = page.get("messages", [])
-        return found
+        documents: list[dict[str, Any]] = page.get("messages", [])
+        return documents
 
     async def ack(self, leases: Leases) -> list[HubError | None]:
         """Acknowledge leases: their messages never come again. Returns, for each, None or why not (LeaseLost: it was
@@ -78,12 +78,13 @@ class LeasedQueue:
         return await self._settle("release", leases, {"dead_letter": True})
 
     async def _settle(self, call: str, leases: Leases, more: dict[str, Any]) -> list[HubError | None]:
-        handles = [one if isinstance(one, str) else one.receipt_handle for one in leases]
+        handles = [lease if isinstance(lease, str) else lease.receipt_handle for lease in leases]
         results: list[HubError | None] = []
         for start in range(0, len(handles), MAX_HANDLES):
             answer = await self.client.request("POST", self._path(call), repeatable=True, document={
                 "receipt_handles": handles[start:start + MAX_HANDLES], **more})
-            results += [error_of(one["status"], one) if one["status"] >= 400 else None for one in answer["results"]]
+            results += [error_of(outcome["status"], outcome) if outcome["status"] >= 400 else None
+                        for outcome in answer["results"]]
         return results
 
 
@@ -108,24 +109,24 @@ class Group(LeasedQueue):
     async def offsets(self) -> list[dict[str, Any]]:
         """The group's progress in each partition of the topic."""
         answer = await self.client.request("GET", self._path("offsets"), query={"topic": self.topic})
-        found: list[dict[str, Any]] = answer["offsets"]
-        return found
+        offsets: list[dict[str, Any]] = answer["offsets"]
+        return offsets
 
     async def rewind(self, to: str, *, partition: int | None = None) -> list[dict[str, Any]]:
         """Go on from `earliest`, `latest`, an RFC 3339 time, or with `partition` an offset; leases that run are
         void."""
         document = {"topic": self.topic, "to": to} | ({} if partition is None else {"partition": partition})
         answer = await self.client.request("PUT", self._path("offsets"), document)
-        found: list[dict[str, Any]] = answer["offsets"]
-        return found
+        offsets: list[dict[str, Any]] = answer["offsets"]
+        return offsets
 
     # --- dead letters --------------------------------------------------------------------------------------------
 
     async def dead_letters(self, max: int = 100) -> list[dict[str, Any]]:
         """Messages that could not be delivered, with reason and origin, oldest first."""
         page = await self.client.request("GET", "/v1/dead-letters", query={"group": self.name, "max": str(max)})
-        found: list[dict[str, Any]] = page["messages"]
-        return found
+        messages: list[dict[str, Any]] = page["messages"]
+        return messages
 
     async def redrive(self, ids: Sequence[str] | None = None) -> Redrive:
         """Send dead letters back to where they came from: these, or all."""

@@ -87,7 +87,7 @@ class Message:
 
     def header(self, name: str) -> bytes | None:
         """The first header of this name, or None."""
-        return next((value for known, value in self.headers if known == name), None)
+        return next((value for header_name, value in self.headers if header_name == name), None)
 
 
 def encode(value: Value, *, address: str | None = None, topic: str | None = None, key: Value = None,

@@ -218,8 +218,8 @@ class SyncClient:
 
     def _iterate(self, source: AsyncGenerator[T, None]) -> Iterator[T]:
         try:
-            while found := self.wait(_next(source)):
-                yield found[0]
+            while entries := self.wait(_next(source)):
+                yield entries[0]
         finally:
             if not self._loop.is_closed():
                 self.wait(source.aclose())
@@ -227,8 +227,8 @@ class SyncClient:
 
 async def _next(source: AsyncGenerator[T, None]) -> list[T]:
     """The next of `source` alone, or nothing where it has ended."""
-    async for one in source:
-        return [one]
+    async for entry in source:
+        return [entry]
     return []
 
 

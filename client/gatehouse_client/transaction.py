@@ -92,9 +92,9 @@ class Transaction:
     async def publish(self, address: str | None = None, value: Value = None, *, topic: str | None = None,
                       key: Value = None, headers: Headers = (), **properties: Unpack[Properties]) -> str:
         """Hold one half message; returns its id once it is durable. A delay counts from the commit. Raises HubError."""
-        (one,) = await self.publish_many([self.message(address, value, topic=topic, key=key, headers=headers,
-                                                       **properties)])
-        return one
+        (message_id,) = await self.publish_many([self.message(address, value, topic=topic, key=key, headers=headers,
+                                                              **properties)])
+        return message_id
 
     @staticmethod
     def message(address: str | None = None, value: Value = None, *, topic: str | None = None, key: Value = None,
@@ -112,7 +112,7 @@ class Transaction:
             about: dict[str, Any] = {"group": self.group} | ({} if self._check is None else {"check": self._check})
             answer = await self.client.hold(TRANSACTIONS, orjson.dumps(about)[:-1] + b"," + body, once=True)
             self.id = answer["id"]
-        return [one["id"] for one in answer["messages"]]
+        return [message["id"] for message in answer["messages"]]
 
     def ack(self, message: Message, group: str) -> None:
         """With the commit: this message, popped by that group, is done."""
@@ -146,8 +146,8 @@ class Transaction:
 
     async def _end_after(self) -> None:
         """An exception has left the block."""
-        found = self._outcome() if self._outcome is not None else Decision.ROLLBACK
-        decision = await found if inspect.isawaitable(found) else found
+        outcome = self._outcome() if self._outcome is not None else Decision.ROLLBACK
+        decision = await outcome if inspect.isawaitable(outcome) else outcome
         if not isinstance(decision, Decision):
             raise TypeError(f"an outcome is a Decision, not {decision!r}")
         if decision is not Decision.UNKNOWN:

@@ -51,16 +51,16 @@ class Copying:  # decision 108
             earlier, cut_off = manifests.read(self._folder), manifests.read(self._folder, INCOMPLETE)
             self._check(earlier)
             self._check(cut_off)
-            known = [copy for one in (cut_off, earlier) if one is not None for copy in one.files]
+            copies = [copy for manifest in (cut_off, earlier) if manifest is not None for copy in manifest.files]
             now = Manifest(**plan.about)
             for name in SEGMENTS:
                 (self._folder / name).mkdir(mode=0o700, exist_ok=True)
             noted_bytes = -NOTE_BYTES
             for part in plan.parts:
                 if self._copied_bytes - noted_bytes >= NOTE_BYTES:
-                    manifests.write(self._folder, replace(now, files=tuple({*now.files, *known})), INCOMPLETE)
+                    manifests.write(self._folder, replace(now, files=tuple({*now.files, *copies})), INCOMPLETE)
                     noted_bytes = self._copied_bytes
-                now = replace(now, files=(*now.files, self._copy(part, known)))
+                now = replace(now, files=(*now.files, self._copy(part, copies)))
             for name in SEGMENTS:
                 manifests.sync_folder(self._folder / name)
             manifests.write(self._folder, now)
@@ -93,14 +93,14 @@ class Copying:  # decision 108
 
     # ---- one file
 
-    def _copy(self, part: Part, known: list[Copy]) -> Copy:
+    def _copy(self, part: Part, copies: list[Copy]) -> Copy:
         name = part.name
         if name == CATALOGUE:
             path = PurePosixPath(CATALOGUE)
             name = f"{path.stem}-{self._source.plan.id}{path.suffix}"
         path_here = self._folder / name
         size_here = path_here.stat().st_size if path_here.exists() else 0
-        have, crc = max([(copy.bytes, copy.crc32c) for copy in known if copy.file == name and copy.bytes <= size_here],
+        have, crc = max([(copy.bytes, copy.crc32c) for copy in copies if copy.file == name and copy.bytes <= size_here],
                         default=(0, 0))
         if have > part.bytes:
             raise self._other_course(part.name)
@@ -150,8 +150,8 @@ def open_folder(folder: Path) -> None:
     """Make the folder, or see that it is one for backups. Raises Refused."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = {entry.name for entry in folder.iterdir()} - {"lost+found"}
+        names = {entry.name for entry in folder.iterdir()} - {"lost+found"}
     except OSError as error:
         raise Refused(f"{folder} cannot be used: {error.strerror}", exits.STORAGE) from None
-    if found and not found & {MANIFEST, INCOMPLETE, f"{INCOMPLETE}.new"}:
+    if names and not names & {MANIFEST, INCOMPLETE, f"{INCOMPLETE}.new"}:
         raise Refused(f"{folder} is not empty and holds no backup; give a folder of its own", exits.USAGE)

@@ -66,17 +66,17 @@ def read(folder: Path, name: str = MANIFEST) -> Manifest | None:
     """The manifest in a folder; None where there is none. Raises Refused for one that cannot be read."""
     file = folder / name
     try:
-        told = json.loads(file.read_bytes())
+        document = json.loads(file.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise Refused(f"{file} cannot be read: {error}", exits.STORAGE) from None
-    if not isinstance(told, dict) or told.get("gatehouse_backup") != VERSION:
+    if not isinstance(document, dict) or document.get("gatehouse_backup") != VERSION:
         raise Refused(f"{file} is no manifest of a backup that this version knows", exits.DATA_FORMAT)
     try:
-        copies = tuple(Copy(**copy) for copy in told.pop("files"))
-        del told["gatehouse_backup"]
-        manifest = Manifest(**told, files=copies)
+        copies = tuple(Copy(**copy) for copy in document.pop("files"))
+        del document["gatehouse_backup"]
+        manifest = Manifest(**document, files=copies)
     except (TypeError, KeyError):
         raise Refused(f"{file} is not as a backup writes it", exits.DATA_FORMAT) from None
     for copy in copies:
@@ -94,11 +94,11 @@ def is_inside(name: str) -> bool:
 
 def write(folder: Path, manifest: Manifest, name: str = MANIFEST) -> None:
     """Replace it as a whole. Raises OSError."""
-    told: dict[str, Any] = {"gatehouse_backup": VERSION, **asdict(manifest)}
+    document: dict[str, Any] = {"gatehouse_backup": VERSION, **asdict(manifest)}
     new = folder / f"{name}.new"
     with open_private(new) as file:
         file.truncate(0)
-        file.write(json.dumps(told, indent=1).encode())
+        file.write(json.dumps(document, indent=1).encode())
         sync_file(file)
     new.replace(folder / name)
     sync_folder(folder)

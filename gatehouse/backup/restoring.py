@@ -42,17 +42,17 @@ class Restored(NamedTuple):
 
 def find_backup(source: Path) -> tuple[Manifest, bool]:
     """The complete backup in a folder, and whether a later one was cut off. Raises Refused."""
-    found = manifests.read(source)
+    manifest = manifests.read(source)
     cut_off = (source / INCOMPLETE).exists()
-    if found is None and cut_off:
+    if manifest is None and cut_off:
         raise Refused(f"the backup in {source} was cut off before it was complete; run `gatehouse backup {source}` "
                       "again, which goes on with it", exits.FAILED)
-    if found is None:
+    if manifest is None:
         raise Refused(f"{source} holds no backup", exits.USAGE)
-    if found.format > FORMAT:
-        raise Refused(f"the backup in {source} has data of format {found.format}, this version knows up to {FORMAT}; "
-                      f"use Gatehouse {found.version} or a newer one", exits.DATA_FORMAT)
-    return found, cut_off
+    if manifest.format > FORMAT:
+        raise Refused(f"the backup in {source} has data of format {manifest.format}, this version knows "
+                      f"up to {FORMAT}; use Gatehouse {manifest.version} or a newer one", exits.DATA_FORMAT)
+    return manifest, cut_off
 
 
 def verify(source: Path, manifest: Manifest, on_progress: OnProgress) -> None:
@@ -107,12 +107,12 @@ def _resume(manifest: Manifest, folder: Path) -> Restored:
     damage: list[Damage] = []
     log = SegmentLog(RealDisk(folder))
     try:
-        found = look_through(log, damage.append)
-        if found.hub.hex() != manifest.hub or found.epoch < manifest.epoch:
+        contents = look_through(log, damage.append)
+        if contents.hub.hex() != manifest.hub or contents.epoch < manifest.epoch:
             raise Refused(f"the log in the backup is not that of the hub {manifest.hub}; nothing can be restored from "
                           "it", exits.FAILED)
-        found = found._replace(next_id=max(found.next_id, manifest.next_id))
-        return Restored(manifest, resume(log, found, manifest.created, time.time_ns() // 1_000_000, token_bytes(32)),
+        contents = contents._replace(next_id=max(contents.next_id, manifest.next_id))
+        return Restored(manifest, resume(log, contents, manifest.created, time.time_ns() // 1_000_000, token_bytes(32)),
                         damage)
     finally:
         log.close()

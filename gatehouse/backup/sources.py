@@ -49,12 +49,12 @@ class HubSource:
         from gatehouse_client.retry import Retry
         self._hub = hub
         self._retry = Retry()
-        told = hub.wait(hub.client.door.ask("POST", "/v1/backups")).document()
+        answer = hub.wait(hub.client.door.ask("POST", "/v1/backups")).document()
         try:
-            parts = [Part(one["name"], int(one["bytes"]), bool(one["sealed"])) for one in told["files"]]
-            about = {name: told[name] for name in ("name", "hub", "lineage", "version", "format", "epoch", "created",
-                                                   "catalogue")}
-            self.plan = Plan(told["id"], about | {"next_id": int(told["next_id"])}, parts)
+            parts = [Part(file["name"], int(file["bytes"]), bool(file["sealed"])) for file in answer["files"]]
+            about = {name: answer[name] for name in ("name", "hub", "lineage", "version", "format", "epoch", "created",
+                                                     "catalogue")}
+            self.plan = Plan(answer["id"], about | {"next_id": int(answer["next_id"])}, parts)
         except (KeyError, TypeError, ValueError):
             raise Refused("the hub's answer is no backup; is it of this version?", exits.FAILED) from None
         if not all(is_inside(part.name) for part in parts):
@@ -83,8 +83,8 @@ class FolderSource:
         from gatehouse.kernel.log.segments import SegmentLog
         from gatehouse.kernel.state.catalogue_copy import copy_truth
         self._log = SegmentLog(RealDisk(folder))
-        found = look_through(self._log, lambda damage: None)
-        if not found.hub:
+        contents = look_through(self._log, lambda damage: None)
+        if not contents.hub:
             raise Refused(f"{folder} holds no log of a hub: there is nothing to back up", exits.USAGE)
         self._bases: dict[str, int] = {}
         parts = []
@@ -98,9 +98,9 @@ class FolderSource:
             self._catalogue = copy_truth(file)
             parts.append(Part(CATALOGUE, len(self._catalogue), False))
         self.plan = Plan(token_hex(8), {
-            "name": name, "hub": found.hub.hex(), "lineage": lineage_of(found.secret), "version": __version__,
-            "format": FORMAT, "epoch": found.epoch, "next_id": found.next_id, "created": time.time_ns() // 1_000_000,
-            "catalogue": catalogue}, parts)
+            "name": name, "hub": contents.hub.hex(), "lineage": lineage_of(contents.secret), "version": __version__,
+            "format": FORMAT, "epoch": contents.epoch, "next_id": contents.next_id,
+            "created": time.time_ns() // 1_000_000, "catalogue": catalogue}, parts)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         size = min(size, PIECE_BYTES)

@@ -124,14 +124,14 @@ class OnHub:
         return self._request("POST", "/v1/acl/test", question, repeatable=True)
 
     def _listed(self, path: str, what: str) -> list[Document]:
-        found: list[Document] = []
+        documents: list[Document] = []
         cursor = None
         while True:
             page = self._request("GET", path, query=None if cursor is None else {"cursor": cursor})
-            found += page[what]
+            documents += page[what]
             cursor = page["cursor"]
             if cursor is None:
-                return found
+                return documents
 
 
 def _part(text: str) -> str:
@@ -218,7 +218,7 @@ class Offline:
 
     def _put(self, name: str, document: Document, create: bool) -> Any:
         from gatehouse.gateways.admission.administration import UserChanges
-        names: Document = {one: frozenset(document[one]) for one in ("tenants", "groups") if one in document}
+        names: Document = {field: frozenset(document[field]) for field in ("tenants", "groups") if field in document}
         if "expires" in document:
             names["expires_ms"] = document["expires"] or 0
         changes = UserChanges(**{name: value for name, value in document.items() if name != "expires"} | names)
@@ -231,9 +231,9 @@ class Offline:
         return {**user.as_dict(accounts.file_groups_of(user.name)), "keys": keys}
 
     def _changed(self, change: Callable[[Callable[[Any], None]], None]) -> Any:
-        told: list[Any] = []
-        change(told.append)
-        return self._did(lambda: _or_raise(told[-1]))      # the last word: it may yet not be kept
+        answers: list[Any] = []
+        change(answers.append)
+        return self._did(lambda: _or_raise(answers[-1]))   # the last word: it may yet not be kept
 
     def _did(self, ask: Callable[[], Any]) -> Any:
         from gatehouse.gateways.admission.errors import AccountError
@@ -264,5 +264,5 @@ def _or_raise(result: Any) -> Any:
 
 def question_of(user: str, operation: str, kind: str, on: str | None, more: Mapping[str, str | None]) -> Document:
     """For `Access.ask`."""
-    told = {name: value for name, value in more.items() if value is not None}
-    return {"user": user, "operation": operation, "kind": kind, **({} if on is None else {"on": on}), **told}
+    details = {name: value for name, value in more.items() if value is not None}
+    return {"user": user, "operation": operation, "kind": kind, **({} if on is None else {"on": on}), **details}

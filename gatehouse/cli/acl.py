@@ -34,12 +34,12 @@ def acl() -> None:
 def list_rules(config_file: Path, data: Path | None, url: str | None, json_wanted: bool) -> None:
     """List rules, those of the configuration first."""
     with accounts_of(config_file, data, url) as access:
-        found = access.rules()
+        rules = access.rules()
     if json_wanted:
-        for rule in found:
+        for rule in rules:
             click.echo(as_json(rule))
     else:
-        click.echo(table([name.replace("_", " ") for name in COLUMNS], [_cells(rule) for rule in found]))
+        click.echo(table([name.replace("_", " ") for name in COLUMNS], [_cells(rule) for rule in rules]))
 
 
 @acl.command("add")

@@ -53,11 +53,11 @@ def backup(dest: Path, data: Path | None, config_file: Path, url: str, json_want
                 done = Copying(source, dest, on_progress).run()
         except HubError as error:
             raise refusal(error, "; what is copied is kept, run the same again") from None
-    told = _describe(done.manifest) | {"copied_mib": round(done.copied_bytes / MIB, 1), "folder": str(dest)}
-    text = pairs({name.replace("_", " "): value for name, value in told.items()})
+    summary = _describe(done.manifest) | {"copied_mib": round(done.copied_bytes / MIB, 1), "folder": str(dest)}
+    text = pairs({name.replace("_", " "): value for name, value in summary.items()})
     if done.was_incomplete:
         text = f"went on with a backup that was cut off\n{text}"
-    show(told, text + _catalogue_note(done.manifest), json_wanted)
+    show(summary, text + _catalogue_note(done.manifest), json_wanted)
 
 
 @click.command()
@@ -87,11 +87,11 @@ def restore(source: Path, data: Path, json_wanted: bool) -> None:
             verify(source, manifest, on_progress)
         with _progress("restoring", manifest.total_bytes) as on_progress:
             done = put_in_place(source, manifest, data, on_progress)
-    told = _describe(manifest) | {"frames": done.found.frames, "topics": done.found.topics,
-                                  "damaged_ranges": len(done.damage), "next_message_id": str(done.found.next_id),
-                                  "data": str(data)}
-    text = pairs({name.replace("_", " "): value for name, value in told.items()})
-    show(told, text + _catalogue_note(manifest), json_wanted)
+    summary = _describe(manifest) | {"frames": done.found.frames, "topics": done.found.topics,
+                                     "damaged_ranges": len(done.damage), "next_message_id": str(done.found.next_id),
+                                     "data": str(data)}
+    text = pairs({name.replace("_", " "): value for name, value in summary.items()})
+    show(summary, text + _catalogue_note(manifest), json_wanted)
 
 
 def _source(url: str, data: Path | None, config_file: Path) -> AbstractContextManager[HubSource | FolderSource]:

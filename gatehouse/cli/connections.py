@@ -22,13 +22,13 @@ def connections() -> None:
 def list_connections(limit: int, url: str, json_wanted: bool) -> None:
     """List connections, in the order in which they came."""
     with asking(url) as hub:
-        found = hub.connections(limit)
+        documents = hub.connections(limit)
     if json_wanted:
-        for one in found:
-            click.echo(as_json(one))
+        for connection in documents:
+            click.echo(as_json(connection))
     else:
         heads = [name.replace("_", " ") for name in COLUMNS]
-        click.echo(table(heads, [[_shown(name, one.get(name)) for name in COLUMNS] for one in found]))
+        click.echo(table(heads, [[_shown(name, connection.get(name)) for name in COLUMNS] for connection in documents]))
 
 
 @connections.command("show")
@@ -37,9 +37,11 @@ def list_connections(limit: int, url: str, json_wanted: bool) -> None:
 def show_connection(connection_id: str, url: str, json_wanted: bool) -> None:
     """Show one with its subscriptions, and what else its door tells of it."""
     with asking(url) as hub:
-        one = hub.show_connection(connection_id)
-    told = {**{name: value for name, value in one.items() if name != "details"}, **one.get("details", {})}
-    show(one, pairs({name.replace("_", " "): _shown(name, value) for name, value in told.items()}), json_wanted)
+        connection = hub.show_connection(connection_id)
+    fields = {**{name: value for name, value in connection.items() if name != "details"},
+              **connection.get("details", {})}
+    show(connection, pairs({name.replace("_", " "): _shown(name, value) for name, value in fields.items()}),
+         json_wanted)
 
 
 @connections.command("close")

@@ -23,8 +23,8 @@ def groups() -> None:
 def list_groups(url: str, json_wanted: bool) -> None:
     """List every group with its settings."""
     with asking(url) as hub:
-        found = hub.groups()
-    _print_rows(found, ["name", *SHOWN_SETTINGS], json_wanted)
+        rows = hub.groups()
+    _print_rows(rows, ["name", *SHOWN_SETTINGS], json_wanted)
 
 
 @groups.command("show")
@@ -36,8 +36,8 @@ def show_group(name: str, url: str, json_wanted: bool) -> None:
     That is what is ready, leased and waiting in each topic.
     """
     with asking(url) as hub:
-        told = hub.group(name).describe()
-    show(told, describe_topic(told), json_wanted)
+        description = hub.group(name).describe()
+    show(description, describe_topic(description), json_wanted)
 
 
 @groups.command("define")
@@ -59,11 +59,11 @@ def define_group(name: str, ordered: bool, invisible_s: float | None, max_attemp
     """
     given: dict[str, Any] = {
         "ordered": ordered or None, "invisible_ms": None if invisible_s is None else round(invisible_s * 1000),
-        "max_attempts": max_attempts, "retry": [round(one * 1000) for one in retry_s] or None, "selector": selector,
-        "start": start}
+        "max_attempts": max_attempts, "retry": [round(seconds * 1000) for seconds in retry_s] or None,
+        "selector": selector, "start": start}
     with asking(url) as hub:
-        told = hub.group(name).define(**{setting: value for setting, value in given.items() if value is not None})
-    show(told, pairs(told), json_wanted)
+        settings = hub.group(name).define(**{setting: value for setting, value in given.items() if value is not None})
+    show(settings, pairs(settings), json_wanted)
 
 
 @groups.command("rewind")
@@ -143,11 +143,11 @@ def queues(name: str | None, url: str, json_wanted: bool) -> None:
     """
     with asking(url) as hub:
         if name is not None:
-            told = hub.queue(name)
-            show(told, pairs(told), json_wanted)
+            queue = hub.queue(name)
+            show(queue, pairs(queue), json_wanted)
             return
-        found = hub.queues()
-    _print_rows(found, ["name", "priorities", "max_length", "ttl_ms", "overflow"], json_wanted)
+        rows = hub.queues()
+    _print_rows(rows, ["name", "priorities", "max_length", "ttl_ms", "overflow"], json_wanted)
 
 
 def _print_rows(rows: list[dict[str, Any]], heads: list[str], json_wanted: bool) -> None:

@@ -43,10 +43,11 @@ def default_url(config_file: Path) -> str:
 
 def _first_listener(door: dict[str, Any]) -> tuple[str, str]:
     """Address and scheme of a listener: one without TLS where there is one, since no certificate is for 127.0.0.1."""
-    found = [(one, door.get("tls")) if isinstance(one, str) else (one["address"], one.get("tls", door.get("tls")))
-             for one in door["listen"]]
-    plain = [address for address, tls in found if not tls]
-    return (plain[0], "http") if plain else (found[0][0], "https")
+    listeners = [(listener, door.get("tls")) if isinstance(listener, str)
+                 else (listener["address"], listener.get("tls", door.get("tls")))
+                 for listener in door["listen"]]
+    plain = [address for address, tls in listeners if not tls]
+    return (plain[0], "http") if plain else (listeners[0][0], "https")
 
 
 def login_options(command: Command) -> Command:

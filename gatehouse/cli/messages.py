@@ -116,8 +116,8 @@ def _publish_lines(store: Callable[[bytes], Stored], address: str, json_wanted: 
 def _size_of(source: BinaryIO) -> int | None:
     """Bytes that are left in a file; None for a pipe or a terminal."""
     try:
-        found = os.fstat(source.fileno())
-        return found.st_size - source.tell() if stat.S_ISREG(found.st_mode) else None
+        status = os.fstat(source.fileno())
+        return status.st_size - source.tell() if stat.S_ISREG(status.st_mode) else None
     except (OSError, ValueError):
         return None
 
@@ -130,9 +130,9 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _tell_stored(stored: Stored, json_wanted: bool) -> None:
-    told = asdict(stored)
-    show(told, "stored: " + ", ".join(f"{name} {cell(told[name])}" for name in ("topic", "partition", "offset", "id")),
-         json_wanted)
+    fields = asdict(stored)
+    show(fields, "stored: " + ", ".join(f"{name} {cell(fields[name])}"
+                                        for name in ("topic", "partition", "offset", "id")), json_wanted)
 
 
 @click.command()

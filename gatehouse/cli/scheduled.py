@@ -24,12 +24,12 @@ def scheduled() -> None:
 def list_scheduled(limit: int, url: str, json_wanted: bool) -> None:
     """List what waits, what falls due next first."""
     with asking(url) as hub:
-        found = hub.scheduled(limit)
+        messages = hub.scheduled(limit)
     if json_wanted:
-        for one in found:
-            click.echo(as_json(one))
+        for message in messages:
+            click.echo(as_json(message))
     else:
-        click.echo(table(COLUMNS, [[_shown(name, one.get(name)) for name in COLUMNS] for one in found]))
+        click.echo(table(COLUMNS, [[_shown(name, message.get(name)) for name in COLUMNS] for message in messages]))
 
 
 @scheduled.command("show")
@@ -38,8 +38,8 @@ def list_scheduled(limit: int, url: str, json_wanted: bool) -> None:
 def show_scheduled(message_id: str, url: str, json_wanted: bool) -> None:
     """Show one, or what became of it within the last day."""
     with asking(url) as hub:
-        one = hub.show_scheduled(message_id)
-    show(one, pairs({name: _shown(name, value) for name, value in one.items()}), json_wanted)
+        message = hub.show_scheduled(message_id)
+    show(message, pairs({name: _shown(name, value) for name, value in message.items()}), json_wanted)
 
 
 @scheduled.command("recall")

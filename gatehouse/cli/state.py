@@ -21,47 +21,47 @@ def status(url: str, json_wanted: bool) -> int:
     Whoever is no administrator is told less.
     """
     with asking(url) as hub:
-        told = {"url": url, **hub.status()}
-    show(told, describe_status(told), json_wanted)
-    return exits.OK if told["ready"] else exits.FAILED
+        document = {"url": url, **hub.status()}
+    show(document, describe_status(document), json_wanted)
+    return exits.OK if document["ready"] else exits.FAILED
 
 
-def describe_status(told: dict[str, Any]) -> str:
+def describe_status(document: dict[str, Any]) -> str:
     """A status document for people."""
-    plain = {name.replace("_", " "): told.get(name) for name in ("hub", "version", "url", "ready", "epoch")}
-    plain["up"] = _duration((told["now"] - told["started"]) // 1000)
-    plain["asking as"] = told["you"]["user"]
-    if "doors" not in told:
+    plain = {name.replace("_", " "): document.get(name) for name in ("hub", "version", "url", "ready", "epoch")}
+    plain["up"] = _duration((document["now"] - document["started"]) // 1000)
+    plain["asking as"] = document["you"]["user"]
+    if "doors" not in document:
         return pairs(plain)
-    log, checkpoint, groups, loop = told["log"], told["checkpoint"], told["groups"], told["loop"]
+    log, checkpoint, groups, loop = document["log"], document["checkpoint"], document["groups"], document["loop"]
     full = ", full: messages are refused" if log.get("full") else ""
-    congested = ", congested" if told["pending"]["congested"] else ""
+    congested = ", congested" if document["pending"]["congested"] else ""
     plain |= {
         "log": f"{_mib(log['bytes'])} in {log['segments']} segments, {_mib(log['kept_bytes'])} kept beyond retention",
         "disk": f"{_mib(log['disk_free_bytes'])} free of {_mib(log['disk_bytes'])}{full}",
         **_damage(log),
-        "waiting for the disk": _mib(told["pending"]["bytes"]) + congested,
+        "waiting for the disk": _mib(document["pending"]["bytes"]) + congested,
         "last checkpoint": "none since the start" if checkpoint["age_ms"] is None
                            else f"{_duration(checkpoint['age_ms'] // 1000)} ago",
         "longest stall": f"{loop['stall_recent_ms']} ms lately, {loop['stall_worst_ms']} ms since the start",
-        "memory": _mib(told["memory_bytes"]),
-        "topics": told["topics"],
+        "memory": _mib(document["memory_bytes"]),
+        "topics": document["topics"],
         "groups in use": f"{groups['active']}: {groups['ready']} messages ready, {groups['leased']} leased, "
                          f"{groups['waiting']} waiting",
-        "scheduled": told["scheduled"],
+        "scheduled": document["scheduled"],
     }
     rows = [(*(door[name] for name in DOOR_COLUMNS), door["rates"]["messages_in"], door["rates"]["messages_out"])
-            for door in told["doors"]]
+            for door in document["doors"]]
     heads = [*(name.replace("_", " ") for name in DOOR_COLUMNS), "in/s", "out/s"]
     return pairs(plain) + "\n\n" + table(heads, rows)
 
 
 def _damage(log: dict[str, Any]) -> dict[str, str]:
     """Nothing, as long as nothing is damaged."""
-    told = [f"{log.get(name, 0)} {text}" for name, text in (
+    lines = [f"{log.get(name, 0)} {text}" for name, text in (
         ("damaged_ranges", "ranges of the log cannot be read"), ("mended_headers", "headers were written anew"),
         ("set_aside_files", "in the folder `damaged`, see docs/operations.md")) if log.get(name)]
-    return {"damage": ", ".join(told)} if told else {}
+    return {"damage": ", ".join(lines)} if lines else {}
 
 
 def _mib(size_bytes: int) -> str:
@@ -83,16 +83,16 @@ def topics(name: str | None, url: str, json_wanted: bool) -> None:
     """List topics, or show the one that is named."""
     with asking(url) as hub:
         if name is not None:
-            told = hub.topic(name)
-            show(told, describe_topic(told), json_wanted)
+            document = hub.topic(name)
+            show(document, describe_topic(document), json_wanted)
             return
-        found = hub.topics()
+        documents = hub.topics()
     if json_wanted:
-        for topic in found:
+        for topic in documents:
             click.echo(as_json(topic))
         return
-    heads = list(dict.fromkeys(key for topic in found for key in topic)) or ["name"]
-    click.echo(table(heads, [[_shown(key, topic.get(key)) for key in heads] for topic in found]))
+    heads = list(dict.fromkeys(key for topic in documents for key in topic)) or ["name"]
+    click.echo(table(heads, [[_shown(key, topic.get(key)) for key in heads] for topic in documents]))
 
 
 def describe_topic(topic: dict[str, Any]) -> str:

@@ -35,12 +35,13 @@ def list_transactions(state: str, group: str, older_than_s: float, limit: int, u
     Open ones oldest first, others newest decision first.
     """
     with asking(url) as hub:
-        found = hub.transactions(state=state, group=group, older_than_s=older_than_s, limit=limit)
+        documents = hub.transactions(state=state, group=group, older_than_s=older_than_s, limit=limit)
     if json_wanted:
-        for one in found:
-            click.echo(as_json(one))
+        for transaction in documents:
+            click.echo(as_json(transaction))
     else:
-        click.echo(table(COLUMNS, [[_shown(name, one.get(name)) for name in COLUMNS] for one in found]))
+        click.echo(table(COLUMNS, [[_shown(name, transaction.get(name)) for name in COLUMNS]
+                                   for transaction in documents]))
 
 
 @transactions.command("show")
@@ -49,10 +50,10 @@ def list_transactions(state: str, group: str, older_than_s: float, limit: int, u
 def show_transaction(transaction_id: str, url: str, json_wanted: bool) -> None:
     """Show one with every check and its decision."""
     with asking(url) as hub:
-        one = hub.show_transaction(transaction_id)
-    lines = {name: _shown(name, value) for name, value in one.items() if name != "checks"}
-    checks = [[_time(check["at"]), check["to"] or "(nobody was there)"] for check in one["checks"]]
-    show(one, pairs(lines) + ("\n\n" + table(("asked", "who"), checks) if checks else ""), json_wanted)
+        transaction = hub.show_transaction(transaction_id)
+    lines = {name: _shown(name, value) for name, value in transaction.items() if name != "checks"}
+    checks = [[_time(check["at"]), check["to"] or "(nobody was there)"] for check in transaction["checks"]]
+    show(transaction, pairs(lines) + ("\n\n" + table(("asked", "who"), checks) if checks else ""), json_wanted)
 
 
 @transactions.command("commit")
@@ -78,11 +79,12 @@ def check_transaction(transaction_id: str, url: str, json_wanted: bool) -> None:
     """Have a member of its group asked now, whatever the time."""
     with asking(url) as hub:
         hub.check_transaction(transaction_id)
-        one = hub.show_transaction(transaction_id)
-    asked = one["checks"][-1]["to"]
+        transaction = hub.show_transaction(transaction_id)
+    asked = transaction["checks"][-1]["to"]
     show({"id": transaction_id, "to": asked},
          f"asked {asked} about {transaction_id}" if asked else
-         f"nobody of the group {one['group']} is there to be asked about {transaction_id}: the next who joins it is",
+         f"nobody of the group {transaction['group']} is there to be asked about {transaction_id}: "
+         "the next who joins it is",
          json_wanted)
 
 

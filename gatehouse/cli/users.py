@@ -222,8 +222,8 @@ def add_groups(user: str, groups: tuple[str, ...], config_file: Path, data: Path
                json_wanted: bool) -> None:
     """Put a user into groups."""
     with accounts_of(config_file, data, url) as access:
-        known = access.user(user)["groups"]
-        _show(access.change_user(user, {"groups": sorted({*known, *groups})}), json_wanted)
+        existing = access.user(user)["groups"]
+        _show(access.change_user(user, {"groups": sorted({*existing, *groups})}), json_wanted)
 
 
 @user_groups.command("remove")
@@ -234,8 +234,8 @@ def remove_groups(user: str, groups: tuple[str, ...], config_file: Path, data: P
                   json_wanted: bool) -> None:
     """Take a user out of groups."""
     with accounts_of(config_file, data, url) as access:
-        known = access.user(user)["groups"]
-        _show(access.change_user(user, {"groups": sorted({*known} - {*groups})}), json_wanted)
+        existing = access.user(user)["groups"]
+        _show(access.change_user(user, {"groups": sorted({*existing} - {*groups})}), json_wanted)
 
 
 def read_password(file: Path | None, name: str) -> str:
@@ -270,16 +270,16 @@ def _show(user: Document, json_wanted: bool) -> None:
     show(user, text, json_wanted)
 
 
-def _show_list(found: list[Document], columns: tuple[str, ...], json_wanted: bool) -> None:
+def _show_list(documents: list[Document], columns: tuple[str, ...], json_wanted: bool) -> None:
     if json_wanted:
-        for one in found:
-            click.echo(as_json(one))
+        for document in documents:
+            click.echo(as_json(document))
     else:
-        click.echo(_table(found, columns))
+        click.echo(_table(documents, columns))
 
 
-def _table(found: list[Document], columns: tuple[str, ...]) -> str:
-    rows = [_readable(one) for one in found]
+def _table(documents: list[Document], columns: tuple[str, ...]) -> str:
+    rows = [_readable(document) for document in documents]
     return table([name.replace("_", " ") for name in columns], [[row.get(name) for name in columns] for row in rows])
 
 
@@ -289,7 +289,7 @@ def _readable(document: Document) -> Document:
     for name, value in document.items():
         if name in ("created", "expires") and isinstance(value, int):
             value = time_text(value)
-        elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+        elif isinstance(value, list) and all(isinstance(entry, str) for entry in value):
             value = ", ".join(value) or None
         shown[name] = value
     return shown

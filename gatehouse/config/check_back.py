@@ -60,27 +60,27 @@ def read_topics(tables: dict[str, Any], place: Place, problems: Problems) -> dic
     """The tables of topics, taken out of [transactions]."""
     own = tables.get("transactions")
     topics = own.pop(TOPICS, {}) if isinstance(own, dict) else {}
-    found: dict[str, TopicChecks] = {}
+    checks: dict[str, TopicChecks] = {}
     for name, table in topics.items() if isinstance(topics, dict) else ():
         key = f"transactions.{TOPICS}.{name}"
         if not isinstance(table, dict):
             problems.add(place.source, key, f"must be a table: [{key}]")
         else:
-            found[name] = read_section(TopicChecks, table, key, place, problems)
+            checks[name] = read_section(TopicChecks, table, key, place, problems)
     if not isinstance(topics, dict):
         problems.add(place.source, f"transactions.{TOPICS}", f"must hold tables: [transactions.{TOPICS}.NAME]")
-    return found
+    return checks
 
 
 def settings_of(section: TransactionSection, topics: Mapping[str, TopicChecks]) -> TransactionSettings:
     """The section and the tables of topics as the coordinator's settings."""
     checks = CheckSettings(section.first_check_ms, section.check_every_ms, section.max_checks)
-    by_topic = {name: _with_own(checks, one) for name, one in topics.items()}
+    by_topic = {name: _with_own(checks, topic_checks) for name, topic_checks in topics.items()}
     return TransactionSettings(checks, by_topic, section.timeout_ms, section.max_open, section.max_open_bytes,
                                section.max_messages, section.max_bytes, section.remembered_hours * 3_600_000,
                                section.max_remembered)
 
 
-def _with_own(base: CheckSettings, one: TopicChecks) -> CheckSettings:
-    own = one.first_check_ms, one.check_every_ms, one.max_checks
-    return CheckSettings(*(value if value is not None else known for value, known in zip(own, base, strict=True)))
+def _with_own(base: CheckSettings, topic_checks: TopicChecks) -> CheckSettings:
+    own = topic_checks.first_check_ms, topic_checks.check_every_ms, topic_checks.max_checks
+    return CheckSettings(*(value if value is not None else default for value, default in zip(own, base, strict=True)))

@@ -97,9 +97,9 @@ def _parse_tls(value: Any, key: str, place: Place, problems: Problems) -> TlsSet
     if not isinstance(value, Mapping):
         problems.add(source, key, "must be a table: { cert = \"FILE\", key = \"FILE\" }")
         return None
-    found = len(problems.lines)
+    problem_count = len(problems.lines)
     settings: TlsSettings | None = read_section(TlsSettings, value, key, place, problems)
-    if settings is None or len(problems.lines) > found:
+    if settings is None or len(problems.lines) > problem_count:
         return None
     ca, crl = (name and str(place.folder / name) for name in (settings.client_ca, settings.client_crl))
     settings = dataclasses.replace(settings, cert=str(place.folder / settings.cert),
@@ -197,7 +197,7 @@ def _check_advertise(advertise: str, key: str, listeners: list[Listen], source: 
                                   "sent to themselves; give the name they reach this hub by")
 
 
-def _collide(one: Listen, other: Listen) -> bool:
-    if one.port == 0 or one.port != other.port:
+def _collide(listener: Listen, other: Listen) -> bool:
+    if listener.port == 0 or listener.port != other.port:
         return False
-    return one.host == other.host or one.host in EVERYWHERE or other.host in EVERYWHERE
+    return listener.host == other.host or listener.host in EVERYWHERE or other.host in EVERYWHERE

@@ -110,6 +110,6 @@ def _read_list(section: type, entries: Any, name: str, place: Place, problems: P
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         problems.add(place.source, name, f"must be a list of tables: [[{name}]]")
         return []
-    found = [(number, read_section(section, entry, f"{name}[{number}]", place, problems))
-             for number, entry in enumerate(entries)]
-    return [(number, settings) for number, settings in found if settings is not None]
+    sections = [(number, read_section(section, entry, f"{name}[{number}]", place, problems))
+                for number, entry in enumerate(entries)]
+    return [(number, settings) for number, settings in sections if settings is not None]

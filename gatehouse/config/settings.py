@@ -199,11 +199,11 @@ def _out_of_bounds(value: Any, metadata: Mapping[str, Any]) -> str:
         return ""
     choices = metadata.get("choices")
     is_list = isinstance(value, (list, tuple))
-    for one in value if is_list else (value,):
-        if choices is not None and one not in choices:
-            near = difflib.get_close_matches(str(one), [str(choice) for choice in choices], n=1)
+    for entry in value if is_list else (value,):
+        if choices is not None and entry not in choices:
+            near = difflib.get_close_matches(str(entry), [str(choice) for choice in choices], n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            return f"{one!r} is none of {', '.join(str(choice) for choice in choices)}{hint}"
+            return f"{entry!r} is none of {', '.join(str(choice) for choice in choices)}{hint}"
     size = len(value) if is_list else value
     unit = " entries" if is_list else ""
     if "min" in metadata and size < metadata["min"]:

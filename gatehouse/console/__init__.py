@@ -21,10 +21,10 @@ CONTENT_TYPES: Final = {"html": "text/html; charset=utf-8", "css": "text/css; ch
 
 def read_console() -> dict[str, PageFile]:
     """The console's files by their names below `/ui/`; the page itself is "" too."""
-    found = {}
+    pages = {}
     for file in files(__package__).iterdir():
         content_type = CONTENT_TYPES.get(file.name.rpartition(".")[2])
         if content_type is not None:
-            found[file.name] = PageFile(content_type, file.read_bytes())
-    found[""] = found[PAGE]
-    return found
+            pages[file.name] = PageFile(content_type, file.read_bytes())
+    pages[""] = pages[PAGE]
+    return pages

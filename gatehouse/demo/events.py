@@ -31,9 +31,9 @@ def process_events(before: Mapping[int, str], now: Mapping[int, str]) -> list[Ev
     """Key and value of what began and ended between two looks at (process id, name)."""
     begun = [("process/started", {"pid": pid, "name": name}) for pid, name in now.items() if pid not in before]
     ended = [("process/ended", {"pid": pid, "name": name}) for pid, name in before.items() if pid not in now]
-    found = begun + ended
-    left_out = len(found) - MAX_PROCESSES
-    return found if left_out <= 0 else [*found[:MAX_PROCESSES], ("process/more", {"count": left_out})]
+    events = begun + ended
+    left_out = len(events) - MAX_PROCESSES
+    return events if left_out <= 0 else [*events[:MAX_PROCESSES], ("process/more", {"count": left_out})]
 
 
 class Alarm:
@@ -80,11 +80,11 @@ class Events:
             now, seen = time.monotonic(), names_by_id()
             self._send_kafka(process_events(processes, seen))
             processes = seen
-            found = [alarm.look(psutil.cpu_percent(), now)]
+            events = [alarm.look(psutil.cpu_percent(), now)]
             if now >= heartbeat_at:
                 heartbeat_at = now + HEARTBEAT_EVERY_S
-                found.append(("heartbeat", {"running_s": round(now - began), "processes": len(seen)}))
-            self._send_http([event for event in found if event is not None])
+                events.append(("heartbeat", {"running_s": round(now - began), "processes": len(seen)}))
+            self._send_http([event for event in events if event is not None])
 
     def _send_kafka(self, events: Iterable[Event]) -> None:
         for key, value in events:

@@ -48,13 +48,13 @@ class TableWatch:
         self._hub.close()
 
     def _run(self) -> None:
-        told = None
+        last_size = None
         while not self._stopped.wait(EVERY_S):
             size = size_of(self._folder)
-            if size is None or size == told:
+            if size is None or size == last_size:
                 continue
             try:
                 self._hub.publish(ADDRESS, json.dumps(size), content_type="application/json")
-                told = size
+                last_size = size
             except HubError:
                 continue    # the hub is away: told again when it is back

@@ -63,8 +63,9 @@ class Telemetry:
 def _processors() -> list[Reading]:
     each = psutil.cpu_percent(percpu=True)
     total = round(sum(each) / len(each), 1)
-    ones = [(f"{ROOT}/cpu/{number}/percent", percent) for number, percent in enumerate(each[:MAX_PROCESSORS])]
-    return [(f"{ROOT}/cpu/total/percent", total), *ones, (f"{ROOT}/cpu/load_1min", round(psutil.getloadavg()[0], 2))]
+    readings = [(f"{ROOT}/cpu/{number}/percent", percent) for number, percent in enumerate(each[:MAX_PROCESSORS])]
+    return [(f"{ROOT}/cpu/total/percent", total), *readings,
+            (f"{ROOT}/cpu/load_1min", round(psutil.getloadavg()[0], 2))]
 
 
 def _memory() -> list[Reading]:

@@ -78,12 +78,12 @@ def number_in(value_field: str) -> Column:
     return F.when(F.abs(number) < F.lit(float("inf")), number)
 
 
-def statistics(found: DataFrame, settings: AnalyticsSettings) -> DataFrame:
+def statistics(rows: DataFrame, settings: AnalyticsSettings) -> DataFrame:
     """One row per address and window."""
     window = F.window("at", f"{round(settings.window_s * 1e3)} milliseconds")
     on_time = F.when(~F.col("late"), F.col("reading"))
     fractions = F.array(*(F.lit(percentile / 100) for percentile in settings.percentiles))
-    grouped = found.withWatermark("at", f"{round(settings.lateness_s * 1e3)} milliseconds").groupBy("address", window)
+    grouped = rows.withWatermark("at", f"{round(settings.lateness_s * 1e3)} milliseconds").groupBy("address", window)
     return grouped.agg(
         F.count(on_time).alias("count"), F.avg(on_time).alias("mean"), F.min(on_time).alias("min"),
         F.max(on_time).alias("max"), F.percentile_approx(on_time, fractions, PERCENTILE_ACCURACY).alias("percentiles"),

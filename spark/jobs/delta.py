@@ -68,8 +68,8 @@ def commit(folder: Path, schema: pa.Schema, files: Iterable[WrittenFile], applic
 
 
 def _widen(table: DeltaTable, schema: pa.Schema) -> None:
-    known = {column.name for column in table.schema().fields}
-    added = [column for column in Schema.from_arrow(schema).fields if column.name not in known]
+    existing = {column.name for column in table.schema().fields}
+    added = [column for column in Schema.from_arrow(schema).fields if column.name not in existing]
     if added:
         table.alter.add_columns(added)
 

@@ -113,11 +113,11 @@ class _OpenFile:
 
     def _stats(self) -> str:
         """What Delta's protocol calls per-file statistics: readers skip files by them."""
-        known = {name: bounds for name, bounds in self._bounds.items() if bounds.low is not None}
+        columns = {name: bounds for name, bounds in self._bounds.items() if bounds.low is not None}
         return json.dumps({
             "numRecords": self._rows,
-            "minValues": {name: _as_text(bounds.low) for name, bounds in known.items()},
-            "maxValues": {name: _as_text(bounds.high) for name, bounds in known.items()},
+            "minValues": {name: _as_text(bounds.low) for name, bounds in columns.items()},
+            "maxValues": {name: _as_text(bounds.high) for name, bounds in columns.items()},
             "nullCount": {name: bounds.nulls for name, bounds in self._bounds.items()}})
 
 
@@ -133,10 +133,10 @@ class _Bounds:
 
     def add(self, column: pa.Array) -> None:
         self.nulls += column.null_count
-        found = pc.min_max(column).as_py()
-        if found["min"] is not None:
-            self.low = found["min"] if self.low is None else min(self.low, found["min"])
-            self.high = found["max"] if self.high is None else max(self.high, found["max"])
+        extremes = pc.min_max(column).as_py()
+        if extremes["min"] is not None:
+            self.low = extremes["min"] if self.low is None else min(self.low, extremes["min"])
+            self.high = extremes["max"] if self.high is None else max(self.high, extremes["max"])
 
 
 def _as_text(value: Any) -> Any:

@@ -181,8 +181,8 @@ def stop_signals() -> Iterator[threading.Event]:
 
 def cause_of(failure: Exception) -> str:
     """The line of a failed query that says what to do: the last error that was raised in Python, else Spark's first."""
-    told = failure.java_exception if isinstance(failure, Py4JJavaError) else failure
-    text = str(told).partition("=== Streaming Query ===")[0]
+    exception = failure.java_exception if isinstance(failure, Py4JJavaError) else failure
+    text = str(exception).partition("=== Streaming Query ===")[0]
     raised = [line for line in RAISED.findall(text) if not line.startswith(CALL_FAILED)] or FROM_JAVA.findall(text)
-    found: str = raised[-1] if raised else text.strip().partition("\n")[0]
-    return found[:CAUSE_CHARACTERS]
+    cause: str = raised[-1] if raised else text.strip().partition("\n")[0]
+    return cause[:CAUSE_CHARACTERS]

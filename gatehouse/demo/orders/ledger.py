@@ -75,8 +75,8 @@ class Ledger:
         """What became of a transaction, for the check-back; one of which nothing is known is rolled back for ever."""
         with self._engine.begin() as connection:
             self._decide(connection, transaction_id, Outcome.ROLLBACK)
-            found = sa.select(outcomes.c.outcome).where(outcomes.c.transaction_id == transaction_id)
-            return Outcome(connection.execute(found).scalar_one())
+            query = sa.select(outcomes.c.outcome).where(outcomes.c.transaction_id == transaction_id)
+            return Outcome(connection.execute(query).scalar_one())
 
     def _decide(self, connection: sa.Connection, transaction_id: str, outcome: Outcome) -> bool:
         """Write the outcome unless there is one. PostgreSQL waits for whoever is writing it; SQLite has one writer."""

@@ -72,8 +72,8 @@ def decision_of(transaction_id: str, outcome: Outcome) -> dict[str, str]:
     return {"id": transaction_id, "decision": outcome.value}
 
 
-def check_decided(told: dict[str, Any]) -> None:
+def check_decided(answer: dict[str, Any]) -> None:
     """What the hub tells about a decision. Raises DecisionRefused, LinkLost where it is worth another try."""
-    if "state" not in told or "code" in told:
-        kind = DecisionRefused if told.get("code") in FINAL else LinkLost
-        raise kind(f"transaction {told.get('id')}: {told.get('detail')} ({told.get('code')})")
+    if "state" not in answer or "code" in answer:
+        kind = DecisionRefused if answer.get("code") in FINAL else LinkLost
+        raise kind(f"transaction {answer.get('id')}: {answer.get('detail')} ({answer.get('code')})")

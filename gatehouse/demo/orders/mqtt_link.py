@@ -57,9 +57,9 @@ class MqttLink:
     def decide(self, transaction_id: str, outcome: Outcome) -> None:
         self._publish("$txn/decide", json.dumps(decision_of(transaction_id, outcome)).encode())
         while True:
-            told = self._take(DECIDED)
-            if told["id"] == transaction_id:
-                return check_decided(told)
+            answer = self._take(DECIDED)
+            if answer["id"] == transaction_id:
+                return check_decided(answer)
 
     def answer(self, ask: Ask) -> None:
         self._subscribe(CHECKS)
@@ -68,7 +68,7 @@ class MqttLink:
             self.decide(check["id"], ask(check["id"]))
 
     def _subscribe(self, *filters: str) -> None:
-        self._client.subscribe([(one, 1) for one in filters])
+        self._client.subscribe([(topic_filter, 1) for topic_filter in filters])
         codes = self._get(self._subscribed, ANSWER_S)
         if any(code.is_failure for code in codes):
             raise LinkLost(f"not allowed to subscribe to {filters}")
@@ -85,13 +85,13 @@ class MqttLink:
 
     def _get(self, inbox: queue.Queue[Any], timeout_s: float | None) -> Any:
         try:
-            found = inbox.get(timeout=timeout_s)
+            answer = inbox.get(timeout=timeout_s)
         except queue.Empty:
             raise LinkLost("no answer") from None
-        if found is None:
+        if answer is None:
             inbox.put(None)
             raise LinkLost("the connection has ended")
-        return found
+        return answer
 
     def _end(self) -> None:
         for inbox in (*self._inboxes.values(), self._subscribed, self._acknowledged):
