@@ -149,16 +149,16 @@ class FilterTrie(Generic[T]):
 
     def match(self, levels: tuple[str, ...]) -> list[T]:
         """The values of every filter that matches this address; a value appears once per matching filter."""
-        found: list[T] = []
+        values: list[T] = []
         seen: set[Node[T]] = set()           # MANY nodes that have given their values
         alive: list[Node[T]] = []
         if not levels[0].startswith("$"):
-            _enter(self._root, alive, set(), seen, found)
-            return _walk(levels, 0, alive, seen, found)
+            _enter(self._root, alive, set(), seen, values)
+            return _walk(levels, 0, alive, seen, values)
         literal = self._root.children.get(levels[0])
         if literal is not None:
-            _enter(literal, alive, set(), seen, found)
-        return _walk(levels, 1, alive, seen, found)
+            _enter(literal, alive, set(), seen, values)
+        return _walk(levels, 1, alive, seen, values)
 
     def overlapping(self, pattern: tuple[str, ...], also: Mapping[str, tuple[str, ...]] = NOTHING_ELSE) -> Iterator[T]:
         """The values of every filter that shares an address with this one; a value may come more than once.

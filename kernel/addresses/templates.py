@@ -55,11 +55,11 @@ class Template:
         match = self._pattern.fullmatch(text)
         if match is None:
             return None
-        found: dict[str, str] = {}
+        captures: dict[str, str] = {}
         for name, value in zip(self.names, match.groups(), strict=True):
-            if found.setdefault(name, value) != value:
+            if captures.setdefault(name, value) != value:
                 return None
-        return found
+        return captures
 
     def is_separable(self) -> bool:
         """Whether each text that this renders to determines every capture in it."""
@@ -80,5 +80,5 @@ def _regex(is_capture: bool, text: str) -> str:
 def _complaint(brace: str, name: str, known: frozenset[str]) -> str:
     if brace:
         return f"has a '{brace}' that belongs to no {{name}}"
-    names = ", ".join("{" + one + "}" for one in sorted(known))
+    names = ", ".join("{" + capture + "}" for capture in sorted(known))
     return f"has {{{name}}}, which nothing captures; there are {names}"

@@ -58,12 +58,13 @@ class Expiry:
         else:
             moved = prefetcher.cursor.moved
             prefetcher.fetch([(prefetcher.cursor.partition_id, head, 1)], 1,
-                         lambda found: self._read(prefetcher, head, moved, found[0]))
+                         lambda answers: self._read(prefetcher, head, moved, answers[0]))
 
     def _read(self, prefetcher: Prefetcher, head: int, moved: int, found: Fetched) -> None:
         if self._group.gone or moved != prefetcher.cursor.moved or self._known.get(prefetcher) != head:
             return
-        message = next((one for piece in found.pieces for one in prefetcher.open(piece) if one[1] == head), None)
+        message = next((candidate for piece in found.pieces for candidate in prefetcher.open(piece)
+                        if candidate[1] == head), None)
         if message is None:
             self._known.pop(prefetcher)                # looked at again when something happens
         else:

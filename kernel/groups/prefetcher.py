@@ -140,7 +140,8 @@ class Prefetcher:
             if self._plain and not rules.ttl_ms and rules.wants is None and not rules.ordered:
                 taken.leased.extend(messages)
             else:
-                self._screen([one for one in messages if not cursor.is_settled(one[1])], wall_ms, rules, taken)
+                self._screen([message for message in messages if not cursor.is_settled(message[1])], wall_ms, rules,
+                             taken)
         if self._at >= len(self.ahead):
             self.ahead, self._at = [], 0
             self.lose(self._read_to)
@@ -286,7 +287,7 @@ class Prefetcher:
             wanted, moved = cursor.next, cursor.moved
             self.fetching = True
             self.fetch([(cursor.partition_id, wanted, FETCH_BYTES)], FETCH_BYTES,
-                        lambda found: self._fresh_read(found[0], wanted, moved, on_done))
+                        lambda answers: self._fresh_read(answers[0], wanted, moved, on_done))
 
     def _skip_lost(self) -> None:
         """Retention has overtaken the group: what is gone is lost to it."""
@@ -296,7 +297,7 @@ class Prefetcher:
         """What nobody has had yet below `start` is lost to the group."""
         if self.cursor.next < start:
             self.lose(start)
-            self.ahead, self._at = [one for one in self.ahead[self._at:] if one[1] >= start], 0
+            self.ahead, self._at = [message for message in self.ahead[self._at:] if message[1] >= start], 0
 
     def _fresh_read(self, found: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
         self.fetching = False
@@ -308,13 +309,13 @@ class Prefetcher:
                 self.ahead += self.open(piece)
                 self._read_to = piece.first_offset + piece.count
             if self.ahead and self.ahead[0][1] < wanted:
-                self.ahead = [one for one in self.ahead if one[1] >= wanted]
+                self.ahead = [message for message in self.ahead if message[1] >= wanted]
             if not self.ahead:
                 self.lose(self._read_to)
             # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
-            headers = [one[7] for one in self.ahead] if any(piece.whole for piece in found.pieces) \
+            headers = [message[7] for message in self.ahead] if any(piece.whole for piece in found.pieces) \
                 else [piece.data for piece in found.pieces]
-            self._plain = not self.cursor.beyond and not any(EXPIRES in one for one in headers)
+            self._plain = not self.cursor.beyond and not any(EXPIRES in encoded for encoded in headers)
         on_done()
 
     def _nothing_read(self, found: Fetched) -> None:
@@ -331,7 +332,7 @@ class Prefetcher:
             self._note_entered(piece)
         messages = leased_of(piece, self.cursor)
         if len(messages) < piece.count:
-            self._unreadable.note(self.cursor.partition_id, missing(piece, [one[1] for one in messages]))
+            self._unreadable.note(self.cursor.partition_id, missing(piece, [message[1] for message in messages]))
         return messages
 
     def _read_offsets(self, offsets: list[int], then: Callable[[list[int], list[Leased]], None],
@@ -340,7 +341,7 @@ class Prefetcher:
         self.fetching = True
         moved = self.cursor.moved
         self._read_stretches(stretches_of(offsets), [],
-                             lambda found: self._offsets_read(offsets, found, moved, then, on_done))
+                             lambda messages: self._offsets_read(offsets, messages, moved, then, on_done))
 
     def _read_stretches(self, stretches: list[list[int]], found: list[Leased],
                         on_done: Callable[[list[Leased] | None], None]) -> None:
@@ -362,7 +363,7 @@ class Prefetcher:
             wanted = set(stretch)
             reached = stretch[0]
             for piece in answer.pieces:
-                found += [one for one in self.open(piece) if one[1] in wanted]
+                found += [message for message in self.open(piece) if message[1] in wanted]
                 reached = max(reached, piece.first_offset + piece.count)
             rest = [offset for offset in stretch if offset >= reached]
             if rest and (answer.pieces or _is_left_out(answer, rest[0])):
@@ -390,11 +391,11 @@ class Prefetcher:
     def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
         self._coming = -1
         tries = self.cursor.tries
-        self.front += [(one[0], one[1], tries.get(one[1], 0) + 1, *one[3:]) for one in found
-                       if not self.cursor.is_settled(one[1])]
+        self.front += [(message[0], message[1], tries.get(message[1], 0) + 1, *message[3:]) for message in found
+                       if not self.cursor.is_settled(message[1])]
         self.front.sort(key=itemgetter(1))
         if len(found) < len(offsets):
-            there = {one[1] for one in found}
+            there = {message[1] for message in found}
             missing = [offset for offset in offsets if offset not in there]
             self.lost += len(missing)
             self.cursor.settle(missing)
@@ -406,7 +407,7 @@ class Prefetcher:
         moved = self.cursor.moved
         self._doomed += len(offsets)
         self._read_stretches(stretches_of(sorted(offsets)), [],
-                             lambda found: self._doomed_read(offsets, found, moved, then, dead_letter_answer))
+                             lambda messages: self._doomed_read(offsets, messages, moved, then, dead_letter_answer))
 
     def _doomed_read(self, offsets: list[int], found: list[Leased] | None, moved: int,
                      then: Callable[[list[Leased]], None], dead_letter_answer: DeadLetterAnswer | None) -> None:
@@ -416,8 +417,8 @@ class Prefetcher:
                 self.cursor.put_back(offsets)
             else:
                 tries = self.cursor.tries
-                then([(one[0], one[1], tries.get(one[1], 1), *one[3:]) for one in found])
-                missing = set(offsets) - {one[1] for one in found}
+                then([(message[0], message[1], tries.get(message[1], 1), *message[3:]) for message in found])
+                missing = set(offsets) - {message[1] for message in found}
                 if missing:
                     self.lost += len(missing)
                     self.cursor.settle(sorted(missing))
@@ -443,7 +444,8 @@ class Prefetcher:
 
     def forget(self) -> None:
         """Nobody takes any more, or the cursor starts anew: what is in hand is ready again."""
-        in_hand = [one[1] for one in self.front] + [one[1] for waiting in self.parked.values() for one in waiting]
+        in_hand = [message[1] for message in self.front] \
+            + [message[1] for waiting in self.parked.values() for message in waiting]
         self.cursor.put_back(in_hand)
         self.front = []
         self._drop_ahead()

@@ -77,13 +77,13 @@ def piece(entry: Entry, data: bytes) -> Piece:
 
 def entries_within(entries: list[Entry], max_bytes: int, one: bool) -> list[Entry]:
     """The first entries that go into a size; the first in any case where `one` is asked for."""
-    found: list[Entry] = []
+    first_entries: list[Entry] = []
     for entry in entries:
         max_bytes -= entry.byte_length
-        if max_bytes < 0 and not (one and not found):
+        if max_bytes < 0 and not (one and not first_entries):
             break
-        found.append(entry)
-    return found
+        first_entries.append(entry)
+    return first_entries
 
 
 class Reader:
@@ -143,7 +143,7 @@ class Reader:
                 cold_left -= want.max_bytes
             elif pieces is not None:
                 answer.pieces = pieces
-                left -= sum([len(one.data) for one in pieces])
+                left -= sum([len(stored_piece.data) for stored_piece in pieces])
         if cold:
             self.cold_reads += 1
             self._submit_cold(answers, cold, on_done)
@@ -184,7 +184,7 @@ class Reader:
 
     def _memtable_entries(self, want: Want) -> list[Entry]:
         """The entries in memory from the offset on, within the byte limit; the first one whatever its size."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         total = 0
         for memtable in (self.frozen, self.memtable):
             if memtable is None:
@@ -194,11 +194,11 @@ class Reader:
                 entry = memtable_entry(memtable, number)
                 if entry.end_offset <= want.offset:
                     continue
-                if found and total + entry.byte_length > want.max_bytes:
-                    return found
-                found.append(entry)
+                if entries and total + entry.byte_length > want.max_bytes:
+                    return entries
+                entries.append(entry)
                 total += entry.byte_length
-        return found
+        return entries
 
     def _read_cold(self, plans: list[ReadPlan]) -> list[tuple[list[Piece], int]]:
         """On the reading thread: the pieces of each want, and the offset behind all that was tried."""
@@ -240,7 +240,8 @@ class Reader:
             pieces, reached = kept_pieces(self._index, changed, want.partition_id, want.offset, stop, want.max_bytes) \
                 if want.offset < stop else ([], stop)
             if reached == stop and entries:
-                within = entries_within(entries, want.max_bytes - sum([len(one.data) for one in pieces]), not pieces)
+                within = entries_within(
+                    entries, want.max_bytes - sum([len(stored_piece.data) for stored_piece in pieces]), not pieces)
                 pieces += self._read(within)
                 reached = within[-1].end_offset if within else reached
             if first == self._log.segments()[0].base:
@@ -310,8 +311,8 @@ class Reader:
         entry = self._index.first_at_or_after(partition_id, timestamp_ms, start) or in_memory
         if entry is None:
             return None
-        for one in self._read([entry]):
-            for part in parts_of(one):
+        for stored_piece in self._read([entry]):
+            for part in parts_of(stored_piece):
                 for record in sound_records(part):
                     if record[1] >= timestamp_ms:
                         return record[0], record[1]

@@ -206,8 +206,8 @@ class Retention:
         scan, by_topic = found
         if scan is None and self._waits_for_index:
             # A checkpoint is what needs room first. It may take from memory what only memory could say.
-            known: Starts = {partition_id: start for partition_id, start in by_topic.items() if start is not None}
-            self._disk_guard.make(partial(self._move_starts, known))
+            starts: Starts = {partition_id: start for partition_id, start in by_topic.items() if start is not None}
+            self._disk_guard.make(partial(self._move_starts, starts))
         elif scan is None:
             self._move_starts(by_topic)
         elif self._holders:

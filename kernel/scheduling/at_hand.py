@@ -84,15 +84,15 @@ class AtHand:
 
     def _read(self, keys: list[bytes]) -> list[bytes]:
         """On the reading thread: what waits behind each; as many of them as may be read at once."""
-        found: list[bytes] = []
+        values: list[bytes] = []
         total = 0
         for key in keys:
             held = self._index.held(Kind.SCHEDULED, id_of(key))
-            found.append(b"" if held is None or held.value is None else held.value)
-            total += len(found[-1])
+            values.append(b"" if held is None or held.value is None else held.value)
+            total += len(values[-1])
             if total > READ_BYTES:
                 break
-        return found
+        return values
 
     def _done(self, missing: list[bytes], found: list[bytes] | None, error: BaseException | None) -> None:
         self._reading = False

@@ -106,12 +106,12 @@ class Plan:
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""
         self.open = False
-        for run, one in self._accepted:
+        for run, pending in self._accepted:
             run.first_id = first_id
             key = id_key(first_id)
             first_id += 1
-            self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one)))
-            self._begin(one, key)
+            self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(pending)))
+            self._begin(pending, key)
         if self._settled:
             self._state.append(forget_record(self._now_ms + REMEMBERED_MS, self._settled))
         self._state.append(counts_record(self.counts()))

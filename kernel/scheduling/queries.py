@@ -156,13 +156,13 @@ class Queries:
         view = View(self._parts.clock.apart_ms)      # the same for every page, unless there was a step
         unseen = [self._book.timers.unseen_from(view.hub_key(start), limit),
                   self._book.wall_timers.unseen_from(view.wall_key(start), limit)]
-        known = {key: recent[2] for part in unseen for key in part
-                 if (recent := self._parts.state.recent(Kind.SCHEDULED, id_of(key))) is not None}
-        self._parts.reader_worker.submit(partial(self._scan, view, start, limit, unseen, known),
+        recent_values = {key: recent[2] for part in unseen for key in part
+                         if (recent := self._parts.state.recent(Kind.SCHEDULED, id_of(key))) is not None}
+        self._parts.reader_worker.submit(partial(self._scan, view, start, limit, unseen, recent_values),
                                          partial(self._scanned, tenant, on_done))
 
-    def _scan(self, view: View, start: bytes, limit: int, unseen: list[list[bytes]], known: dict[bytes, bytes | None]
-              ) -> tuple[list[tuple[bytes, bytes | None]], bytes | None]:
+    def _scan(self, view: View, start: bytes, limit: int, unseen: list[list[bytes]],
+              known: dict[bytes, bytes | None]) -> tuple[list[tuple[bytes, bytes | None]], bytes | None]:
         """On the reading thread: timers and what the store says of them, and where to go on."""
         index = self._parts.index
         stored = [[key for key, _ in islice(index.scan_state(Kind.TIMER, first, beyond), limit)]
@@ -170,18 +170,18 @@ class Queries:
         ends = [view.shown_key(part[-1]) for part in (*stored, *unseen) if len(part) >= limit]
         keys = sorted({key for part in (*stored, *unseen) for key in part}, key=view.shown_key)
         keys = [key for key in keys if not ends or view.shown_key(key) <= min(ends)]
-        found: list[tuple[bytes, bytes | None]] = []
+        rows: list[tuple[bytes, bytes | None]] = []
         total = 0
         for key in keys[:limit]:
             value = known.get(key)
             held = index.held(Kind.SCHEDULED, id_of(key)) if key not in known else None
             value = held.value if held is not None else value
-            found.append((key, value))
+            rows.append((key, value))
             total += len(value or b"")
             if total > PAGE_BYTES:
                 break
-        more = bool(ends) or len(found) < len(keys)
-        return found, view.shown_key(found[-1][0]) + b"\0" if more and found else None
+        more = bool(ends) or len(rows) < len(keys)
+        return rows, view.shown_key(rows[-1][0]) + b"\0" if more and rows else None
 
     def _scanned(self, tenant: str, on_done: Callable[[Page | StorageFailed], None],
                  found: tuple[list[tuple[bytes, bytes | None]], bytes | None] | None,
@@ -190,5 +190,5 @@ class Queries:
             on_done(StorageFailed(f"the index cannot be read: {error}"))
             return
         waiting = [(key, self._book.waiting(key, value)) for key, value in found[0]]
-        on_done(([Scheduled(number_of(id_of(key)), self._shown(one)) for key, one in waiting
-                  if one is not None and one.tenant == tenant], found[1]))
+        on_done(([Scheduled(number_of(id_of(key)), self._shown(pending)) for key, pending in waiting
+                  if pending is not None and pending.tenant == tenant], found[1]))

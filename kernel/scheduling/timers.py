@@ -108,4 +108,5 @@ class Timers:
     def unseen_from(self, key: bytes, limit: int) -> list[bytes]:
         """The first keys from one on, in order, of those that a scan of the store may not see; all that are before the
         horizon among them."""
-        return sorted({one for part in (self.keys, self._older, self._newer) for one in part if one >= key})[:limit]
+        return sorted({timer for part in (self.keys, self._older, self._newer)
+                       for timer in part if timer >= key})[:limit]

@@ -52,12 +52,12 @@ def tokens_of(text: str) -> list[Token]:
     tokens: list[Token] = []
     at = 0
     while at < len(text):
-        found = _PATTERN.match(text, at)
-        if found is None:
+        match = _PATTERN.match(text, at)
+        if match is None:
             raise _no_token(text, at)
-        if found.lastgroup is not None:
-            tokens.append(_token(found.lastgroup, found[found.lastgroup], at))
-        at = found.end()
+        if match.lastgroup is not None:
+            tokens.append(_token(match.lastgroup, match[match.lastgroup], at))
+        at = match.end()
     tokens.append(Token(END, "", len(text)))
     return tokens
 
