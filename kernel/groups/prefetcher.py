@@ -299,13 +299,13 @@ class Prefetcher:
             self.lose(start)
             self.ahead, self._at = [message for message in self.ahead[self._at:] if message[1] >= start], 0
 
-    def _fresh_read(self, found: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
+    def _fresh_read(self, answer: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
         self.fetching = False
         if moved == self.cursor.moved:
             wanted = max(wanted, self.cursor.next)           # settled without being read, meanwhile
-            if not found.pieces:
-                self._nothing_read(found)
-            for piece in found.pieces:
+            if not answer.pieces:
+                self._nothing_read(answer)
+            for piece in answer.pieces:
                 self.ahead += self.open(piece)
                 self._read_to = piece.first_offset + piece.count
             if self.ahead and self.ahead[0][1] < wanted:
@@ -313,16 +313,16 @@ class Prefetcher:
             if not self.ahead:
                 self.lose(self._read_to)
             # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
-            headers = [message[7] for message in self.ahead] if any(piece.whole for piece in found.pieces) \
-                else [piece.data for piece in found.pieces]
+            headers = [message[7] for message in self.ahead] if any(piece.whole for piece in answer.pieces) \
+                else [piece.data for piece in answer.pieces]
             self._plain = not self.cursor.beyond and not any(EXPIRES in encoded for encoded in headers)
         on_done()
 
-    def _nothing_read(self, found: Fetched) -> None:
-        if isinstance(found.error, OffsetOutOfRange):
+    def _nothing_read(self, answer: Fetched) -> None:
+        if isinstance(answer.error, OffsetOutOfRange):
             self._skip_lost()
-        elif found.error is None and found.next_offset > self.cursor.next:
-            self.overtake(found.next_offset)       # what was there cannot be read
+        elif answer.error is None and answer.next_offset > self.cursor.next:
+            self.overtake(answer.next_offset)      # what was there cannot be read
         else:
             self.failed = True
 
@@ -343,17 +343,17 @@ class Prefetcher:
         self._read_stretches(stretches_of(offsets), [],
                              lambda messages: self._offsets_read(offsets, messages, moved, then, on_done))
 
-    def _read_stretches(self, stretches: list[list[int]], found: list[Leased],
+    def _read_stretches(self, stretches: list[list[int]], messages: list[Leased],
                         on_done: Callable[[list[Leased] | None], None]) -> None:
         """`on_done` is given what is there of them, or None where the disk could not be read."""
         if not stretches:
-            on_done(found)
+            on_done(messages)
             return
         wants = [(self.cursor.partition_id, stretch[0], FETCH_BYTES) for stretch in stretches[:STRETCHES]]
-        self.fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, found, answers,
+        self.fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, messages, answers,
                                                                                           on_done))
 
-    def _stretches_read(self, stretches: list[list[int]], found: list[Leased], answers: list[Fetched],
+    def _stretches_read(self, stretches: list[list[int]], messages: list[Leased], answers: list[Fetched],
                         on_done: Callable[[list[Leased] | None], None]) -> None:
         left = stretches[len(answers):]
         for stretch, answer in zip(stretches, answers, strict=False):
@@ -363,20 +363,20 @@ class Prefetcher:
             wanted = set(stretch)
             reached = stretch[0]
             for piece in answer.pieces:
-                found += [message for message in self.open(piece) if message[1] in wanted]
+                messages += [message for message in self.open(piece) if message[1] in wanted]
                 reached = max(reached, piece.first_offset + piece.count)
             rest = [offset for offset in stretch if offset >= reached]
             if rest and (answer.pieces or _is_left_out(answer, rest[0])):
                 left.append(rest)
-        self._read_stretches(left, found, on_done)
+        self._read_stretches(left, messages, on_done)
 
-    def _offsets_read(self, offsets: list[int], found: list[Leased] | None, moved: int,
+    def _offsets_read(self, offsets: list[int], messages: list[Leased] | None, moved: int,
                       then: Callable[[list[int], list[Leased]], None], on_done: Callable[[], None]) -> None:
         self.fetching = False
         self.being_read = []
         if moved == self.cursor.moved:
-            if found is not None:
-                then(offsets, sorted(found, key=itemgetter(1)))
+            if messages is not None:
+                then(offsets, sorted(messages, key=itemgetter(1)))
             else:
                 self._not_read(offsets)
         on_done()
@@ -388,14 +388,14 @@ class Prefetcher:
         if not self._keys_wanted:
             self.cursor.put_back(offsets)
 
-    def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
+    def _again_read(self, offsets: list[int], messages: list[Leased]) -> None:
         self._coming = -1
         tries = self.cursor.tries
-        self.front += [(message[0], message[1], tries.get(message[1], 0) + 1, *message[3:]) for message in found
+        self.front += [(message[0], message[1], tries.get(message[1], 0) + 1, *message[3:]) for message in messages
                        if not self.cursor.is_settled(message[1])]
         self.front.sort(key=itemgetter(1))
-        if len(found) < len(offsets):
-            there = {message[1] for message in found}
+        if len(messages) < len(offsets):
+            there = {message[1] for message in messages}
             missing = [offset for offset in offsets if offset not in there]
             self.lost += len(missing)
             self.cursor.settle(missing)
@@ -409,16 +409,16 @@ class Prefetcher:
         self._read_stretches(stretches_of(sorted(offsets)), [],
                              lambda messages: self._doomed_read(offsets, messages, moved, then, dead_letter_answer))
 
-    def _doomed_read(self, offsets: list[int], found: list[Leased] | None, moved: int,
+    def _doomed_read(self, offsets: list[int], messages: list[Leased] | None, moved: int,
                      then: Callable[[list[Leased]], None], dead_letter_answer: DeadLetterAnswer | None) -> None:
         self._doomed -= len(offsets)
         if moved == self.cursor.moved:
-            if found is None:              # they come again, and may be given up again
+            if messages is None:           # they come again, and may be given up again
                 self.cursor.put_back(offsets)
             else:
                 tries = self.cursor.tries
-                then([(message[0], message[1], tries.get(message[1], 1), *message[3:]) for message in found])
-                missing = set(offsets) - {message[1] for message in found}
+                then([(message[0], message[1], tries.get(message[1], 1), *message[3:]) for message in messages])
+                missing = set(offsets) - {message[1] for message in messages}
                 if missing:
                     self.lost += len(missing)
                     self.cursor.settle(sorted(missing))
@@ -432,9 +432,9 @@ class Prefetcher:
         known."""
         self._keys_wanted = sorted(offsets)
 
-    def _keys_read(self, offsets: list[int], found: list[Leased]) -> None:
+    def _keys_read(self, offsets: list[int], messages: list[Leased]) -> None:
         self._keys_wanted = []
-        for message in found:
+        for message in messages:
             key = message[5]
             if key is not None and not self.cursor.is_settled(message[1]):
                 self.busy.setdefault(key, message[1])

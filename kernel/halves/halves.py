@@ -117,20 +117,20 @@ class Halves:
         recent_values = {at: newest[2] for at, name in enumerate(names) if (newest := state.recent(*name)) is not None}
         self._parts.reader_worker.submit(partial(self._read, names, recent_values), partial(self._done, on_read))
 
-    def _read(self, names: Sequence[Name], known: dict[int, bytes | None]) -> list[bytes | None]:
+    def _read(self, names: Sequence[Name], recent_values: dict[int, bytes | None]) -> list[bytes | None]:
         """On the reading thread."""
         values: list[bytes | None] = []
         for at, name in enumerate(names):
-            held = self._parts.index.held(*name) if at not in known else None
-            values.append(held.value if held is not None else known.get(at))
+            held = self._parts.index.held(*name) if at not in recent_values else None
+            values.append(held.value if held is not None else recent_values.get(at))
         return values
 
-    def _done(self, on_read: Callable[[list[bytes | None]], None], found: list[bytes | None] | None,
+    def _done(self, on_read: Callable[[list[bytes | None]], None], values: list[bytes | None] | None,
               error: BaseException | None) -> None:
-        if found is None:
+        if values is None:
             self._parts.fatal(f"the index cannot be read: {error}")
         else:
-            on_read(found)
+            on_read(values)
 
     # ---- what becomes of them
 

@@ -75,12 +75,12 @@ def piece(entry: Entry, data: bytes) -> Piece:
                  entry.first_id)
 
 
-def entries_within(entries: list[Entry], max_bytes: int, one: bool) -> list[Entry]:
-    """The first entries that go into a size; the first in any case where `one` is asked for."""
+def entries_within(entries: list[Entry], max_bytes: int, at_least_one: bool) -> list[Entry]:
+    """The first entries that go into a size; the first in any case where `at_least_one` is set."""
     first_entries: list[Entry] = []
     for entry in entries:
         max_bytes -= entry.byte_length
-        if max_bytes < 0 and not (one and not first_entries):
+        if max_bytes < 0 and not (at_least_one and not first_entries):
             break
         first_entries.append(entry)
     return first_entries
@@ -264,14 +264,14 @@ class Reader:
         return pieces
 
     def _cold_done(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
-                   on_done: Callable[[list[Fetched]], None], found: list[tuple[list[Piece], int]] | None,
+                   on_done: Callable[[list[Fetched]], None], reads: list[tuple[list[Piece], int]] | None,
                    error: BaseException | None) -> None:
         damaged: list[tuple[Fetched, Want]] = []
         for i, (answer, want) in enumerate(cold):
-            if found is None:
+            if reads is None:
                 answer.error = StorageFailed(f"the log cannot be read: {error}")
                 continue
-            answer.pieces, next_offset = found[i]
+            answer.pieces, next_offset = reads[i]
             answer.log_start_offset = self.start_of(answer.partition_id)     # retention may have gone on meanwhile
             answer.next_offset = min(next_offset, answer.high_watermark)
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
@@ -351,9 +351,9 @@ class Reader:
         return latest
 
     @staticmethod
-    def _time_found(on_done: Callable[[int | None, int], None], found: tuple[int, int] | None,
+    def _time_found(on_done: Callable[[int | None, int], None], position: tuple[int, int] | None,
                     error: BaseException | None) -> None:
-        if isinstance(error, KernelError) or found is None:
+        if isinstance(error, KernelError) or position is None:
             on_done(None, -1)
         else:
-            on_done(*found)
+            on_done(*position)

@@ -131,9 +131,9 @@ class SegmentReader:
             at += max(1, len(chunk) - ENVELOPE_BYTES + 1)
         return None
 
-    def _is_frame(self, chunk: bytes, found: int, at: int) -> bool:
+    def _is_frame(self, chunk: bytes, index: int, at: int) -> bool:
         """Its place is looked at first: a message may hold any number of the four bytes."""
-        if found + ENVELOPE_BYTES > len(chunk) or _ENVELOPE.unpack_from(chunk, found)[4] != self.base + at:
+        if index + ENVELOPE_BYTES > len(chunk) or _ENVELOPE.unpack_from(chunk, index)[4] != self.base + at:
             return False
         try:
             self.frame(at, check_body=True)

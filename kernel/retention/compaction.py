@@ -81,10 +81,10 @@ class Compaction:
                     break
         return records
 
-    def _found(self, found: list[tuple[bytes, Latest]] | None, error: BaseException | None) -> None:
-        if found is None:
+    def _found(self, records: list[tuple[bytes, Latest]] | None, error: BaseException | None) -> None:
+        if records is None:
             self._parts.fatal(f"the index cannot be read: {error}")
             return
         # What was written anew since the checkpoint stays.
-        gone = [key for key, _ in found if self._parts.state.recent(Kind.LATEST, key) is None]
+        gone = [key for key, _ in records if self._parts.state.recent(Kind.LATEST, key) is None]
         self._delete([StateRecord(Kind.LATEST, key, None) for key in gone])

@@ -82,18 +82,18 @@ class SegmentScanner:
             scan.latest[partition_id] = joined(stretches)
         return scan
 
-    def _note_owed(self, found: SegmentScan, name: Name, value: bytes, ages: Ages) -> None:
+    def _note_owed(self, scan: SegmentScan, name: Name, value: bytes, ages: Ages) -> None:
         """Look at a newest record that says that a record of a partition is needed, or is one."""
         kind, key = name
         if kind == Kind.LATEST:
             latest = decode_latest(value)
             partition_id = partition_of(key)
             if outlived(self._topics, key, latest, self._watermarks.next_offset(partition_id), ages):
-                found.outlived.append(name)
-            elif found.segment.base < KEPT_BASE:
-                found.latest.setdefault(partition_id, []).append((latest.offset, latest.offset + 1))
+                scan.outlived.append(name)
+            elif scan.segment.base < KEPT_BASE:
+                scan.latest.setdefault(partition_id, []).append((latest.offset, latest.offset + 1))
         elif kind == Kind.KEPT and self.latest_of_kept(key, value) is None:
-            found.kept.append(name)
+            scan.kept.append(name)
 
     def latest_of_kept(self, key: bytes, value: bytes) -> Latest | None:
         """The LATEST record that needs this kept record, if there is one."""

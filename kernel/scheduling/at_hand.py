@@ -94,15 +94,15 @@ class AtHand:
                 break
         return values
 
-    def _done(self, missing: list[bytes], found: list[bytes] | None, error: BaseException | None) -> None:
+    def _done(self, missing: list[bytes], values: list[bytes] | None, error: BaseException | None) -> None:
         self._reading = False
-        if found is None:
+        if values is None:
             self._fatal(f"the index cannot be read: {error}")
             return
-        for key, value in zip(missing, found, strict=False):
+        for key, value in zip(missing, values, strict=False):
             if key in self._timers and key not in self.values:
                 self._keep(key, value)
-        self.added(missing[len(found):])
+        self.added(missing[len(values):])
         self._on_read()
 
     def _keep(self, key: bytes, value: bytes) -> None:

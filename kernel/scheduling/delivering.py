@@ -140,12 +140,12 @@ class Delivering:
         self._book.settling.update([(id_of(key), Fate.DELIVERED) for key, _ in batch])
         self._committer.note_size()
 
-    def _next_ms(self, one: Pending) -> int | None:
+    def _next_ms(self, pending: Pending) -> int | None:
         """When it falls due again, by its clock."""
         loop = self._parts.loop
-        now_ms = loop.wall_ms() if one.by_wall else loop.now_ms()
-        return parse_schedule(one.repeat, one.start_ms).next_after(
-            max(now_ms, one.due_ms), one.times + 1, loop.wall_ms() - now_ms)
+        now_ms = loop.wall_ms() if pending.by_wall else loop.now_ms()
+        return parse_schedule(pending.repeat, pending.start_ms).next_after(
+            max(now_ms, pending.due_ms), pending.times + 1, loop.wall_ms() - now_ms)
 
     # ---- waking up
 

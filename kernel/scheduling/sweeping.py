@@ -57,12 +57,12 @@ class Sweeping:
             ids += len(split_ids(value))
         return rows
 
-    def _scanned(self, found: Found | None, error: BaseException | None) -> None:
-        if found is None:
+    def _scanned(self, rows: Found | None, error: BaseException | None) -> None:
+        if rows is None:
             self._parts.fatal(f"the index cannot be read: {error}")
             return
         # A store that lags behind, as the disk is full, may still list what is forgotten already.
-        fresh = [row for row in found if self._parts.state.recent(Kind.TIMER, row[0]) is None]
+        fresh = [row for row in rows if self._parts.state.recent(Kind.TIMER, row[0]) is None]
         if not fresh or self._stopped:
             self._look_in(LOOK_MS)
             return

@@ -72,15 +72,15 @@ def check_text(text: str) -> None:
         raise InvalidSelector(error.start, "a character", "half of a surrogate pair") from None
 
 
-def _token(group: str, found: str, at: int) -> Token:
+def _token(group: str, text: str, at: int) -> Token:
     if group == "name":
-        word = found.upper()
-        return Token(WORD, word, at) if word in KEYWORDS else Token(NAME, found, at)
+        word = text.upper()
+        return Token(WORD, word, at) if word in KEYWORDS else Token(NAME, text, at)
     if group == "text":
-        return Token(TEXT, found.replace("''", "'"), at)
+        return Token(TEXT, text.replace("''", "'"), at)
     if group == "quoted":
-        return Token(QUOTED, found.replace('""', '"'), at)
-    return Token(NUMBER if group == "number" else WORD, found, at)
+        return Token(QUOTED, text.replace('""', '"'), at)
+    return Token(NUMBER if group == "number" else WORD, text, at)
 
 
 def _no_token(text: str, at: int) -> InvalidSelector:

@@ -181,10 +181,10 @@ class Catalogue:
         connection.execute(hub.insert().values(id=1, uuid=UUID(bytes=step.hub), format=FORMAT, position=step.end,
                                                epoch=step.epoch))
 
-    def _continues(self, found: Any, step: Step) -> bool:
+    def _continues(self, row: Any, step: Step) -> bool:
         """Whether the tables hold what is true at the step's start; behind, ahead or another hub's, they do not."""
-        known_epoch = found.epoch == step.epoch if self._epoch == step.epoch else found.epoch < step.epoch
-        return bool(found.uuid == UUID(bytes=step.hub) and found.format == FORMAT and found.position == step.start
+        known_epoch = row.epoch == step.epoch if self._epoch == step.epoch else row.epoch < step.epoch
+        return bool(row.uuid == UUID(bytes=step.hub) and row.format == FORMAT and row.position == step.start
                     and known_epoch)
 
     def _replace(self, connection: Connection, definitions: Iterable[Definition]) -> None:

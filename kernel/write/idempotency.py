@@ -127,8 +127,8 @@ class Window:  # decision 17
         self._answers: dict[str, bytes] = {}
         self._bytes = 0
 
-    def load(self, found: Iterable[tuple[str, bytes]]) -> None:
-        renewed = [(key, _renewed(value)) for key, value in found]
+    def load(self, records: Iterable[tuple[str, bytes]]) -> None:
+        renewed = [(key, _renewed(value)) for key, value in records]
         for key, value in sorted(renewed, key=lambda pair: _stored_ms(pair[1])):
             self.put(key, value)
 
