@@ -24,11 +24,11 @@ def begin_epoch(parts: Parts, recovered: Recovered) -> int:
     parts.epoch = parts.views.epoch + (ROOM_EPOCHS if lost else 1)
     parts.first_id = ((recovered.next_id + (ROOM_IDS if lost else 0)) // ID_STEP + ID_STEPS) * ID_STEP
     records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), parts.clock.begun(), *recovered.deleted]
-    known = parts.state.get(Kind.HUB, b"")
-    if known is None:
+    hub = parts.state.get(Kind.HUB, b"")
+    if hub is None:
         records.append(StateRecord(Kind.HUB, b"", parts.hub))
     else:
-        parts.hub = known
+        parts.hub = hub
     secret = parts.state.get(Kind.SECRET, b"")
     if secret is None:
         records.append(StateRecord(Kind.SECRET, b"", parts.secret))

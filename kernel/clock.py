@@ -144,7 +144,7 @@ class Clock:  # decision 123
     def _record(self) -> StateRecord:
         self._noted = True
         times = _TIME.pack(self.append_ms, self._loop.now_ms(), self._loop.wall_ms())
-        return StateRecord(Kind.CLOCK, b"", times + b"".join([_STRETCH.pack(*one) for one in self._stretches]))
+        return StateRecord(Kind.CLOCK, b"", times + b"".join([_STRETCH.pack(*stretch) for stretch in self._stretches]))
 
     def refused(self) -> None:
         """The disk did not take a frame: the next one says it."""

@@ -63,8 +63,8 @@ class InvalidSelector(KernelError):
 
     code = "invalid_selector"
 
-    def __init__(self, position: int, expected: str, found: str = "") -> None:
-        super().__init__(f"at character {position + 1}: expected {expected}{f', found {found}' if found else ''}")
+    def __init__(self, position: int, expected: str, text: str = "") -> None:
+        super().__init__(f"at character {position + 1}: expected {expected}{f', found {text}' if text else ''}")
         self.position = position
         self.expected = expected
 

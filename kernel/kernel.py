@@ -315,12 +315,12 @@ class Kernel(GroupCalls):
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""
-        found: array[int] = array("q")
+        bounds: array[int] = array("q")
         for first, count in topic.ranges:
-            found.extend(self._watermarks.bounds_of(first, count))
+            bounds.extend(self._watermarks.bounds_of(first, count))
         if topic.settings.compact:
-            found[::2] = array("q", bytes(8 * topic.partitions))
-        return found
+            bounds[::2] = array("q", bytes(8 * topic.partitions))
+        return bounds
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None], *, kept: bool = False, stored: bool = False) -> None:
@@ -352,8 +352,8 @@ class Kernel(GroupCalls):
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         """Whether a record of a topic is worth nothing any more: sessions are not given it."""
-        found = self._topics.get(topic, tenant)
-        until_ms = expires_at(record[4], record[1], found.settings if found is not None else None)
+        existing = self._topics.get(topic, tenant)
+        until_ms = expires_at(record[4], record[1], existing.settings if existing is not None else None)
         return until_ms <= self._loop.wall_ms()
 
     def keep_for(self, holder: Holder) -> None:

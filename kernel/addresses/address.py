@@ -148,13 +148,13 @@ def unescape(text: str, characters: str) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    found = match.group()
-    return "%25" + found[1:] if len(found) > 1 else f"%{ord(found):02X}"
+    characters = match.group()
+    return "%25" + characters[1:] if len(characters) > 1 else f"%{ord(characters):02X}"
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    found = match.group()
-    return "%" + found[3:] if found.startswith("%25") else chr(int(found[1:], 16))
+    escaped = match.group()
+    return "%" + escaped[3:] if escaped.startswith("%25") else chr(int(escaped[1:], 16))
 
 
 def _codes(characters: str) -> str:

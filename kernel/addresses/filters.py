@@ -149,16 +149,16 @@ class FilterTrie(Generic[T]):
 
     def match(self, levels: tuple[str, ...]) -> list[T]:
         """The values of every filter that matches this address; a value appears once per matching filter."""
-        found: list[T] = []
+        values: list[T] = []
         seen: set[Node[T]] = set()           # MANY nodes that have given their values
         alive: list[Node[T]] = []
         if not levels[0].startswith("$"):
-            _enter(self._root, alive, set(), seen, found)
-            return _walk(levels, 0, alive, seen, found)
+            _enter(self._root, alive, set(), seen, values)
+            return _walk(levels, 0, alive, seen, values)
         literal = self._root.children.get(levels[0])
         if literal is not None:
-            _enter(literal, alive, set(), seen, found)
-        return _walk(levels, 1, alive, seen, found)
+            _enter(literal, alive, set(), seen, values)
+        return _walk(levels, 1, alive, seen, values)
 
     def overlapping(self, pattern: tuple[str, ...], also: Mapping[str, tuple[str, ...]] = NOTHING_ELSE) -> Iterator[T]:
         """The values of every filter that shares an address with this one; a value may come more than once.
@@ -238,11 +238,11 @@ def _alongside(node: Node[T], level: str, at: int, also: Mapping[str, tuple[str,
         yield node.one, at + 1
 
 
-def _walk(levels: tuple[str, ...], start: int, alive: list[Node[T]], seen: set[Node[T]], found: list[T]) -> list[T]:
-    """Takes the levels from `start` on; what is alive at the end matches. Returns `found`."""
+def _walk(levels: tuple[str, ...], start: int, alive: list[Node[T]], seen: set[Node[T]], values: list[T]) -> list[T]:
+    """Takes the levels from `start` on; what is alive at the end matches. Returns `values`."""
     for level in levels[start:]:
         if not alive:
-            return found
+            return values
         after: list[Node[T]] = []
         loops: set[Node[T]] = set()          # MANY nodes that are in `after`
         for node in alive:
@@ -251,24 +251,24 @@ def _walk(levels: tuple[str, ...], start: int, alive: list[Node[T]], seen: set[N
                 after.append(node)
             child = node.children.get(level)
             if child is not None:
-                _enter(child, after, loops, seen, found)
+                _enter(child, after, loops, seen, values)
             if node.one is not None:
-                _enter(node.one, after, loops, seen, found)
+                _enter(node.one, after, loops, seen, values)
         alive = after
     for node in alive:
         if node.values and not node.is_many:
-            found.extend(node.values)
-    return found
+            values.extend(node.values)
+    return values
 
 
-def _enter(node: Node[T], alive: list[Node[T]], loops: set[Node[T]], seen: set[Node[T]], found: list[T]) -> None:
+def _enter(node: Node[T], alive: list[Node[T]], loops: set[Node[T]], seen: set[Node[T]], values: list[T]) -> None:
     """Makes a node alive, and with it the MANY after it, which may take no level at all."""
     alive.append(node)
     many = node.many
     while many is not None:
         if many not in seen:                 # a filter that ends here matches whatever follows
             seen.add(many)
-            found.extend(many.values)
+            values.extend(many.values)
         if many not in loops and not many.is_leaf():
             loops.add(many)
             alive.append(many)

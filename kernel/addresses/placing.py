@@ -214,5 +214,6 @@ class Places:
 
     def max_record_bytes(self, partition_id: int) -> int:
         """The largest record that the topic of this partition takes."""
-        found = self._topics.of_partition(partition_id)
-        return self.settings.max_message_bytes if found is None else self.max_message_bytes(found[0])
+        topic_partition = self._topics.of_partition(partition_id)
+        return self.settings.max_message_bytes if topic_partition is None \
+            else self.max_message_bytes(topic_partition[0])

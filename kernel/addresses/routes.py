@@ -123,13 +123,13 @@ class Route:
             return None
         if is_reserved(address) and (not self.levels or self.levels[0] == ONE):
             return None
-        found = {ADDRESS: address, REST: "/".join(levels[size:])}
+        captures = {ADDRESS: address, REST: "/".join(levels[size:])}
         for wanted, name, level in zip(self.levels, self.names, levels, strict=False):
             if wanted not in (ONE, level):
                 return None
             if name:
-                found[name] = level
-        return found
+                captures[name] = level
+        return captures
 
     def candidate(self, topic: str, text: str) -> str | None:
         """An address that may have led to this topic and key text; the caller routes it to be sure."""
@@ -139,13 +139,13 @@ class Route:
         of_key = self.key.undo(text) if self.key_tells else {}
         if of_topic is None or of_key is None:
             return None
-        found = of_topic | of_key
-        if ADDRESS in found:
-            return found[ADDRESS]
-        levels = [found.get(name) if wanted == ONE else wanted
+        captures = of_topic | of_key
+        if ADDRESS in captures:
+            return captures[ADDRESS]
+        levels = [captures.get(name) if wanted == ONE else wanted
                   for wanted, name in zip(self.levels, self.names, strict=True)]
-        if self.has_rest and found.get(REST):
-            levels.append(found[REST])
+        if self.has_rest and captures.get(REST):
+            levels.append(captures[REST])
         return "/".join(level or "" for level in levels)
 
 
@@ -285,9 +285,9 @@ def _compile(index: int, entry: RouteEntry, problems: list[RouteProblem]) -> Rou
     wide = captured | {ADDRESS} | ({REST} if entry.filter.endswith(MANY) else set())
     templates: dict[str, Template] = {}
     fields = (("topic", entry.topic, captured), ("key", entry.key, wide), ("partition_key", entry.partition_key, wide))
-    for field, text, known in fields:
+    for field, text, captures in fields:
         try:
-            templates[field] = Template(text, known)
+            templates[field] = Template(text, captures)
         except InvalidTemplate as error:
             complain(field, str(error))
     if len(problems) > before:
@@ -333,15 +333,15 @@ def _parse_levels(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _undetermined(levels: tuple[str, ...], names: tuple[str, ...], has_rest: bool,
                   topic: Template, key: Template) -> str:
     """What of an address topic and key leave open, in words; "" if they determine all of it."""
-    found: set[str] = set()
+    determined_names: set[str] = set()
     if len(topic.names) <= 1:
-        found.update(topic.names)
+        determined_names.update(topic.names)
     if key.is_separable():
-        found.update(key.names)
-    if ADDRESS in found:
+        determined_names.update(key.names)
+    if ADDRESS in determined_names:
         return ""
-    missing = ["{" + name + "}" for name in names if name and name not in found]
-    if has_rest and REST not in found:
+    missing = ["{" + name + "}" for name in names if name and name not in determined_names]
+    if has_rest and REST not in determined_names:
         missing.append("{" + REST + "} (the '#')")
     if any(level == ONE and not name for level, name in zip(levels, names, strict=True)):
         missing.append("the '+'")

@@ -69,15 +69,15 @@ class SkipScan:
 
     def _next_possible(self, levels: list[bytes]) -> bytes | None:
         """The least rest of a key after this one that could match; b"" if this one does, None if none does."""
-        pattern, one, many = self._pattern, self._one, self._many
-        if levels[0].startswith(b"$") and pattern[0] in (one, many):
+        pattern, one_level, many = self._pattern, self._one, self._many
+        if levels[0].startswith(b"$") and pattern[0] in (one_level, many):
             return ABOVE_DOLLAR
         for i, wanted in enumerate(pattern):
             if wanted == many:
                 return self._below_many(levels, i)
             if i == len(levels):
-                return NUL.join([*levels, b"" if wanted == one else wanted])
-            if wanted not in (one, levels[i]):
+                return NUL.join([*levels, b"" if wanted == one_level else wanted])
+            if wanted not in (one_level, levels[i]):
                 if levels[i] < wanted:
                     return NUL.join([*levels[:i], wanted])
                 return self._after(levels, i)

@@ -30,15 +30,15 @@ class InvalidTemplate(ValueError):
 class Template:
     """One template. `parts` are (is_capture, name or literal) in order."""
 
-    def __init__(self, text: str, known: frozenset[str]) -> None:
-        """Raises InvalidTemplate for a stray brace and for a name that is not in `known`."""
+    def __init__(self, text: str, captures: frozenset[str]) -> None:
+        """Raises InvalidTemplate for a stray brace and for a name that is not in `captures`."""
         self.text = text
         self.parts: list[tuple[bool, str]] = []
         for name, literal, brace in PART.findall(text):
             if literal:
                 self.parts.append((False, escape(literal, KEY_ESCAPES)))
-            elif brace or name not in known:
-                raise InvalidTemplate(_complaint(brace, name, known))
+            elif brace or name not in captures:
+                raise InvalidTemplate(_complaint(brace, name, captures))
             else:
                 self.parts.append((True, name))
         self.beginning: Final = "" if not self.parts or self.parts[0][0] else self.parts[0][1]
@@ -55,11 +55,11 @@ class Template:
         match = self._pattern.fullmatch(text)
         if match is None:
             return None
-        found: dict[str, str] = {}
+        captures: dict[str, str] = {}
         for name, value in zip(self.names, match.groups(), strict=True):
-            if found.setdefault(name, value) != value:
+            if captures.setdefault(name, value) != value:
                 return None
-        return found
+        return captures
 
     def is_separable(self) -> bool:
         """Whether each text that this renders to determines every capture in it."""
@@ -77,8 +77,8 @@ def _regex(is_capture: bool, text: str) -> str:
     return "(.*)" if text in (REST, ADDRESS) else "([^/]*)"
 
 
-def _complaint(brace: str, name: str, known: frozenset[str]) -> str:
+def _complaint(brace: str, name: str, captures: frozenset[str]) -> str:
     if brace:
         return f"has a '{brace}' that belongs to no {{name}}"
-    names = ", ".join("{" + one + "}" for one in sorted(known))
+    names = ", ".join("{" + capture + "}" for capture in sorted(captures))
     return f"has {{{name}}}, which nothing captures; there are {names}"

@@ -57,12 +57,12 @@ class Deliveries:
         """Whether any live filter could match an address that is stored in this topic."""
         if not len(self._subscriptions):
             return False
-        known = self._listened.get(topic.id)
+        cached = self._listened.get(topic.id)
         versions = (self._subscriptions.version, self._topics.version)
-        if known is None or known[:2] != versions:
-            known = self._listened[topic.id] = (
+        if cached is None or cached[:2] != versions:
+            cached = self._listened[topic.id] = (
                 *versions, self._subscriptions.may_match(self._places.first_levels_of(topic.name), topic.tenant))
-        return known[2]
+        return cached[2]
 
     @property
     def idle(self) -> bool:
@@ -167,10 +167,10 @@ class Deliveries:
     def _add_records(self, outbox: Outbox, partition_id: int, records: list[Record],
                      first_offset: int) -> Iterator[None]:
         """Their offsets count from this one."""
-        found = self._topics.of_partition(partition_id)
-        if found is None:
+        topic_partition = self._topics.of_partition(partition_id)
+        if topic_partition is None:
             return
-        topic, partition = found
+        topic, partition = topic_partition
         places: dict[bytes | None, Placement] = {}
         for number, (offset, timestamp_ms, key, value, headers, attributes, _) in enumerate(records, 1):
             placement = places.get(key)

@@ -113,15 +113,15 @@ class RetainedValues:
 
     def _scan(self, lookup: Lookup, changed: Changed) -> Page:
         """At most a page of the store, and of the changes as far as that reaches."""
-        found, reached = self._scan_store(lookup)
+        values, reached = self._scan_store(lookup)
         keys = changed.keys()
         fresh = SkipScan(lookup.prefix, lookup.pattern)
         cursor = SortedCursor(keys, {})
         for key in islice(fresh.matches(cursor, lookup.start, PAGE_STEPS), lookup.max_values):
-            found[key] = None
+            values[key] = None
         if fresh.reached is not None and (reached is None or fresh.reached < reached):
             reached = fresh.reached
-        ordered = sorted(item for item in found.items() if reached is None or item[0] < reached)
+        ordered = sorted(item for item in values.items() if reached is None or item[0] < reached)
         if len(ordered) > lookup.max_values:
             ordered = ordered[:lookup.max_values]
             reached = ordered[-1][0] + NUL
@@ -131,16 +131,16 @@ class RetainedValues:
         base = store_key(Kind.RETAINED, b"")
         scan = SkipScan(base + lookup.prefix, lookup.pattern)
         cursor = self._store.cursor()
-        found: dict[bytes, bytes | None] = {}
+        values: dict[bytes, bytes | None] = {}
         size_bytes = 0
         for key in scan.matches(cursor, base + lookup.start, PAGE_STEPS):
             value = decode_held(cursor.value()).value
             if value is not None:
-                found[key[len(base):]] = value
+                values[key[len(base):]] = value
                 size_bytes += len(value)
-                if len(found) >= lookup.max_values or size_bytes >= PAGE_BYTES:
+                if len(values) >= lookup.max_values or size_bytes >= PAGE_BYTES:
                     break
-        return found, None if scan.reached is None else scan.reached[len(base):]
+        return values, None if scan.reached is None else scan.reached[len(base):]
 
     # ---- on the kernel's thread
 

@@ -53,11 +53,11 @@ class ByteCount:
             self._prefetcher.fetch(wants, FETCH_BYTES, partial(self._read, self._moved, on_more))
             self._at_once = False
 
-    def _read(self, moved: int, on_more: Callable[[], None], found: list[Fetched]) -> None:
+    def _read(self, moved: int, on_more: Callable[[], None], answers: list[Fetched]) -> None:
         self._reading = False
-        if moved != self._moved or not found[0].pieces:
+        if moved != self._moved or not answers[0].pieces:
             return
-        for piece in found[0].pieces:
+        for piece in answers[0].pieces:
             for message in self._prefetcher.open(piece):
                 if message[1] >= self._end:
                     self._add(message[1], len(message[6] or b""))

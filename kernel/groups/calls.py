@@ -109,10 +109,10 @@ class GroupCalls:
 
     def address_of_leased(self, message: Leased) -> str:
         """The address that a leased message was published to."""
-        found = self._topics.of_partition(message[0].partition_id)
+        topic_partition = self._topics.of_partition(message[0].partition_id)
         headers = read_headers(message[7], 0)[0] if ADDRESS_HEADER in message[7] or self.has_routes else ()
-        if found is not None:
-            return self._places.routes.address_of(found[0].name, message[5], headers)
+        if topic_partition is not None:
+            return self._places.routes.address_of(topic_partition[0].name, message[5], headers)
         return (stated_in(headers) or b"").decode(errors="replace")
 
     @property
@@ -209,8 +209,8 @@ class GroupCalls:
     def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
         """The durable offsets by partition id of a tenant's group."""
         return {partition_id: offset for partition_id, offset in self.parts.views.offsets.get(group, {}).items()
-                for found in [self._topics.of_partition(partition_id)] if found is not None
-                and found[0].tenant == tenant}
+                for topic_partition in [self._topics.of_partition(partition_id)] if topic_partition is not None
+                and topic_partition[0].tenant == tenant}
 
     # ---- definitions of the doors' own
 
@@ -222,5 +222,5 @@ class GroupCalls:
 
     def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
         """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
-        found = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
-        return [(tenant, name, value) for of, tenant, name, value in found if of == space]
+        definitions = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
+        return [(tenant, name, value) for of, tenant, name, value in definitions if of == space]

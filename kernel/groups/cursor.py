@@ -72,11 +72,11 @@ class Cursor:  # decision 20
 
     def take_again(self, count: int) -> list[int]:
         """Offsets that are ready again, lowest first; they are in hand now."""
-        found: list[int] = []
+        offsets: list[int] = []
         again = self.again
-        while again and len(found) < count:
-            found.append(heappop(again))
-        return found
+        while again and len(offsets) < count:
+            offsets.append(heappop(again))
+        return offsets
 
     def lease(self, offsets: list[int], lease: Lease) -> None:
         """These are in hand and are leased from now on."""
@@ -191,9 +191,9 @@ class Cursor:  # decision 20
                 committed = stop << PAGE_SHIFT
                 continue
             rest = mask >> (committed & PAGE_MASK)
-            ones = (~rest & (rest + 1)).bit_length() - 1
-            committed += ones
-            self.beyond -= ones
+            count = (~rest & (rest + 1)).bit_length() - 1
+            committed += count
+            self.beyond -= count
             if committed >> PAGE_SHIFT == page:
                 if not mask >> (committed & PAGE_MASK):        # nothing settled above the committed in its page
                     del settled[page]
@@ -288,30 +288,30 @@ class Cursor:  # decision 20
     def unsettled_stretches(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The offsets in [start, stop) that are not settled, as (first, behind the last). Looks at nothing but pages
         in which something is settled."""
-        found: list[tuple[int, int]] = []
+        stretches: list[tuple[int, int]] = []
         at = max(start, self.committed)
-        known = [*self.spans, *[(page, page) for page in self.settled]]
-        known.sort()
-        for first, behind in known:
+        page_ranges = [*self.spans, *[(page, page) for page in self.settled]]
+        page_ranges.sort()
+        for first, behind in page_ranges:
             base = first << PAGE_SHIFT
             if base >= stop:
                 break
             if first < behind:                                       # a span
                 if at < base:
-                    found.append((at, base))
+                    stretches.append((at, base))
                 at = max(at, behind << PAGE_SHIFT)
                 continue
             end = min(stop, base + PAGE_OFFSETS)
             if end <= at:
                 continue
             if at < base:
-                found.append((at, base))
+                stretches.append((at, base))
                 at = base
-            found += [(offset, offset + 1) for offset in range(at, end) if not self.is_settled(offset)]
+            stretches += [(offset, offset + 1) for offset in range(at, end) if not self.is_settled(offset)]
             at = end
         if at < stop:
-            found.append((at, stop))
-        return found
+            stretches.append((at, stop))
+        return stretches
 
     def unsettled(self, start: int, stop: int) -> list[int]:
         """The offsets in [start, stop) that are not settled, one by one."""

@@ -28,8 +28,8 @@ class DeadLetterAnswer:
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Called by the kernel for each of the frames."""
-        for one in stored:
+        for answer in stored:
             self._left -= 1
-            self._error = self._error or one.error
+            self._error = self._error or answer.error
             if not self._left:
-                self._owner.on_stored([Stored(self._token, self._error, one.append_ms, [])])
+                self._owner.on_stored([Stored(self._token, self._error, answer.append_ms, [])])

@@ -115,22 +115,22 @@ class DeadLettering:
 
     def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
         """What a dead letter says about its death."""
-        found = self._parts.topics.of_partition(message[0].partition_id)
-        topic = found[0].name if found is not None else ""
+        topic_partition = self._parts.topics.of_partition(message[0].partition_id)
+        topic = topic_partition[0].name if topic_partition is not None else ""
         headers, _ = read_headers(message[7], 0)
         address = QUEUE_PREFIX + group.queue.name if group.queue is not None \
             else self._parts.places.routes.address_of(topic, message[5], headers)
         death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
-                 "partition": found[1] if found else 0, "offset": message[1], "attempts": message[2],
-                 "at_ms": self._leasing.wall_ms(), "address": address}
+                 "partition": topic_partition[1] if topic_partition else 0, "offset": message[1],
+                 "attempts": message[2], "at_ms": self._leasing.wall_ms(), "address": address}
         return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
 
 
 def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:  # decision 36
     """Says that a death of this message is the hub's own word. Copies keep their id; a restored hub has another
     secret."""
-    told = json.dumps([message_id, *[death[name] for name in _DEATH]]).encode()
-    return blake2b(told, key=secret, digest_size=SEAL_BYTES, person=b"death").hexdigest()
+    content = json.dumps([message_id, *[death[name] for name in _DEATH]]).encode()
+    return blake2b(content, key=secret, digest_size=SEAL_BYTES, person=b"death").hexdigest()
 
 
 def with_key(placement: Placement, key: bytes | None) -> Placement:
@@ -194,7 +194,7 @@ def _is_death(read: Any) -> bool:
 
 def _is_flat(read: Any, levels: int) -> bool:
     inside = read.values() if isinstance(read, dict) else read if isinstance(read, list) else None
-    return inside is None or levels > 0 and all(_is_flat(one, levels - 1) for one in inside)
+    return inside is None or levels > 0 and all(_is_flat(child, levels - 1) for child in inside)
 
 
 def with_death(message: Leased, death: dict[str, Any], *, keeps_address: bool = True) -> bytes:

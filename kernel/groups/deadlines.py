@@ -53,7 +53,7 @@ class Deadlines:
     def _on_step(self, step: int) -> None:
         """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
         leases = self._steps.pop(step, {})
-        for lease in sorted(leases, key=lambda one: (one.until_ms, one.offsets[:1])):
+        for lease in sorted(leases, key=lambda candidate: (candidate.until_ms, candidate.offsets[:1])):
             group, prefetcher = lease.prefetcher
             self.act(partial(group.on_lease_over, prefetcher, lease))
 

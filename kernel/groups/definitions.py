@@ -48,11 +48,11 @@ class Definitions(Generic[T]):
         if key in self._cached:
             return self._cached[key]
         value = self._state.get(self._kind, key)
-        found = None if value is None else self._decode(key, value)
-        self._cached[key] = found
+        definition = None if value is None else self._decode(key, value)
+        self._cached[key] = definition
         if len(self._cached) > CACHED:
             self._cached.popitem(last=False)
-        return found
+        return definition
 
     def read(self, key: bytes, value: bytes) -> T:
         """A record of this kind."""
@@ -79,26 +79,26 @@ class Definitions(Generic[T]):
     def all(self, tenant: str) -> Iterator[tuple[str, T]]:
         """Every definition of a tenant, sorted by name."""
         prefix = named_key(tenant, "")
-        found: dict[str, T] = {}
+        definitions: dict[str, T] = {}
         for key, value in self._state.scan(self._kind):
             if key.startswith(prefix):
-                found[split_key(key)[1]] = self._decoded(key, value)
+                definitions[split_key(key)[1]] = self._decoded(key, value)
         for key, (_, definition) in self._pending.items():
             if key.startswith(prefix):
                 if definition is None:
-                    found.pop(split_key(key)[1], None)
+                    definitions.pop(split_key(key)[1], None)
                 else:
-                    found[split_key(key)[1]] = definition
-        yield from sorted(found.items())
+                    definitions[split_key(key)[1]] = definition
+        yield from sorted(definitions.items())
 
     def _decoded(self, key: bytes, value: bytes) -> T:
         """What is stored under a key; decoded once, as long as there is room for it: lists are asked for often."""
-        known = self._cached.get(key)
-        if known is None:
-            known = self._decode(key, value)
+        definition = self._cached.get(key)
+        if definition is None:
+            definition = self._decode(key, value)
             if len(self._cached) < CACHED:
-                self._cached[key] = known
-        return known
+                self._cached[key] = definition
+        return definition
 
 
 def queue_definitions(state: StateTable) -> Definitions[Queue]:

@@ -58,12 +58,13 @@ class Expiry:
         else:
             moved = prefetcher.cursor.moved
             prefetcher.fetch([(prefetcher.cursor.partition_id, head, 1)], 1,
-                         lambda found: self._read(prefetcher, head, moved, found[0]))
+                         lambda answers: self._read(prefetcher, head, moved, answers[0]))
 
-    def _read(self, prefetcher: Prefetcher, head: int, moved: int, found: Fetched) -> None:
+    def _read(self, prefetcher: Prefetcher, head: int, moved: int, answer: Fetched) -> None:
         if self._group.gone or moved != prefetcher.cursor.moved or self._known.get(prefetcher) != head:
             return
-        message = next((one for piece in found.pieces for one in prefetcher.open(piece) if one[1] == head), None)
+        message = next((candidate for piece in answer.pieces for candidate in prefetcher.open(piece)
+                        if candidate[1] == head), None)
         if message is None:
             self._known.pop(prefetcher)                # looked at again when something happens
         else:
@@ -142,8 +143,8 @@ class Sweep:
             wants = [(partition_id, self._parts.watermarks.log_start(partition_id), 1) for partition_id, _ in some]
             self._parts.reader.fetch_kept(wants, LOOKED_BYTES, partial(self._looked, some))
 
-    def _looked(self, some: list[tuple[int, Queue]], found: list[Fetched]) -> None:
-        for (partition_id, queue), answer in zip(some, found, strict=True):
+    def _looked(self, some: list[tuple[int, Queue]], answers: list[Fetched]) -> None:
+        for (partition_id, queue), answer in zip(some, answers, strict=True):
             if any(EXPIRES in piece.data for piece in answer.pieces) \
                     and self._leasing.queues.definitions.get(queue.tenant, queue.name) == queue:
                 self._leasing.deadlines.act(partial(self._leasing.queues.group_of, queue))

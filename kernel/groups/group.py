@@ -228,7 +228,7 @@ class LeasedGroup:
         """End these leases and dead_letter the messages. Until that they count as ready, should the hub end."""
         self._core.touch(prefetcher.cursor)
         prefetcher.cursor.doom(offsets)
-        prefetcher.read_doomed(offsets, lambda found: self._core.dead_letter(self, prefetcher, found, reason),
+        prefetcher.read_doomed(offsets, lambda messages: self._core.dead_letter(self, prefetcher, messages, reason),
                                dead_letter_answer)
 
     # ---- time
@@ -265,7 +265,7 @@ class LeasedGroup:
     def drop_found(self, cursor: Cursor) -> None:
         """What waiting pops have of this cursor is not theirs any more."""
         for pop in self._pops:
-            pop.found = [one for one in pop.found if one[0] is not cursor]
+            pop.found = [message for message in pop.found if message[0] is not cursor]
 
     # ---- serving
 
@@ -318,8 +318,8 @@ class LeasedGroup:
             if not wanted:
                 break
             prefetcher = self._next_supply()
-            if self.by_priority and any(one.cursor.partition_id > prefetcher.cursor.partition_id
-                                        for one in self._reading):
+            if self.by_priority and any(other.cursor.partition_id > prefetcher.cursor.partition_id
+                                        for other in self._reading):
                 self._turn.append(prefetcher)            # what is being read goes first
                 break
             taken = prefetcher.take(min(wanted, SHARE), wall_ms, rules)
@@ -351,7 +351,7 @@ class LeasedGroup:
         """The cursor whose turn it is: the highest priority, or the one that waits longest."""
         if not self.by_priority:
             return self._turn.popleft()
-        prefetcher = max(self._turn, key=lambda one: one.cursor.partition_id)
+        prefetcher = max(self._turn, key=lambda candidate: candidate.cursor.partition_id)
         self._turn.remove(prefetcher)
         return prefetcher
 
@@ -359,7 +359,7 @@ class LeasedGroup:
         """How many messages somebody waits for."""
         wanted = sum([pop.count - len(pop.found) for pop in self._pops])
         members = self.members[:1] if self.settings.single_active else self.members
-        return wanted + sum([one.room for one in members if one.room > 0])
+        return wanted + sum([member.room for member in members if member.room > 0])
 
     def _take_out(self, prefetcher: Prefetcher, taken: Taken) -> None:
         """What is not handed out: expired, or not what the group wants."""
@@ -389,7 +389,7 @@ class LeasedGroup:
 
     def _hand_to_members(self, prefetcher: Prefetcher, messages: list[Leased]) -> None:
         members = self.members[:1] if self.settings.single_active else self.members
-        hungry = [one for one in members if one.room > 0]
+        hungry = [candidate for candidate in members if candidate.room > 0]
         share = max(1, len(messages) // max(1, len(hungry)))
         at = idle = 0
         while at < len(messages):
@@ -409,7 +409,7 @@ class LeasedGroup:
             if member.keeps:
                 self._lease(prefetcher, mine, member, 0)
             else:
-                self._settle(prefetcher, [one[1] for one in mine], lazily=member.lazily)
+                self._settle(prefetcher, [message[1] for message in mine], lazily=member.lazily)
 
     def _lease(self, prefetcher: Prefetcher, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
@@ -420,7 +420,7 @@ class LeasedGroup:
             while stop < len(messages) and messages[stop][2] == attempt:
                 stop += 1
             lease = Lease(member, until_ms, attempt)
-            lease.offsets = [one[1] for one in messages[at:stop]]
+            lease.offsets = [message[1] for message in messages[at:stop]]
             prefetcher.cursor.lease(lease.offsets, lease)
             if member is not None and member.lazily:
                 self._core.touch_lazily(prefetcher.cursor)

@@ -110,17 +110,17 @@ class Leasing:
 
     def _commits(self, tenant: str, name: str) -> bool:
         """Whether a tenant's group of this name has committed offsets."""
-        found = map(self._parts.topics.of_partition, self._parts.views.offsets.get(name, ()))
-        return any(of is not None and of[0].tenant == tenant for of in found)
+        topic_partitions = map(self._parts.topics.of_partition, self._parts.views.offsets.get(name, ()))
+        return any(of is not None and of[0].tenant == tenant for of in topic_partitions)
 
     def _make(self, name: str, topic: Topic, settings: GroupSettings | None, start: str) -> LeasedGroup:
-        known = settings if settings is not None else GroupSettings(start=start)
-        if known.kind != ASSIGNED and settings is None:
-            self._open_frame().state.append(self.groups.put(topic.tenant, name, known))
-        group = LeasedGroup(self, topic.tenant, name, topic.id, known)
-        if known.kind == ASSIGNED:
+        group_settings = settings if settings is not None else GroupSettings(start=start)
+        if group_settings.kind != ASSIGNED and settings is None:
+            self._open_frame().state.append(self.groups.put(topic.tenant, name, group_settings))
+        group = LeasedGroup(self, topic.tenant, name, topic.id, group_settings)
+        if group_settings.kind == ASSIGNED:
             return group
-        group.wants = self.selecting.wants(known.selector)
+        group.wants = self.selecting.wants(group_settings.selector)
         group.ttl_ms = topic.settings.message_ttl_ms or 0
         self._by_name.setdefault((topic.tenant, name), {})[topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
@@ -129,7 +129,7 @@ class Leasing:
                 if partition_id in offsets or self._parts.watermarks.next_offset(partition_id)]
         for partition_id in read or [topic.partition_id(0)]:
             prefetcher = self.add_line(group, partition_id, self.stored_committed(group, partition_id))
-            if known.start == "latest" and partition_id not in offsets:
+            if group_settings.start == "latest" and partition_id not in offsets:
                 self._write_floor(prefetcher.cursor)
         if offsets.keys().isdisjoint(read):          # from now on the group is known to read this topic
             self._write_floor(next(iter(group.prefetchers.values())).cursor)
@@ -139,9 +139,9 @@ class Leasing:
         """Where a group goes on in a partition as far as is stored; else where it begins."""
         if group.queue is not None:
             return self.queues.committed(partition_id)
-        known = self._parts.views.offsets.get(group.name, {}).get(partition_id)
-        if known is not None:
-            return known[0]
+        commit = self._parts.views.offsets.get(group.name, {}).get(partition_id)
+        if commit is not None:
+            return commit[0]
         late = group.settings.start == "latest"
         return self._parts.watermarks.next_offset(partition_id) if late else self._parts.reader.start_of(partition_id)
 
@@ -162,8 +162,8 @@ class Leasing:
 
     def check_commits(self, name: str, partition_ids: Iterable[int]) -> None:
         """Raises GroupIsLeased where messages of one of these partitions are leased from the group."""
-        tenants = {found[0].tenant for found in map(self._parts.topics.of_partition, partition_ids)
-                   if found is not None}
+        tenants = {topic_partition[0].tenant for topic_partition in map(self._parts.topics.of_partition, partition_ids)
+                   if topic_partition is not None}
         for tenant in tenants:
             self.require_commits(tenant, name)
 
@@ -224,7 +224,7 @@ class Leasing:
         """It is not there any more."""
         for partition_id, prefetcher in group.prefetchers.items():
             prefetcher.cursor.clear()
-            self._readers[partition_id] = [one for one in self._readers[partition_id] if one[0] is not group]
+            self._readers[partition_id] = [reader for reader in self._readers[partition_id] if reader[0] is not group]
             if not self._readers[partition_id]:
                 del self._readers[partition_id]
         group.end()
@@ -437,9 +437,9 @@ class Leasing:
 
     def _with_new_lines(self, partition_id: int) -> list[tuple[LeasedGroup, Prefetcher]]:
         """The partition may be one that groups over its topic have not met yet."""
-        found = self._parts.topics.of_partition(partition_id)
-        if found is not None:
-            for group in self._of_topic.get(found[0].id, ()):
+        topic_partition = self._parts.topics.of_partition(partition_id)
+        if topic_partition is not None:
+            for group in self._of_topic.get(topic_partition[0].id, ()):
                 if partition_id not in group.prefetchers:
                     self.add_line(group, partition_id, 0)
         return self._readers.get(partition_id, [])

@@ -84,7 +84,7 @@ class MaxLength:
     def _drop(self) -> None:
         messages, size = self.room()
         while messages < 0 or size < 0:
-            prefetcher = next((one for one in self._group.prefetchers.values() if one.has_more),
+            prefetcher = next((candidate for candidate in self._group.prefetchers.values() if candidate.has_more),
                               None)    # lowest priority
             if prefetcher is None:
                 return

@@ -136,7 +136,7 @@ class Membership:
         if self._hold is not None:
             core.hold_for(self._group, prefetcher, lease, self._hold.after_ms)
         if len(self.leases) > self._prune_at:
-            self.leases = {one: of for one, of in self.leases.items() if one.left}
+            self.leases = {held_lease: of for held_lease, of in self.leases.items() if held_lease.left}
             self._prune_at = max(PRUNE_LEASES, 2 * len(self.leases))
 
     @property

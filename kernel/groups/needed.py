@@ -23,18 +23,18 @@ class NeededByCursors:
         if self._topics.of_partition(partition_id) is not None:
             self._leasing.note_leaving(partition_id, stop)
         if readers:
-            found: list[Stretch] = []
+            stretches: list[Stretch] = []
             for group, prefetcher in readers:
                 end = stop if group.queue is not None else min(stop, prefetcher.cursor.next)
                 if end < stop and not self._topics.is_compacted(partition_id):
                     self._leasing.touch_lazily(prefetcher.cursor)
                     prefetcher.overtake(stop)                  # what is going is handed to nobody in the meantime
-                found += prefetcher.cursor.unsettled_stretches(start, end)
-            return found
+                stretches += prefetcher.cursor.unsettled_stretches(start, end)
+            return stretches
         if self._topics.of_partition(partition_id) is not None:
             return []
-        known = self._watermarks.log_start(partition_id)  # nor is a deleted partition's below its end
-        return [(max(start, known if start >= known else self._leasing.queues.committed(partition_id)), stop)]
+        log_start = self._watermarks.log_start(partition_id)  # nor is a deleted partition's below its end
+        return [(max(start, log_start if start >= log_start else self._leasing.queues.committed(partition_id)), stop)]
 
     def first_needed(self, partition_id: int) -> int:
         readers = self._leasing.reading(partition_id)

@@ -74,7 +74,7 @@ def _runs(cursor: Cursor, start: int, stop: int) -> bytes:
     waiting = cursor.waiting
     if not out and not tries:
         return b""
-    found: list[bytes] = []
+    runs: list[bytes] = []
     first = -1
     state = 0
     attempt = 0
@@ -99,14 +99,14 @@ def _runs(cursor: Cursor, start: int, stop: int) -> bytes:
         if new_state == state and new_attempt == attempt and new_time == time_ms:
             continue
         if state:
-            found.append(_RUN.pack(first & PAGE_MASK, (offset - 1) & PAGE_MASK, state, attempt, time_ms))
+            runs.append(_RUN.pack(first & PAGE_MASK, (offset - 1) & PAGE_MASK, state, attempt, time_ms))
         first = offset
         state = new_state
         attempt = new_attempt
         time_ms = new_time
     if state:
-        found.append(_RUN.pack(first & PAGE_MASK, (stop - 1) & PAGE_MASK, state, attempt, time_ms))
-    return b"".join(found)
+        runs.append(_RUN.pack(first & PAGE_MASK, (stop - 1) & PAGE_MASK, state, attempt, time_ms))
+    return b"".join(runs)
 
 
 def load_page(cursor: Cursor, page: int, value: bytes, end: int) -> list[tuple[Lease, list[int]]]:
@@ -159,7 +159,7 @@ def fill_gaps(cursor: Cursor) -> None:
     """After every page: offsets below `next` of which nothing is known were in hand when the hub ended: ready again."""
     if cursor.next == cursor.committed:
         return
-    known = cursor.out
+    leases = cursor.out
     tries = cursor.tries
     cursor.load_again([offset for offset in cursor.unsettled(cursor.committed, cursor.next)
-                     if offset not in known and offset not in tries])
+                     if offset not in leases and offset not in tries])

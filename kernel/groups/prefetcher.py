@@ -140,7 +140,8 @@ class Prefetcher:
             if self._plain and not rules.ttl_ms and rules.wants is None and not rules.ordered:
                 taken.leased.extend(messages)
             else:
-                self._screen([one for one in messages if not cursor.is_settled(one[1])], wall_ms, rules, taken)
+                self._screen([message for message in messages if not cursor.is_settled(message[1])], wall_ms, rules,
+                             taken)
         if self._at >= len(self.ahead):
             self.ahead, self._at = [], 0
             self.lose(self._read_to)
@@ -286,7 +287,7 @@ class Prefetcher:
             wanted, moved = cursor.next, cursor.moved
             self.fetching = True
             self.fetch([(cursor.partition_id, wanted, FETCH_BYTES)], FETCH_BYTES,
-                        lambda found: self._fresh_read(found[0], wanted, moved, on_done))
+                        lambda answers: self._fresh_read(answers[0], wanted, moved, on_done))
 
     def _skip_lost(self) -> None:
         """Retention has overtaken the group: what is gone is lost to it."""
@@ -296,32 +297,32 @@ class Prefetcher:
         """What nobody has had yet below `start` is lost to the group."""
         if self.cursor.next < start:
             self.lose(start)
-            self.ahead, self._at = [one for one in self.ahead[self._at:] if one[1] >= start], 0
+            self.ahead, self._at = [message for message in self.ahead[self._at:] if message[1] >= start], 0
 
-    def _fresh_read(self, found: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
+    def _fresh_read(self, answer: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
         self.fetching = False
         if moved == self.cursor.moved:
             wanted = max(wanted, self.cursor.next)           # settled without being read, meanwhile
-            if not found.pieces:
-                self._nothing_read(found)
-            for piece in found.pieces:
+            if not answer.pieces:
+                self._nothing_read(answer)
+            for piece in answer.pieces:
                 self.ahead += self.open(piece)
                 self._read_to = piece.first_offset + piece.count
             if self.ahead and self.ahead[0][1] < wanted:
-                self.ahead = [one for one in self.ahead if one[1] >= wanted]
+                self.ahead = [message for message in self.ahead if message[1] >= wanted]
             if not self.ahead:
                 self.lose(self._read_to)
             # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
-            headers = [one[7] for one in self.ahead] if any(piece.whole for piece in found.pieces) \
-                else [piece.data for piece in found.pieces]
-            self._plain = not self.cursor.beyond and not any(EXPIRES in one for one in headers)
+            headers = [message[7] for message in self.ahead] if any(piece.whole for piece in answer.pieces) \
+                else [piece.data for piece in answer.pieces]
+            self._plain = not self.cursor.beyond and not any(EXPIRES in encoded for encoded in headers)
         on_done()
 
-    def _nothing_read(self, found: Fetched) -> None:
-        if isinstance(found.error, OffsetOutOfRange):
+    def _nothing_read(self, answer: Fetched) -> None:
+        if isinstance(answer.error, OffsetOutOfRange):
             self._skip_lost()
-        elif found.error is None and found.next_offset > self.cursor.next:
-            self.overtake(found.next_offset)       # what was there cannot be read
+        elif answer.error is None and answer.next_offset > self.cursor.next:
+            self.overtake(answer.next_offset)      # what was there cannot be read
         else:
             self.failed = True
 
@@ -331,7 +332,7 @@ class Prefetcher:
             self._note_entered(piece)
         messages = leased_of(piece, self.cursor)
         if len(messages) < piece.count:
-            self._unreadable.note(self.cursor.partition_id, missing(piece, [one[1] for one in messages]))
+            self._unreadable.note(self.cursor.partition_id, missing(piece, [message[1] for message in messages]))
         return messages
 
     def _read_offsets(self, offsets: list[int], then: Callable[[list[int], list[Leased]], None],
@@ -340,19 +341,19 @@ class Prefetcher:
         self.fetching = True
         moved = self.cursor.moved
         self._read_stretches(stretches_of(offsets), [],
-                             lambda found: self._offsets_read(offsets, found, moved, then, on_done))
+                             lambda messages: self._offsets_read(offsets, messages, moved, then, on_done))
 
-    def _read_stretches(self, stretches: list[list[int]], found: list[Leased],
+    def _read_stretches(self, stretches: list[list[int]], messages: list[Leased],
                         on_done: Callable[[list[Leased] | None], None]) -> None:
         """`on_done` is given what is there of them, or None where the disk could not be read."""
         if not stretches:
-            on_done(found)
+            on_done(messages)
             return
         wants = [(self.cursor.partition_id, stretch[0], FETCH_BYTES) for stretch in stretches[:STRETCHES]]
-        self.fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, found, answers,
+        self.fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, messages, answers,
                                                                                           on_done))
 
-    def _stretches_read(self, stretches: list[list[int]], found: list[Leased], answers: list[Fetched],
+    def _stretches_read(self, stretches: list[list[int]], messages: list[Leased], answers: list[Fetched],
                         on_done: Callable[[list[Leased] | None], None]) -> None:
         left = stretches[len(answers):]
         for stretch, answer in zip(stretches, answers, strict=False):
@@ -362,20 +363,20 @@ class Prefetcher:
             wanted = set(stretch)
             reached = stretch[0]
             for piece in answer.pieces:
-                found += [one for one in self.open(piece) if one[1] in wanted]
+                messages += [message for message in self.open(piece) if message[1] in wanted]
                 reached = max(reached, piece.first_offset + piece.count)
             rest = [offset for offset in stretch if offset >= reached]
             if rest and (answer.pieces or _is_left_out(answer, rest[0])):
                 left.append(rest)
-        self._read_stretches(left, found, on_done)
+        self._read_stretches(left, messages, on_done)
 
-    def _offsets_read(self, offsets: list[int], found: list[Leased] | None, moved: int,
+    def _offsets_read(self, offsets: list[int], messages: list[Leased] | None, moved: int,
                       then: Callable[[list[int], list[Leased]], None], on_done: Callable[[], None]) -> None:
         self.fetching = False
         self.being_read = []
         if moved == self.cursor.moved:
-            if found is not None:
-                then(offsets, sorted(found, key=itemgetter(1)))
+            if messages is not None:
+                then(offsets, sorted(messages, key=itemgetter(1)))
             else:
                 self._not_read(offsets)
         on_done()
@@ -387,14 +388,14 @@ class Prefetcher:
         if not self._keys_wanted:
             self.cursor.put_back(offsets)
 
-    def _again_read(self, offsets: list[int], found: list[Leased]) -> None:
+    def _again_read(self, offsets: list[int], messages: list[Leased]) -> None:
         self._coming = -1
         tries = self.cursor.tries
-        self.front += [(one[0], one[1], tries.get(one[1], 0) + 1, *one[3:]) for one in found
-                       if not self.cursor.is_settled(one[1])]
+        self.front += [(message[0], message[1], tries.get(message[1], 0) + 1, *message[3:]) for message in messages
+                       if not self.cursor.is_settled(message[1])]
         self.front.sort(key=itemgetter(1))
-        if len(found) < len(offsets):
-            there = {one[1] for one in found}
+        if len(messages) < len(offsets):
+            there = {message[1] for message in messages}
             missing = [offset for offset in offsets if offset not in there]
             self.lost += len(missing)
             self.cursor.settle(missing)
@@ -406,18 +407,18 @@ class Prefetcher:
         moved = self.cursor.moved
         self._doomed += len(offsets)
         self._read_stretches(stretches_of(sorted(offsets)), [],
-                             lambda found: self._doomed_read(offsets, found, moved, then, dead_letter_answer))
+                             lambda messages: self._doomed_read(offsets, messages, moved, then, dead_letter_answer))
 
-    def _doomed_read(self, offsets: list[int], found: list[Leased] | None, moved: int,
+    def _doomed_read(self, offsets: list[int], messages: list[Leased] | None, moved: int,
                      then: Callable[[list[Leased]], None], dead_letter_answer: DeadLetterAnswer | None) -> None:
         self._doomed -= len(offsets)
         if moved == self.cursor.moved:
-            if found is None:              # they come again, and may be given up again
+            if messages is None:           # they come again, and may be given up again
                 self.cursor.put_back(offsets)
             else:
                 tries = self.cursor.tries
-                then([(one[0], one[1], tries.get(one[1], 1), *one[3:]) for one in found])
-                missing = set(offsets) - {one[1] for one in found}
+                then([(message[0], message[1], tries.get(message[1], 1), *message[3:]) for message in messages])
+                missing = set(offsets) - {message[1] for message in messages}
                 if missing:
                     self.lost += len(missing)
                     self.cursor.settle(sorted(missing))
@@ -431,9 +432,9 @@ class Prefetcher:
         known."""
         self._keys_wanted = sorted(offsets)
 
-    def _keys_read(self, offsets: list[int], found: list[Leased]) -> None:
+    def _keys_read(self, offsets: list[int], messages: list[Leased]) -> None:
         self._keys_wanted = []
-        for message in found:
+        for message in messages:
             key = message[5]
             if key is not None and not self.cursor.is_settled(message[1]):
                 self.busy.setdefault(key, message[1])
@@ -443,7 +444,8 @@ class Prefetcher:
 
     def forget(self) -> None:
         """Nobody takes any more, or the cursor starts anew: what is in hand is ready again."""
-        in_hand = [one[1] for one in self.front] + [one[1] for waiting in self.parked.values() for one in waiting]
+        in_hand = [message[1] for message in self.front] \
+            + [message[1] for waiting in self.parked.values() for message in waiting]
         self.cursor.put_back(in_hand)
         self.front = []
         self._drop_ahead()

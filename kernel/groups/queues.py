@@ -109,12 +109,12 @@ class Queues:
 
     def declare(self, name: str, settings: QueueSettings, tenant: str) -> Queue:
         """The queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
-        known = self.definitions.get(tenant, name)
-        if known is not None:
-            if known.settings != settings:
+        existing = self.definitions.get(tenant, name)
+        if existing is not None:
+            if existing.settings != settings:
                 raise QueueExists(f"queue {name!r} exists with other settings")
-            self.idle.use(known)
-            return known
+            self.idle.use(existing)
+            return existing
         check_name(name.removeprefix(PREFIX), "queue")
         settings.check()
         pending_frame = self._open_frame()
@@ -187,11 +187,11 @@ class Queues:
         of_queue = queue.settings
         if not shared:
             return GroupSettings(max_attempts=of_queue.max_attempts, single_active=of_queue.single_active)
-        known = self._leasing.groups.get(queue.tenant, shared)
-        if known is None or known.kind == ASSIGNED:
-            known = GroupSettings()
-        return GroupSettings(max_attempts=known.max_attempts, dead_letters=known.dead_letters, retry=known.retry,
-                             single_active=known.single_active)
+        settings = self._leasing.groups.get(queue.tenant, shared)
+        if settings is None or settings.kind == ASSIGNED:
+            settings = GroupSettings()
+        return GroupSettings(max_attempts=settings.max_attempts, dead_letters=settings.dead_letters,
+                             retry=settings.retry, single_active=settings.single_active)
 
     def configure_shared(self, tenant: str, name: str) -> None:
         """The settings of a group have changed: of its queues behind shared filters, too."""

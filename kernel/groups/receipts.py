@@ -34,5 +34,6 @@ def good_handles(handles: Sequence[Handle], prefetchers: dict[int, Prefetcher], 
             continue
         offsets.append(handle[1])
     if len(handles) > 1:
-        by_cursor = {of: list(dict.fromkeys(found)) for of, found in by_cursor.items()}
-    return refused, [(prefetchers[of.partition_id], found) for of, found in by_cursor.items() if found]
+        by_cursor = {of: list(dict.fromkeys(good_offsets)) for of, good_offsets in by_cursor.items()}
+    return refused, [(prefetchers[of.partition_id], good_offsets) for of, good_offsets in by_cursor.items()
+                     if good_offsets]

@@ -82,10 +82,10 @@ class Redriving:
     def _origin(self, tenant: str, message_id: int, deaths: list[dict[str, Any]]) -> dict[str, Any]:  # decision 36
         """The death that the letter's way began with: the last, or one that led to it by what queues say of their dead
         letters. Earlier ones without a seal are its sender's making, who perhaps may not publish where they say."""
-        known = self._leasing.queues.definitions
+        definitions = self._leasing.queues.definitions
         origin = deaths[-1]
         for earlier in reversed(deaths[:-1]):
-            queue = known.get(tenant, earlier["address"].removeprefix(QUEUE_PREFIX))
+            queue = definitions.get(tenant, earlier["address"].removeprefix(QUEUE_PREFIX))
             to = origin["address"]
             leads = TO_QUEUE + to.removeprefix(QUEUE_PREFIX) if to.startswith(QUEUE_PREFIX) else TO_ADDRESS + to
             if earlier.get(SEAL) != seal_of(self._parts.secret, message_id, earlier):

@@ -56,10 +56,10 @@ class Restoring:
                 if not of_queues.isdisjoint(queue.partition_ids()):
                     leasing.queues.group_of(queue)
         for partition_id, name in missing:
-            found = self._parts.topics.of_partition(partition_id)
-            if name and found is not None:
+            topic_partition = self._parts.topics.of_partition(partition_id)
+            if name and topic_partition is not None:
                 try:
-                    leasing.of_topic(name, found[0])
+                    leasing.of_topic(name, topic_partition[0])
                 except KernelError as error:         # its settings make no sense to this version
                     self._parts.on_error(error)
         leasing.loaded_pages = {}
@@ -100,8 +100,8 @@ class Restoring:
         leasing = self._leasing
         for group in leasing.in_memory():
             if group.queue is not None:
-                known = leasing.queues.definitions.get(group.tenant, group.queue.name)
-                if known is None or known.first_partition_id != group.queue.first_partition_id:
+                queue = leasing.queues.definitions.get(group.tenant, group.queue.name)
+                if queue is None or queue.first_partition_id != group.queue.first_partition_id:
                     leasing.queues.forget(group.queue)
             elif leasing.groups.get(group.tenant, group.name) is None:
                 leasing.undefined[group] = None

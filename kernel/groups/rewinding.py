@@ -25,45 +25,47 @@ class Rewinding:
 
     def settings(self, tenant: str, name: str) -> GroupSettings | None:
         """A group's settings; None where nobody has defined or used it."""
-        known = self._leasing.groups.get(tenant, name)
-        return UNDEFINED if known is None and self.topics(tenant, name) else known
+        settings = self._leasing.groups.get(tenant, name)
+        return UNDEFINED if settings is None and self.topics(tenant, name) else settings
 
     def all(self, tenant: str) -> list[tuple[str, GroupSettings]]:
         """Every group of a tenant, sorted by name."""
-        found = dict(self._leasing.groups.all(tenant))
+        groups = dict(self._leasing.groups.all(tenant))
         for name in self._parts.views.offsets:
-            if name not in found and self.topics(tenant, name):
-                found[name] = UNDEFINED
-        return sorted(found.items())
+            if name not in groups and self.topics(tenant, name):
+                groups[name] = UNDEFINED
+        return sorted(groups.items())
 
     def topics(self, tenant: str, name: str) -> list[Topic]:
         """What the group has progress in, sorted by name."""
         partition_ids = set(self._parts.views.offsets.get(name, ()))
         for group in self._leasing.active(tenant, name):
             partition_ids.update(group.prefetchers)
-        found = [self._parts.topics.of_partition(partition_id) for partition_id in partition_ids]
-        topics = {of[0].id: of[0] for of in found if of is not None and of[0].tenant == tenant}
+        topic_partitions = [self._parts.topics.of_partition(partition_id) for partition_id in partition_ids]
+        topics = {of[0].id: of[0] for of in topic_partitions if of is not None and of[0].tenant == tenant}
         return sorted(topics.values(), key=lambda topic: topic.name)
 
     def offsets(self, tenant: str, name: str, topic: Topic) -> dict[int, int]:
         """Per partition id, as far as the group has met the partition, the first offset that is not settled."""
-        found = {partition_id: offset for partition_id, (offset, _) in self._parts.views.offsets.get(name, {}).items()}
+        offsets = {partition_id: offset
+                   for partition_id, (offset, _) in self._parts.views.offsets.get(name, {}).items()}
         for group in self._leasing.active(tenant, name):
-            found.update({partition_id: prefetcher.cursor.committed for partition_id,
-                          prefetcher in group.prefetchers.items()})
-        return {partition_id: found[partition_id] for partition_id in topic.partition_ids() if partition_id in found}
+            offsets.update({partition_id: prefetcher.cursor.committed for partition_id,
+                            prefetcher in group.prefetchers.items()})
+        return {partition_id: offsets[partition_id] for partition_id in topic.partition_ids()
+                if partition_id in offsets}
 
     def behind(self, topics: list[Topic]) -> Iterator[tuple[int, int]]:
         """See `GroupCalls.groups_behind`; as far as is durable."""
         watermarks = self._parts.watermarks
         of_partition = {partition_id: topic.id for topic in topics for partition_id in topic.partition_ids()}
         for offsets in list(self._parts.views.offsets.values()):
-            found: dict[int, int] = {}
+            lags: dict[int, int] = {}
             for partition_id in offsets.keys() & of_partition.keys():
                 begin = max(offsets[partition_id][0], watermarks.log_start(partition_id))
                 topic_id = of_partition[partition_id]
-                found[topic_id] = found.get(topic_id, 0) + max(watermarks.next_offset(partition_id) - begin, 0)
-            yield from found.items()
+                lags[topic_id] = lags.get(topic_id, 0) + max(watermarks.next_offset(partition_id) - begin, 0)
+            yield from lags.items()
 
     def rewind(self, group: LeasedGroup, topic: Topic, offsets: Mapping[int, int]) -> None:
         """Go on from these offsets, by partition id, forward or back; what is leased or settled from there on counts no

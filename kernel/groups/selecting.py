@@ -33,8 +33,8 @@ class Selecting:
 
         def wanted(message: Leased) -> bool:
             cursor, _, _, _, timestamp_ms, key, value, headers, _ = message
-            found = self._topics.of_partition(cursor.partition_id)
-            topic = found[0].name if found is not None else ""
+            topic_partition = self._topics.of_partition(cursor.partition_id)
+            topic = topic_partition[0].name if topic_partition is not None else ""
             try:
                 address = self._routes.address_of(topic, key, read_headers(headers, 0)[0]) if reads_address else ""
                 return selector.matches_encoded(headers, key, address, topic, timestamp_ms, value)

@@ -44,7 +44,8 @@ class Retry:
         return int(min(grown, self.longest_ms) * (1 + self.jitter * (2 * chance - 1)))
 
     def check(self) -> None:
-        if len(self.delays_ms) > MAX_BACKOFF_STEPS or any(not 0 <= one <= MAX_DELAY_MS for one in self.delays_ms):
+        if len(self.delays_ms) > MAX_BACKOFF_STEPS \
+                or any(not 0 <= delay_ms <= MAX_DELAY_MS for delay_ms in self.delays_ms):
             raise InvalidGroup(f"retry delays are 0 to {MAX_DELAY_MS} ms, and at most {MAX_BACKOFF_STEPS} of them")
         if not (0 <= self.first_ms <= MAX_DELAY_MS and 0 <= self.longest_ms <= MAX_DELAY_MS):
             raise InvalidGroup(f"retry delays are 0 to {MAX_DELAY_MS} ms")

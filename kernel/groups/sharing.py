@@ -69,10 +69,10 @@ class Sharing:
         topic = self.topic_of(filter_text)
         if topic is None:
             return self._kernel.queue_group(self._bound_queue(text, filter_text, tenant))
-        found = self._kernel.topic(topic, tenant)
-        if found is None:
+        existing = self._kernel.topic(topic, tenant)
+        if existing is None:
             raise UnknownTopic(f"there is no topic {topic!r}")
-        return self._kernel.leasing.of_topic(name, found, "latest")
+        return self._kernel.leasing.of_topic(name, existing, "latest")
 
     def topic_of(self, filter_text: str) -> str | None:
         """The topic that is exactly what the filter matches; None where there is no such one."""

@@ -103,34 +103,34 @@ class Halves:
 
     def recent(self, names: Iterable[Name]) -> list[bytes | None] | None:
         """The values of these state records where all of them are in memory."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         for kind, key in names:
             newest = self._parts.state.recent(kind, key)
             if newest is None:
                 return None
-            found.append(newest[2])
-        return found
+            values.append(newest[2])
+        return values
 
     def read(self, names: Sequence[Name], on_read: Callable[[list[bytes | None]], None]) -> None:
         """Their values, later. For keys that nobody changes meanwhile."""
         state = self._parts.state
-        known = {at: newest[2] for at, name in enumerate(names) if (newest := state.recent(*name)) is not None}
-        self._parts.reader_worker.submit(partial(self._read, names, known), partial(self._done, on_read))
+        recent_values = {at: newest[2] for at, name in enumerate(names) if (newest := state.recent(*name)) is not None}
+        self._parts.reader_worker.submit(partial(self._read, names, recent_values), partial(self._done, on_read))
 
-    def _read(self, names: Sequence[Name], known: dict[int, bytes | None]) -> list[bytes | None]:
+    def _read(self, names: Sequence[Name], recent_values: dict[int, bytes | None]) -> list[bytes | None]:
         """On the reading thread."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         for at, name in enumerate(names):
-            held = self._parts.index.held(*name) if at not in known else None
-            found.append(held.value if held is not None else known.get(at))
-        return found
+            held = self._parts.index.held(*name) if at not in recent_values else None
+            values.append(held.value if held is not None else recent_values.get(at))
+        return values
 
-    def _done(self, on_read: Callable[[list[bytes | None]], None], found: list[bytes | None] | None,
+    def _done(self, on_read: Callable[[list[bytes | None]], None], values: list[bytes | None] | None,
               error: BaseException | None) -> None:
-        if found is None:
+        if values is None:
             self._parts.fatal(f"the index cannot be read: {error}")
         else:
-            on_read(found)
+            on_read(values)
 
     # ---- what becomes of them
 

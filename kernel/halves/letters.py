@@ -32,7 +32,7 @@ class Letters:
 
     def of(self, rows: list[Row]) -> list[Message]:
         """What these become."""
-        found: list[Message] = []
+        messages: list[Message] = []
         for place, value, headers, attributes, timestamp_ms in rows:
             way = self._ways.get(place)
             if way is None:
@@ -42,8 +42,8 @@ class Letters:
                 encoded = self._once_more(pending_in(place), headers)
             else:
                 encoded = add_header(headers, extra, extra_count)
-            found.append((to, value, encoded, attributes & PUBLISHED, timestamp_ms))
-        return found
+            messages.append((to, value, encoded, attributes & PUBLISHED, timestamp_ms))
+        return messages
 
     def _way(self, what: Pending) -> Way:
         extra = encode_header(HEADER, json.dumps([{**self._where(what), **self._death}]).encode())

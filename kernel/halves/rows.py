@@ -27,13 +27,13 @@ class Rows:
         return rows
 
     def _place(self, to: Placement) -> bytes:
-        known = self._known.get(to)
-        if known is None or known[0] != to.version:
+        cached = self._known.get(to)
+        if cached is None or cached[0] != to.version:
             if len(self._known) >= PLACES:
                 self._known.clear()
-            known = to.version, _encode(to, NOW, 0)
-            self._known[to] = known
-        return known[1]
+            cached = to.version, _encode(to, NOW, 0)
+            self._known[to] = cached
+        return cached[1]
 
 
 def _encode(to: Placement, when: When, delay_ms: int) -> bytes:

@@ -177,15 +177,15 @@ class Index:
                 if key not in replaced]
 
     def _superseded(self, changes: StateChanges) -> list[bytes]:
-        found: list[bytes] = []
+        kept_keys: list[bytes] = []
         for kind, key in changes.newest:
             held = self.held(kind, key) if kind == Kind.LATEST else None
             if held is not None and held.value is not None:
                 kept = kept_key_of(key, held.value)
                 before = self.held(Kind.KEPT, kept)
                 if before is not None and before.value is not None or (Kind.KEPT, kept) in changes.newest:
-                    found.append(kept)
-        return found
+                    kept_keys.append(kept)
+        return kept_keys
 
     def _state_puts(self, changes: StateChanges, segments: list[Segment]
                     ) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
@@ -249,16 +249,16 @@ class Index:
     def last_kept_keys(self) -> list[bytes]:
         """The last KEPT record of every partition that has one."""
         base, below = store_key(Kind.KEPT, b""), store_key(Kind.KEPT + 1, b"")
-        found: list[bytes] = []
+        keys: list[bytes] = []
         cursor = self._store.cursor()
         key = cursor.seek(base)
         while key is not None and key < below:
             partition_id = _U64.unpack_from(key, len(base))[0]
             last = self._store.floor(base + _U64.pack(partition_id) + b"\xff" * 8, key)
             assert last is not None, "there is this one"
-            found.append(last[0][len(base):])
+            keys.append(last[0][len(base):])
             key = cursor.seek(base + _U64.pack(partition_id + 1))
-        return found
+        return keys
 
     def forget_copies(self, records: list[tuple[int, bytes]], base: int) -> None:
         """A kept segment is about to go: its records are one copy less, and deletions nobody needs any more go too."""
@@ -283,9 +283,9 @@ class Index:
 
     def _first_block_needed(self, partition_id: int, start: int) -> bytes:
         """The key of the first block with entries from `start` on: a block goes only when all of it does."""
-        found = self._store.floor(block_key(partition_id, start), block_key(partition_id, 0))
-        if found is not None and Entry._make(_ROW.unpack_from(found[1], len(found[1]) - _ROW.size)).end_offset > start:
-            return found[0]
+        block = self._store.floor(block_key(partition_id, start), block_key(partition_id, 0))
+        if block is not None and Entry._make(_ROW.unpack_from(block[1], len(block[1]) - _ROW.size)).end_offset > start:
+            return block[0]
         return block_key(partition_id, start)
 
     def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
@@ -311,19 +311,19 @@ class Index:
         """
         lowest, beyond = block_key(partition_id, 0), block_key(partition_id + 1, 0)
         first = self._store.floor(block_key(partition_id, offset), lowest)
-        found: list[Entry] = []
+        entries: list[Entry] = []
         total = 0
         for _, block in self._store.scan(first[0] if first else lowest, beyond):
             for row in _ROW.iter_unpack(block):
                 entry = Entry._make(row)
                 if entry.end_offset <= offset or entry.position < from_position:
                     continue
-                if entry.first_offset >= stop_offset or (found and total + entry.byte_length > max_bytes):
-                    return found
-                found.append(entry)
+                if entry.first_offset >= stop_offset or (entries and total + entry.byte_length > max_bytes):
+                    return entries
+                entries.append(entry)
                 total += entry.byte_length
                 offset = entry.end_offset      # a checkpoint that a crash cut off may have left the same entries twice
-        return found
+        return entries
 
     def first_at_or_after(self, partition_id: int, timestamp_ms: int, start_offset: int) -> Entry | None:
         """The first entry from `start_offset` on with a record at or after a time."""

@@ -53,8 +53,8 @@ def left_out(parts: Parts, loss: Loss) -> Iterator[StateRecord]:  # decision 118
 
 def _partitions(parts: Parts) -> set[int]:
     """All partitions there are."""
-    found = {partition_id for topic in parts.topics.all() for partition_id in topic.partition_ids()}
-    found.update(parts.watermarks.used())
+    partition_ids = {partition_id for topic in parts.topics.all() for partition_id in topic.partition_ids()}
+    partition_ids.update(parts.watermarks.used())
     for key, value in parts.state.scan(Kind.QUEUE):
-        found.update(decode_queue(key, value).partition_ids())
-    return found
+        partition_ids.update(decode_queue(key, value).partition_ids())
+    return partition_ids

@@ -46,10 +46,10 @@ class Memtable:  # decision 9
         number = self._numbered
         if number < len(self.entries.partition_id):
             fresh: list[int] = self.entries.partition_id[number:].tolist()
-            for one in fresh:
-                numbers = by_partition.get(one)
+            for entry_partition in fresh:
+                numbers = by_partition.get(entry_partition)
                 if numbers is None:
-                    by_partition[one] = [number]
+                    by_partition[entry_partition] = [number]
                 else:
                     numbers.append(number)
                 number += 1

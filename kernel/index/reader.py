@@ -75,15 +75,15 @@ def piece(entry: Entry, data: bytes) -> Piece:
                  entry.first_id)
 
 
-def entries_within(entries: list[Entry], max_bytes: int, one: bool) -> list[Entry]:
-    """The first entries that go into a size; the first in any case where `one` is asked for."""
-    found: list[Entry] = []
+def entries_within(entries: list[Entry], max_bytes: int, at_least_one: bool) -> list[Entry]:
+    """The first entries that go into a size; the first in any case where `at_least_one` is set."""
+    first_entries: list[Entry] = []
     for entry in entries:
         max_bytes -= entry.byte_length
-        if max_bytes < 0 and not (one and not found):
+        if max_bytes < 0 and not (at_least_one and not first_entries):
             break
-        found.append(entry)
-    return found
+        first_entries.append(entry)
+    return first_entries
 
 
 class Reader:
@@ -143,7 +143,7 @@ class Reader:
                 cold_left -= want.max_bytes
             elif pieces is not None:
                 answer.pieces = pieces
-                left -= sum([len(one.data) for one in pieces])
+                left -= sum([len(stored_piece.data) for stored_piece in pieces])
         if cold:
             self.cold_reads += 1
             self._submit_cold(answers, cold, on_done)
@@ -184,7 +184,7 @@ class Reader:
 
     def _memtable_entries(self, want: Want) -> list[Entry]:
         """The entries in memory from the offset on, within the byte limit; the first one whatever its size."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         total = 0
         for memtable in (self.frozen, self.memtable):
             if memtable is None:
@@ -194,11 +194,11 @@ class Reader:
                 entry = memtable_entry(memtable, number)
                 if entry.end_offset <= want.offset:
                     continue
-                if found and total + entry.byte_length > want.max_bytes:
-                    return found
-                found.append(entry)
+                if entries and total + entry.byte_length > want.max_bytes:
+                    return entries
+                entries.append(entry)
                 total += entry.byte_length
-        return found
+        return entries
 
     def _read_cold(self, plans: list[ReadPlan]) -> list[tuple[list[Piece], int]]:
         """On the reading thread: the pieces of each want, and the offset behind all that was tried."""
@@ -240,7 +240,8 @@ class Reader:
             pieces, reached = kept_pieces(self._index, changed, want.partition_id, want.offset, stop, want.max_bytes) \
                 if want.offset < stop else ([], stop)
             if reached == stop and entries:
-                within = entries_within(entries, want.max_bytes - sum([len(one.data) for one in pieces]), not pieces)
+                within = entries_within(
+                    entries, want.max_bytes - sum([len(stored_piece.data) for stored_piece in pieces]), not pieces)
                 pieces += self._read(within)
                 reached = within[-1].end_offset if within else reached
             if first == self._log.segments()[0].base:
@@ -263,14 +264,14 @@ class Reader:
         return pieces
 
     def _cold_done(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
-                   on_done: Callable[[list[Fetched]], None], found: list[tuple[list[Piece], int]] | None,
+                   on_done: Callable[[list[Fetched]], None], reads: list[tuple[list[Piece], int]] | None,
                    error: BaseException | None) -> None:
         damaged: list[tuple[Fetched, Want]] = []
         for i, (answer, want) in enumerate(cold):
-            if found is None:
+            if reads is None:
                 answer.error = StorageFailed(f"the log cannot be read: {error}")
                 continue
-            answer.pieces, next_offset = found[i]
+            answer.pieces, next_offset = reads[i]
             answer.log_start_offset = self.start_of(answer.partition_id)     # retention may have gone on meanwhile
             answer.next_offset = min(next_offset, answer.high_watermark)
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
@@ -310,8 +311,8 @@ class Reader:
         entry = self._index.first_at_or_after(partition_id, timestamp_ms, start) or in_memory
         if entry is None:
             return None
-        for one in self._read([entry]):
-            for part in parts_of(one):
+        for stored_piece in self._read([entry]):
+            for part in parts_of(stored_piece):
                 for record in sound_records(part):
                     if record[1] >= timestamp_ms:
                         return record[0], record[1]
@@ -350,9 +351,9 @@ class Reader:
         return latest
 
     @staticmethod
-    def _time_found(on_done: Callable[[int | None, int], None], found: tuple[int, int] | None,
+    def _time_found(on_done: Callable[[int | None, int], None], position: tuple[int, int] | None,
                     error: BaseException | None) -> None:
-        if isinstance(error, KernelError) or found is None:
+        if isinstance(error, KernelError) or position is None:
             on_done(None, -1)
         else:
-            on_done(*found)
+            on_done(*position)

@@ -61,12 +61,12 @@ class Recovery:
 
     def _go_on_behind(self, positions: Positions) -> None:
         """Where the log ends before what the index knows of, or did and was not made good."""
-        for name, end, known in (("log", self._log.end(), positions.main),
-                                 ("chain of what is kept", self._log.kept_end(), positions.kept)):
-            if end < known:
+        for name, end, position in (("log", self._log.end(), positions.main),
+                                    ("chain of what is kept", self._log.kept_end(), positions.kept)):
+            if end < position:
                 self._index.mark_lost()
-                self._parts.on_damage(Damage(end, known, f"the {name} ends before what the index knows of; offsets and "
-                                                         "ids go on behind that"))
+                self._parts.on_damage(Damage(end, position, f"the {name} ends before what the index knows of; offsets "
+                                                            "and ids go on behind that"))
         if self._index.is_marked_lost():
             self._lose(max(0, positions.main - self._log.end()))
             self._log.advance(positions.main, positions.kept)

@@ -195,8 +195,8 @@ class RocksStore:
         if not cursor.valid():
             self._check(cursor)
             return None
-        found: bytes = cursor.key()
-        return (found, cursor.value()) if found >= lowest else None
+        floor_key: bytes = cursor.key()
+        return (floor_key, cursor.value()) if floor_key >= lowest else None
 
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         cursor = self._iterator()

@@ -40,31 +40,31 @@ class Watermarks:  # decision 11
 
     def bounds_of(self, first: int, count: int) -> array[int]:
         """log_start and next offset of each of `count` partitions that follow one another."""
-        found: array[int] = array("q")
+        bounds: array[int] = array("q")
         end = first + count
         while first < end:
             stop = min(end, (first | _MASK) + 1)
             page = self.pages.get(first >> _SHIFT)
             if page is None:
-                found.frombytes(bytes((stop - first) * 16))
+                bounds.frombytes(bytes((stop - first) * 16))
             else:
                 at = (first & _MASK) * 2
-                found.extend(page[at:at + (stop - first) * 2])
+                bounds.extend(page[at:at + (stop - first) * 2])
             first = stop
-        return found
+        return bounds
 
     def next_offsets(self, partition_ids: list[int]) -> list[int]:
         """Next offsets of many partitions at once."""
-        found: list[int] = []
+        offsets: list[int] = []
         pages = self.pages
         for partition_id in partition_ids:
             page = pages.get(partition_id >> _SHIFT)
             if page is None:
-                found.append(0)
+                offsets.append(0)
             else:
                 offset: int = page[(partition_id & _MASK) * 2 + 1]
-                found.append(offset)
-        return found
+                offsets.append(offset)
+        return offsets
 
     def apply(self, entries: Entries) -> None:
         """Records entered these partitions."""

@@ -95,8 +95,8 @@ class Backups:
             self._kernel.cutting.release()
             on_begun(None, StorageFailed(f"what lies beside the log cannot be copied: {error}"))
             return
-        files = [BackupFile(self._log.file_of(one.base), one.size_bytes, one.sealed, one.base, b"")
-                 for one in cut.segments]
+        files = [BackupFile(self._log.file_of(segment.base), segment.size_bytes, segment.sealed, segment.base, b"")
+                 for segment in cut.segments]
         files += [BackupFile(name, len(content), False, None, content) for name, content in beside.items()]
         backup = Backup(cut, files)
         self._running[backup.id] = backup

@@ -77,17 +77,17 @@ def look_through(log: Log, on_damage: Callable[[Damage], None]) -> Found:
         frames=frames, last_ms=last_ms)
 
 
-def resume(log: Log, found: Found, taken_ms: int, now_ms: int, secret: bytes) -> Found:  # decision 109
+def resume(log: Log, contents: Found, taken_ms: int, now_ms: int, secret: bytes) -> Found:  # decision 109
     """Append the frame that leaves out what may have been given out since `taken_ms`; returns what holds from here on.
 
-    `found` is what `look_through` gave of this log. Raises LogFull, LogFailed.
+    `contents` is what `look_through` gave of this log. Raises LogFull, LogFailed.
     """
     passed_ms = max(0, now_ms - taken_ms)
-    counters = counters_behind(found.counters, ROOM_COUNTERS + passed_ms * COUNTERS_PER_MS)
-    after = found._replace(
-        epoch=found.epoch + ROOM_EPOCHS + passed_ms // 1000, secret=secret, frames=found.frames + 1,
-        last_ms=max(found.last_ms, now_ms),
-        next_id=found.next_id + ROOM_IDS + passed_ms * IDS_PER_MS,
+    counters = counters_behind(contents.counters, ROOM_COUNTERS + passed_ms * COUNTERS_PER_MS)
+    after = contents._replace(
+        epoch=contents.epoch + ROOM_EPOCHS + passed_ms // 1000, secret=secret, frames=contents.frames + 1,
+        last_ms=max(contents.last_ms, now_ms),
+        next_id=contents.next_id + ROOM_IDS + passed_ms * IDS_PER_MS,
         counters=counters)
     records = [StateRecord(Kind.EPOCH, b"", after.epoch.to_bytes(4, "big")), StateRecord(Kind.SECRET, b"", secret),
                counters_record(after.counters)]

@@ -54,8 +54,8 @@ def file_name(base: int) -> str:
 
 def base_of(name: str) -> int | None:
     """The base that a file's name says; None where it is no name of a segment."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else int(found[1])
+    match = _NAME.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def encode_header(base: int) -> bytes:
@@ -123,17 +123,17 @@ class SegmentReader:
         """Where the next whole frame begins, looking byte by byte: lengths before it cannot be trusted."""
         while at < self.size:
             chunk = self.file.read(at, READ_WINDOW_BYTES)
-            found = chunk.find(FRAME_MAGIC)
-            while found >= 0:
-                if self._is_frame(chunk, found, at + found):
-                    return at + found
-                found = chunk.find(FRAME_MAGIC, found + 1)
+            index = chunk.find(FRAME_MAGIC)
+            while index >= 0:
+                if self._is_frame(chunk, index, at + index):
+                    return at + index
+                index = chunk.find(FRAME_MAGIC, index + 1)
             at += max(1, len(chunk) - ENVELOPE_BYTES + 1)
         return None
 
-    def _is_frame(self, chunk: bytes, found: int, at: int) -> bool:
+    def _is_frame(self, chunk: bytes, index: int, at: int) -> bool:
         """Its place is looked at first: a message may hold any number of the four bytes."""
-        if found + ENVELOPE_BYTES > len(chunk) or _ENVELOPE.unpack_from(chunk, found)[4] != self.base + at:
+        if index + ENVELOPE_BYTES > len(chunk) or _ENVELOPE.unpack_from(chunk, index)[4] != self.base + at:
             return False
         try:
             self.frame(at, check_body=True)

@@ -80,8 +80,8 @@ class SegmentChain:
 
     def _named(self) -> list[int]:
         """What lies in the folder under a segment's name, in order. Anything else is not ours."""
-        found = [base_of(name) for name in self._disk.names(self._folder)]
-        return sorted(base for base in found if base is not None and base in self._range)
+        bases = [base_of(name) for name in self._disk.names(self._folder)]
+        return sorted(base for base in bases if base is not None and base in self._range)
 
     def _belongs(self, base: int) -> bool:
         """Whether the file under this name is a segment of this place: its header says so, or else its frames do, and
@@ -130,13 +130,13 @@ class SegmentChain:
         """Whether a file without a whole frame is out of the way. It is a loss where it fills a gap of the chain."""
         size = self._file_size(base)
         moved = self._aside.move(self._name(base), is_tail=is_next)
-        told = f"{self._name(base)} holds no whole frame of its place; {moved}"
+        text = f"{self._name(base)} holds no whole frame of its place; {moved}"
         i = bisect_right(self.bases, base) - 1
         before = self.bases[i] + self._sizes.get(self.bases[i], self._size) if i >= 0 else self._range.start
         if not is_next and before <= base < self.bases[-1]:
-            on_damage(Damage(base, base + size, told))
+            on_damage(Damage(base, base + size, text))
         else:
-            self._aside.tell(Note(not is_next, told))
+            self._aside.tell(Note(not is_next, text))
         return moved.is_done
 
     def _on_damage(self, base: int, on_damage: Callable[[Damage], None], damage: Damage) -> None:

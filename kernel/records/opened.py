@@ -79,8 +79,8 @@ class Opened:  # decision 115
     def _find(self, index: int) -> int:
         """Where a record begins, by its number; -1 where there is none."""
         marks = self._marks
-        known = min(index // MARK_EVERY, len(marks) - 1)
-        at, reached = marks[known], known * MARK_EVERY
+        mark = min(index // MARK_EVERY, len(marks) - 1)
+        at, reached = marks[mark], mark * MARK_EVERY
         while reached < index and self._end_index < 0:
             count, at = skip_records(self._data, at, min(MARK_EVERY, index - reached), UNLIMITED, UNLIMITED)
             reached += count

@@ -111,14 +111,14 @@ def read_headers(data: bytes, at: int) -> tuple[Headers, int]:
         return (), at
     if count < 0 or count > MAX_HEADERS:
         raise CorruptBatch(f"a record claims {count} headers")
-    found: list[tuple[bytes, bytes | None]] = []
+    headers: list[tuple[bytes, bytes | None]] = []
     for _ in range(count):
         name, at = _read_bytes(data, at)
         if name is None:
             raise CorruptBatch("a header has no name")
         value, at = _read_bytes(data, at)
-        found.append((name, value))
-    return tuple(found), at
+        headers.append((name, value))
+    return tuple(headers), at
 
 
 def named_headers(data: bytes, wanted: Container[bytes]) -> Headers:
@@ -126,7 +126,7 @@ def named_headers(data: bytes, wanted: Container[bytes]) -> Headers:
     count, at = read_varint(data, 0)
     if count < 0 or count > MAX_HEADERS:
         raise CorruptBatch(f"a record claims {count} headers")
-    found: list[tuple[bytes, bytes | None]] = []
+    headers: list[tuple[bytes, bytes | None]] = []
     for _ in range(count):
         name, at = _read_bytes(data, at)
         length, start = read_varint(data, at)
@@ -134,8 +134,8 @@ def named_headers(data: bytes, wanted: Container[bytes]) -> Headers:
         if name is None or at > len(data):
             raise CorruptBatch("a header has no name, or a length points beyond the end of its record")
         if name in wanted:
-            found.append((name, data[start:at] if length >= 0 else None))
-    return tuple(found)
+            headers.append((name, data[start:at] if length >= 0 else None))
+    return tuple(headers)
 
 
 def decode_records(data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,
@@ -233,7 +233,7 @@ def record_starts(data: bytes, firsts: list[int], limits: list[int], counts: lis
     Nothing but lengths is looked at. A run ends early where its bytes do, or where a length makes no sense.
     """
     starts: list[int] = []
-    found: list[int] = []
+    record_counts: list[int] = []
     for i in range(len(firsts)):
         at = firsts[i]
         limit = limits[i]
@@ -254,8 +254,8 @@ def record_starts(data: bytes, firsts: list[int], limits: list[int], counts: lis
                 break
             starts.append(start)
             left -= 1
-        found.append(counts[i] - left)
-    return starts, found
+        record_counts.append(counts[i] - left)
+    return starts, record_counts
 
 
 def split_records(cursor: object, data: bytes, at: int, count: int, first_offset: int, base_ms: int, first_id: int,

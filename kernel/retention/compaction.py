@@ -40,10 +40,10 @@ def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> lis
 def outlived(topics: Topics, key: bytes, latest: Latest, next_offset: int, ages: Ages) -> bool:
     """Whether the newest record of a key need not be kept any longer: its topic is gone or not compacted any more, or
     it deletes its key and has said so for long enough."""
-    found = topics.of_partition(partition_of(key))
-    if found is None or not found[0].settings.compact:
+    topic_partition = topics.of_partition(partition_of(key))
+    if topic_partition is None or not topic_partition[0].settings.compact:
         return True
-    keep_ms = found[0].settings.delete_retention_ms
+    keep_ms = topic_partition[0].settings.delete_retention_ms
     too_old_ms = ages.appended_by(DELETE_RETENTION_MS if keep_ms is None else keep_ms)
     return bool(latest.flags & DELETES) and latest.append_ms < too_old_ms and latest.offset < next_offset - 1
 
@@ -72,19 +72,19 @@ class Compaction:
     def _outlived(self, ages: Ages) -> list[tuple[bytes, Latest]]:
         """On the checkpoint's thread: keys that could go as of the last checkpoint."""
         parts = self._parts
-        found: list[tuple[bytes, Latest]] = []
+        records: list[tuple[bytes, Latest]] = []
         for key, value in parts.index.scan_state(Kind.LATEST):
             latest = decode_latest(value)
             if outlived(parts.topics, key, latest, parts.watermarks.next_offset(partition_of(key)), ages):
-                found.append((key, latest))
-                if len(found) == KEYS_PER_LOOK:
+                records.append((key, latest))
+                if len(records) == KEYS_PER_LOOK:
                     break
-        return found
+        return records
 
-    def _found(self, found: list[tuple[bytes, Latest]] | None, error: BaseException | None) -> None:
-        if found is None:
+    def _found(self, records: list[tuple[bytes, Latest]] | None, error: BaseException | None) -> None:
+        if records is None:
             self._parts.fatal(f"the index cannot be read: {error}")
             return
         # What was written anew since the checkpoint stays.
-        gone = [key for key, _ in found if self._parts.state.recent(Kind.LATEST, key) is None]
+        gone = [key for key, _ in records if self._parts.state.recent(Kind.LATEST, key) is None]
         self._delete([StateRecord(Kind.LATEST, key, None) for key in gone])

@@ -56,23 +56,23 @@ class Holder(Protocol):  # decision 14
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
     """All offsets of these stretches, as sorted stretches that do not touch."""
-    found: list[Stretch] = []
+    union: list[Stretch] = []
     for start, stop in sorted(stretches):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(union[-1][1], stop))
         elif start < stop:
-            found.append((start, stop))
-    return found
+            union.append((start, stop))
+    return union
 
 
 def within(stretches: list[Stretch], start: int, stop: int) -> list[Stretch]:
     """What of joined stretches lies from `start` until before `stop`."""
     i = bisect_right(stretches, start, key=itemgetter(1))
-    found: list[Stretch] = []
+    overlaps: list[Stretch] = []
     while i < len(stretches) and stretches[i][0] < stop:
-        found.append((max(start, stretches[i][0]), min(stop, stretches[i][1])))
+        overlaps.append((max(start, stretches[i][0]), min(stop, stretches[i][1])))
         i += 1
-    return found
+    return overlaps
 
 
 class Latest(NamedTuple):

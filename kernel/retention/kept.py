@@ -23,22 +23,22 @@ def kept_pieces(index: Index, changed: Changed, partition_id: int, start: int, s
     And the offset up to which nothing is left out: `stop`, or less where there is more than was asked for.
     """
     lowest, below = kept_key(partition_id, start), kept_key(partition_id, stop)
-    found: dict[bytes, bytes | None] = {key: None for key in changed.keys() if lowest <= key < below}
+    records: dict[bytes, bytes | None] = {key: None for key in changed.keys() if lowest <= key < below}
     count = size_bytes = 0
     for key, value in index.state_range(Kind.KEPT, lowest, below):
         if value is not None:
-            found[key] = value
+            records[key] = value
             count += 1
             size_bytes += len(value)
             if size_bytes > max_bytes or count == MAX_PIECES:
                 stop = split_kept_key(key)[1] + 1
                 break
-    for key in found:
+    for key in records:
         newest = changed.get(key)
         if newest is not None:
-            found[key] = newest[2]
+            records[key] = newest[2]
     below = kept_key(partition_id, stop)
-    living = [(key, value) for key, value in sorted(found.items()) if value is not None and key < below]
+    living = [(key, value) for key, value in sorted(records.items()) if value is not None and key < below]
     count = _count_within([len(value) for _, value in living], max_bytes)
     pieces = [inline.piece_of(value, split_kept_key(key)[1]) for key, value in living[:count]]
     return pieces, split_kept_key(living[count][0])[1] if count < len(living) else stop

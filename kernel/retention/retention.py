@@ -91,9 +91,9 @@ def frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
     return chosen, size_bytes
 
 
-def merged(one: Needed, other: Needed) -> Needed:
-    return {partition_id: joined([*one.get(partition_id, ()), *other.get(partition_id, ())])
-            for partition_id in {*one, *other}}
+def merged(needed: Needed, other: Needed) -> Needed:
+    return {partition_id: joined([*needed.get(partition_id, ()), *other.get(partition_id, ())])
+            for partition_id in {*needed, *other}}
 
 
 class Retention:
@@ -199,15 +199,15 @@ class Retention:
                             starts[partition_id] = first
         return starts
 
-    def _looked(self, found: tuple[SegmentScan | None, Starts] | None, error: BaseException | None) -> None:
-        if found is None:
+    def _looked(self, survey: tuple[SegmentScan | None, Starts] | None, error: BaseException | None) -> None:
+        if survey is None:
             self._fatal(f"the log cannot be surveyed for retention: {error}")
             return
-        scan, by_topic = found
+        scan, by_topic = survey
         if scan is None and self._waits_for_index:
             # A checkpoint is what needs room first. It may take from memory what only memory could say.
-            known: Starts = {partition_id: start for partition_id, start in by_topic.items() if start is not None}
-            self._disk_guard.make(partial(self._move_starts, known))
+            starts: Starts = {partition_id: start for partition_id, start in by_topic.items() if start is not None}
+            self._disk_guard.make(partial(self._move_starts, starts))
         elif scan is None:
             self._move_starts(by_topic)
         elif self._holders:

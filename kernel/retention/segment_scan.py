@@ -66,34 +66,34 @@ class SegmentScanner:
     # ---- scan
 
     def scan(self, segment: Segment, ages: Ages) -> SegmentScan:
-        found = SegmentScan(segment, {}, {}, [], [], {}, [])
+        scan = SegmentScan(segment, {}, {}, [], [], {}, [])
         for frame in self._log.heads(segment):
             head = decode_head(frame.head)
-            _note_spans(found.spans, head.entries)
+            _note_spans(scan.spans, head.entries)
             for record in head.state:
                 name = (record.kind, record.key)
-                found.names.append(name)
+                scan.names.append(name)
                 held = self._index.held(*name)
                 if held is not None and held.home == frame.position:
-                    found.newest[name] = held.order
+                    scan.newest[name] = held.order
                     if held.value is not None:
-                        self._note_owed(found, name, held.value, ages)
-        for partition_id, stretches in found.latest.items():
-            found.latest[partition_id] = joined(stretches)
-        return found
+                        self._note_owed(scan, name, held.value, ages)
+        for partition_id, stretches in scan.latest.items():
+            scan.latest[partition_id] = joined(stretches)
+        return scan
 
-    def _note_owed(self, found: SegmentScan, name: Name, value: bytes, ages: Ages) -> None:
+    def _note_owed(self, scan: SegmentScan, name: Name, value: bytes, ages: Ages) -> None:
         """Look at a newest record that says that a record of a partition is needed, or is one."""
         kind, key = name
         if kind == Kind.LATEST:
             latest = decode_latest(value)
             partition_id = partition_of(key)
             if outlived(self._topics, key, latest, self._watermarks.next_offset(partition_id), ages):
-                found.outlived.append(name)
-            elif found.segment.base < KEPT_BASE:
-                found.latest.setdefault(partition_id, []).append((latest.offset, latest.offset + 1))
+                scan.outlived.append(name)
+            elif scan.segment.base < KEPT_BASE:
+                scan.latest.setdefault(partition_id, []).append((latest.offset, latest.offset + 1))
         elif kind == Kind.KEPT and self.latest_of_kept(key, value) is None:
-            found.kept.append(name)
+            scan.kept.append(name)
 
     def latest_of_kept(self, key: bytes, value: bytes) -> Latest | None:
         """The LATEST record that needs this kept record, if there is one."""
@@ -147,6 +147,6 @@ class SegmentScanner:
 
 def _note_spans(spans: dict[int, Stretch], entries: Entries) -> None:
     for partition_id, first, count in zip(entries.partition_id, entries.first_offset, entries.count, strict=True):
-        known = spans.get(partition_id)
-        spans[partition_id] = (first, first + count) if known is None else (
-            min(known[0], first), max(known[1], first + count))
+        span = spans.get(partition_id)
+        spans[partition_id] = (first, first + count) if span is None else (
+            min(span[0], first), max(span[1], first + count))

@@ -39,12 +39,13 @@ class Spill:
 
     def needed(self, spans: dict[int, Stretch]) -> Needed:
         """Which offsets of these spans somebody needs."""
-        found: Needed = {}
+        stretches: Needed = {}
         for partition_id, (start, stop) in spans.items():
-            needed = joined([one for holder in self._parts.holders for one in holder.needed(partition_id, start, stop)])
+            needed = joined([stretch for holder in self._parts.holders
+                             for stretch in holder.needed(partition_id, start, stop)])
             if needed:
-                found[partition_id] = needed
-        return found
+                stretches[partition_id] = needed
+        return stretches
 
     def unneeded(self, names: Iterable[Name]) -> list[Name]:
         """Which of these KEPT records nobody needs any more."""
@@ -97,13 +98,13 @@ class Spill:
 
     def _superseded(self, names: dict[Name, Newest | None]) -> list[Name]:
         """On the checkpoint's thread: those that are not the newest of their key."""
-        found = []
+        old_names = []
         for name, newest in names.items():
             held = self._parts.index.held(*name) if newest is None else None
             value = newest[2] if newest is not None else held.value if held is not None else None
             if value is not None and self._scanner.latest_of_kept(name[1], value) is None:
-                found.append(name)
-        return found
+                old_names.append(name)
+        return old_names
 
     def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """These partitions, as (first partition id, count), are gone: nothing of theirs is kept."""

@@ -70,9 +70,9 @@ class Accepting:
             if due is AT_ONCE:
                 builder.add([message], places)
                 continue
-            one = pending_of(message, due, builder.now_ms, when.repeat)
-            places.append((self._book.plan_of(pending_frame).accept(one), 0))
-            builder.size_bytes += len(one.headers) + len(one.value or b"") + STATE_BYTES
+            pending = pending_of(message, due, builder.now_ms, when.repeat)
+            places.append((self._book.plan_of(pending_frame).accept(pending), 0))
+            builder.size_bytes += len(pending.headers) + len(pending.value or b"") + STATE_BYTES
 
 
 def first_due(when: When, now_ms: int, wall_ms: int) -> Due:
@@ -83,10 +83,10 @@ def first_due(when: When, now_ms: int, wall_ms: int) -> Due:
     start_ms = when.due_ms or begin_ms + when.delay_ms
     due_ms = start_ms
     if schedule is not None:
-        found = schedule._replace(start_ms=start_ms).next_after(max(start_ms, begin_ms) - 1, 0, wall_ms - begin_ms)
-        if found is None:
+        next_ms = schedule._replace(start_ms=start_ms).next_after(max(start_ms, begin_ms) - 1, 0, wall_ms - begin_ms)
+        if next_ms is None:
             raise InvalidDelay(f"the repetition {when.repeat!r} never falls due")
-        due_ms = found
+        due_ms = next_ms
     if due_ms > begin_ms + MAX_DELAY_MS:
         raise InvalidDelay("a message can wait for ten years at most")
     return Due(due_ms, by_wall, start_ms) if due_ms > begin_ms or schedule is not None else AT_ONCE

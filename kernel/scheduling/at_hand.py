@@ -84,25 +84,25 @@ class AtHand:
 
     def _read(self, keys: list[bytes]) -> list[bytes]:
         """On the reading thread: what waits behind each; as many of them as may be read at once."""
-        found: list[bytes] = []
+        values: list[bytes] = []
         total = 0
         for key in keys:
             held = self._index.held(Kind.SCHEDULED, id_of(key))
-            found.append(b"" if held is None or held.value is None else held.value)
-            total += len(found[-1])
+            values.append(b"" if held is None or held.value is None else held.value)
+            total += len(values[-1])
             if total > READ_BYTES:
                 break
-        return found
+        return values
 
-    def _done(self, missing: list[bytes], found: list[bytes] | None, error: BaseException | None) -> None:
+    def _done(self, missing: list[bytes], values: list[bytes] | None, error: BaseException | None) -> None:
         self._reading = False
-        if found is None:
+        if values is None:
             self._fatal(f"the index cannot be read: {error}")
             return
-        for key, value in zip(missing, found, strict=False):
+        for key, value in zip(missing, values, strict=False):
             if key in self._timers and key not in self.values:
                 self._keep(key, value)
-        self.added(missing[len(found):])
+        self.added(missing[len(values):])
         self._on_read()
 
     def _keep(self, key: bytes, value: bytes) -> None:

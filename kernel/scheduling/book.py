@@ -107,8 +107,8 @@ class Book:
         recent = self._state.recent(Kind.SCHEDULED, id_of(timer))
         if recent is not None:
             value = recent[2]
-        found = None if value is None else decode(value)
-        return found if isinstance(found, Pending) and timer_of(found, number_of(id_of(timer))) == timer else None
+        record = None if value is None else decode(value)
+        return record if isinstance(record, Pending) and timer_of(record, number_of(id_of(timer))) == timer else None
 
 
 def _timers_in(changes: StateChanges) -> list[bytes]:

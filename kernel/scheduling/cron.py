@@ -68,10 +68,10 @@ class Cron(NamedTuple):
         at = bisect_left(self.minutes_of_day, first)
         if at < len(self.minutes_of_day) and self._has(today):
             return (day * MINUTES_A_DAY + self.minutes_of_day[at]) * MS_A_MINUTE
-        found = self._day_after(today)
-        if found is None:
+        matching_day = self._day_after(today)
+        if matching_day is None:
             return None
-        return (found.toordinal() - EPOCH) * MS_A_DAY + self.minutes_of_day[0] * MS_A_MINUTE
+        return (matching_day.toordinal() - EPOCH) * MS_A_DAY + self.minutes_of_day[0] * MS_A_MINUTE
 
     def _has(self, day: date) -> bool:
         by_date, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -84,9 +84,9 @@ class Cron(NamedTuple):
             if number % 12 + 1 in self.months:
                 year, in_year = divmod(number, 12)
                 for day in range(first, monthrange(year, in_year + 1)[1] + 1):
-                    found = date(year, in_year + 1, day)
-                    if self._has(found):
-                        return found
+                    candidate = date(year, in_year + 1, day)
+                    if self._has(candidate):
+                        return candidate
             first = 1
         return None
 
@@ -111,10 +111,10 @@ def parse_cron(text: str) -> Cron:
 def _values(field: _Field, text: str) -> frozenset[int]:
     values: set[int] = set()
     for part in text.split(","):
-        found = _PART.fullmatch(part)
-        if found is None:
+        match = _PART.fullmatch(part)
+        if match is None:
             raise InvalidSchedule(f"{field.title}: {part!r} is none of *, 5, 1-5, */5 and lists of them")
-        star, first, last, step = found.groups()
+        star, first, last, step = match.groups()
         low = field.low if star else _value(field, first)
         high = field.high if star or (step and not last) else _value(field, last or first)
         if low > high or step and int(step) == 0:

@@ -78,7 +78,7 @@ class Delivering:
             self._committer.on_relief(self._relieved)
             return
         while taken := self._take(BATCH - self._book.taken()):
-            batch = [(key, one) for key, value in taken if (one := self._waiting(key, value)) is not None]
+            batch = [(key, pending) for key, value in taken if (pending := self._waiting(key, value)) is not None]
             if batch:
                 self._append(batch)
                 break
@@ -123,29 +123,29 @@ class Delivering:
         plan, builder, wall_ms = self._book.plan_of(pending_frame), pending_frame.builder, self._parts.loop.wall_ms()
         messages: list[Message] = []
         ids: list[int] = []
-        for key, one in batch:
+        for key, pending in batch:
             # A frame bears the time at which it began to open_frame: that may be before this was due.
-            timestamp_ms = one.timestamp_ms or (wall_ms if self._shown_ms(key) > builder.now_ms else 0)
-            message = (self._destinations.of(one), one.value, one.headers, one.attributes, timestamp_ms)
-            if one.repeat:                       # each is a message of its own, in its place among the others
+            timestamp_ms = pending.timestamp_ms or (wall_ms if self._shown_ms(key) > builder.now_ms else 0)
+            message = (self._destinations.of(pending), pending.value, pending.headers, pending.attributes, timestamp_ms)
+            if pending.repeat:                   # each is a message of its own, in its place among the others
                 builder.add_copies(messages, ids, None)
                 messages, ids = [], []
                 builder.add([message], None)
-                plan.deliver(key, one, self._next_ms(one))
+                plan.deliver(key, pending, self._next_ms(pending))
             else:
                 messages.append(message)
                 ids.append(number_of(id_of(key)))
-                plan.deliver(key, one, None)
+                plan.deliver(key, pending, None)
         builder.add_copies(messages, ids, None)
         self._book.settling.update([(id_of(key), Fate.DELIVERED) for key, _ in batch])
         self._committer.note_size()
 
-    def _next_ms(self, one: Pending) -> int | None:
+    def _next_ms(self, pending: Pending) -> int | None:
         """When it falls due again, by its clock."""
         loop = self._parts.loop
-        now_ms = loop.wall_ms() if one.by_wall else loop.now_ms()
-        return parse_schedule(one.repeat, one.start_ms).next_after(max(now_ms, one.due_ms), one.times + 1,
-                                                                   loop.wall_ms() - now_ms)
+        now_ms = loop.wall_ms() if pending.by_wall else loop.now_ms()
+        return parse_schedule(pending.repeat, pending.start_ms).next_after(
+            max(now_ms, pending.due_ms), pending.times + 1, loop.wall_ms() - now_ms)
 
     # ---- waking up
 

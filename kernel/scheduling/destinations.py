@@ -18,10 +18,10 @@ PLACES: Final = 10_000                    # placements remembered
 Name = tuple[str, str, bytes | None, int, bool, bool]
 
 
-def _name(one: Pending) -> Name:
+def _name(pending: Pending) -> Name:
     """What names a message's place: messages of one name go to one place while no topic changes."""
-    to = one.topic if one.fixed_topic else one.address
-    return one.tenant, to, one.key, one.partition, one.fixed_topic, one.may_create
+    to = pending.topic if pending.fixed_topic else pending.address
+    return pending.tenant, to, pending.key, pending.partition, pending.fixed_topic, pending.may_create
 
 
 class Destinations:  # decision 38
@@ -31,41 +31,41 @@ class Destinations:  # decision 38
         self._placements: dict[Name, Placement] = {}
         self._placed_by = -1                             # version of the topics
 
-    def of(self, one: Pending) -> Placement:
+    def of(self, pending: Pending) -> Placement:
         """Where it goes as things are now, or to `unrouted`. Raises Stopping."""
         try:
-            placement = self._remembered(one)
+            placement = self._remembered(pending)
             if placement.version != placement.first_level.version:
                 self._appending.refresh(placement)
         except Stopping:
             raise
         except KernelError:
-            placement = self._parts.places.place_unrouted(one.address, one.tenant)
+            placement = self._parts.places.place_unrouted(pending.address, pending.tenant)
             self._appending.refresh(placement)
         return placement
 
-    def _remembered(self, one: Pending) -> Placement:
-        if one.to_queue or one.routed is not None:  # other messages to its address may go elsewhere
-            return self._place(one)
+    def _remembered(self, pending: Pending) -> Placement:
+        if pending.to_queue or pending.routed is not None:  # other messages to its address may go elsewhere
+            return self._place(pending)
         version = self._parts.topics.version
         if version != self._placed_by or len(self._placements) >= PLACES:
             self._placements.clear()
             self._placed_by = version
-        placement = self._placements.get(_name(one))
+        placement = self._placements.get(_name(pending))
         if placement is None:
-            placement = self._placements[_name(one)] = self._place(one)
+            placement = self._placements[_name(pending)] = self._place(pending)
         return placement
 
-    def _place(self, one: Pending) -> Placement:
+    def _place(self, pending: Pending) -> Placement:
         places = self._parts.places
-        if one.to_queue:
-            return places.place_again(one.tenant, one.topic, one.partition, one.key)
-        if one.routed is not None:
-            return places.place_routed(one.address, one.routed, one.tenant, one.may_create)
-        if not one.fixed_topic:
-            return places.place(one.address, one.tenant, one.may_create)
-        partition = one.partition if one.partition >= 0 else None
+        if pending.to_queue:
+            return places.place_again(pending.tenant, pending.topic, pending.partition, pending.key)
+        if pending.routed is not None:
+            return places.place_routed(pending.address, pending.routed, pending.tenant, pending.may_create)
+        if not pending.fixed_topic:
+            return places.place(pending.address, pending.tenant, pending.may_create)
+        partition = pending.partition if pending.partition >= 0 else None
         try:
-            return places.place_in(one.topic, one.key, partition, one.tenant, one.may_create)
+            return places.place_in(pending.topic, pending.key, partition, pending.tenant, pending.may_create)
         except UnknownPartition:                     # the topic was made anew, with fewer partitions
-            return places.place_in(one.topic, one.key, None, one.tenant, one.may_create)
+            return places.place_in(pending.topic, pending.key, None, pending.tenant, pending.may_create)

@@ -38,14 +38,14 @@ class Lane:
 
     def _scan(self, horizon: bytes, limit: int) -> list[bytes]:
         """On the reading thread."""
-        found = self._parts.index.scan_state(Kind.TIMER, horizon, self.timers.beyond)
-        return [key for key, _ in islice(found, limit)]
+        timers = self._parts.index.scan_state(Kind.TIMER, horizon, self.timers.beyond)
+        return [key for key, _ in islice(timers, limit)]
 
-    def _scanned(self, found: list[bytes] | None, error: BaseException | None) -> None:
-        if found is None:
+    def _scanned(self, keys: list[bytes] | None, error: BaseException | None) -> None:
+        if keys is None:
             self._parts.fatal(f"the index cannot be read: {error}")
             return
-        self.timers.extend(found)
+        self.timers.extend(keys)
         self._turn()
 
     # ---- what is due

@@ -52,40 +52,40 @@ class Plan:
 
     # ---- filling
 
-    def accept(self, one: Pending) -> Run:
+    def accept(self, pending: Pending) -> Run:
         """A message to deliver later; its id stands in what is returned once this is sealed."""
         run = Run(0, self._append_ms)
-        self._accepted.append((run, one))
+        self._accepted.append((run, pending))
         return run
 
-    def keep(self, message_id: int, one: Pending) -> None:
+    def keep(self, message_id: int, pending: Pending) -> None:
         """Store a message for later that has its id already."""
         key = id_key(message_id)
-        self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one)))
-        self._begin(one, key)
+        self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(pending)))
+        self._begin(pending, key)
         self._kept += 1
 
-    def deliver(self, timer: bytes, one: Pending, next_ms: int | None) -> None:
+    def deliver(self, timer: bytes, pending: Pending, next_ms: int | None) -> None:
         """The message of a timer goes out with this frame, and again at `next_ms`."""
         self.taken.append(timer)
         self.delivered += 1
-        key, times = id_of(timer), one.times + 1
+        key, times = id_of(timer), pending.times + 1
         self._state.append(StateRecord(Kind.TIMER, timer, None))
         if next_ms is None:
-            self._settle(key, one, Fate.DELIVERED, times)
+            self._settle(key, pending, Fate.DELIVERED, times)
             return
-        after = one._replace(due_ms=next_ms, times=times)
+        after = pending._replace(due_ms=next_ms, times=times)
         self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(after)))
         self._begin(after, key)
 
-    def recall(self, timer: bytes, one: Pending) -> None:
+    def recall(self, timer: bytes, pending: Pending) -> None:
         self.recalled.append(timer)
         self._state.append(StateRecord(Kind.TIMER, timer, None))
-        self._settle(id_of(timer), one, Fate.RECALLED, one.times)
+        self._settle(id_of(timer), pending, Fate.RECALLED, pending.times)
 
-    def _settle(self, key: bytes, one: Pending, fate: Fate, times: int) -> None:
-        due_ms = one.due_ms if one.by_wall else self._wall_of(one.due_ms)
-        what = Settled(fate, times, due_ms, self._append_ms, one.tenant)
+    def _settle(self, key: bytes, pending: Pending, fate: Fate, times: int) -> None:
+        due_ms = pending.due_ms if pending.by_wall else self._wall_of(pending.due_ms)
+        what = Settled(fate, times, due_ms, self._append_ms, pending.tenant)
         self._state.append(StateRecord(Kind.SCHEDULED, key, encode_settled(what)))
         self._settled.append(key)
 
@@ -96,8 +96,8 @@ class Plan:
         self._forgotten += len(ids)
         self.swept_to = record + b"\0"
 
-    def _begin(self, one: Pending, key: bytes) -> None:
-        timer = timer_of(one, int.from_bytes(key, "big"))
+    def _begin(self, pending: Pending, key: bytes) -> None:
+        timer = timer_of(pending, int.from_bytes(key, "big"))
         self._state.append(StateRecord(Kind.TIMER, timer, b""))
         self.begun.append(timer)
 
@@ -106,12 +106,12 @@ class Plan:
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""
         self.open = False
-        for run, one in self._accepted:
+        for run, pending in self._accepted:
             run.first_id = first_id
             key = id_key(first_id)
             first_id += 1
-            self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(one)))
-            self._begin(one, key)
+            self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(pending)))
+            self._begin(pending, key)
         if self._settled:
             self._state.append(forget_record(self._now_ms + REMEMBERED_MS, self._settled))
         self._state.append(counts_record(self.counts()))

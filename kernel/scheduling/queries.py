@@ -101,18 +101,18 @@ class Queries:
         return None if held is None or held.value is None else decode(held.value)
 
     def _got(self, message_id: int, on_found: Callable[[Pending | Settled | None], None], reads: int,
-             found: Pending | Settled | None, error: BaseException | None) -> None:
+             record: Pending | Settled | None, error: BaseException | None) -> None:
         if error is not None:
             self._parts.fatal(f"the index cannot be read: {error}")
         elif self._parts.state.recent(Kind.SCHEDULED, id_key(message_id)) is not None \
-                or isinstance(found, Pending) and self._is_late(message_id, found) and reads < READS:
+                or isinstance(record, Pending) and self._is_late(message_id, record) and reads < READS:
             self._find(message_id, on_found, reads + 1)      # it has changed since it was read
         else:
-            on_found(found)
+            on_found(record)
 
-    def _is_late(self, message_id: int, one: Pending) -> bool:
+    def _is_late(self, message_id: int, pending: Pending) -> bool:
         """Whether this was read before it was delivered or recalled: its timer is gone."""
-        timer = timer_of(one, message_id)
+        timer = timer_of(pending, message_id)
         timers = self._book.timers_for(timer)
         return timer < timers.horizon and timer not in timers and id_of(timer) not in self._book.settling
 
@@ -156,13 +156,13 @@ class Queries:
         view = View(self._parts.clock.apart_ms)      # the same for every page, unless there was a step
         unseen = [self._book.timers.unseen_from(view.hub_key(start), limit),
                   self._book.wall_timers.unseen_from(view.wall_key(start), limit)]
-        known = {key: recent[2] for part in unseen for key in part
-                 if (recent := self._parts.state.recent(Kind.SCHEDULED, id_of(key))) is not None}
-        self._parts.reader_worker.submit(partial(self._scan, view, start, limit, unseen, known),
+        recent_values = {key: recent[2] for part in unseen for key in part
+                         if (recent := self._parts.state.recent(Kind.SCHEDULED, id_of(key))) is not None}
+        self._parts.reader_worker.submit(partial(self._scan, view, start, limit, unseen, recent_values),
                                          partial(self._scanned, tenant, on_done))
 
-    def _scan(self, view: View, start: bytes, limit: int, unseen: list[list[bytes]], known: dict[bytes, bytes | None]
-              ) -> tuple[list[tuple[bytes, bytes | None]], bytes | None]:
+    def _scan(self, view: View, start: bytes, limit: int, unseen: list[list[bytes]],
+              recent_values: dict[bytes, bytes | None]) -> tuple[list[tuple[bytes, bytes | None]], bytes | None]:
         """On the reading thread: timers and what the store says of them, and where to go on."""
         index = self._parts.index
         stored = [[key for key, _ in islice(index.scan_state(Kind.TIMER, first, beyond), limit)]
@@ -170,25 +170,25 @@ class Queries:
         ends = [view.shown_key(part[-1]) for part in (*stored, *unseen) if len(part) >= limit]
         keys = sorted({key for part in (*stored, *unseen) for key in part}, key=view.shown_key)
         keys = [key for key in keys if not ends or view.shown_key(key) <= min(ends)]
-        found: list[tuple[bytes, bytes | None]] = []
+        rows: list[tuple[bytes, bytes | None]] = []
         total = 0
         for key in keys[:limit]:
-            value = known.get(key)
-            held = index.held(Kind.SCHEDULED, id_of(key)) if key not in known else None
+            value = recent_values.get(key)
+            held = index.held(Kind.SCHEDULED, id_of(key)) if key not in recent_values else None
             value = held.value if held is not None else value
-            found.append((key, value))
+            rows.append((key, value))
             total += len(value or b"")
             if total > PAGE_BYTES:
                 break
-        more = bool(ends) or len(found) < len(keys)
-        return found, view.shown_key(found[-1][0]) + b"\0" if more and found else None
+        more = bool(ends) or len(rows) < len(keys)
+        return rows, view.shown_key(rows[-1][0]) + b"\0" if more and rows else None
 
     def _scanned(self, tenant: str, on_done: Callable[[Page | StorageFailed], None],
-                 found: tuple[list[tuple[bytes, bytes | None]], bytes | None] | None,
+                 page: tuple[list[tuple[bytes, bytes | None]], bytes | None] | None,
                  error: BaseException | None) -> None:
-        if found is None:
+        if page is None:
             on_done(StorageFailed(f"the index cannot be read: {error}"))
             return
-        waiting = [(key, self._book.waiting(key, value)) for key, value in found[0]]
-        on_done(([Scheduled(number_of(id_of(key)), self._shown(one)) for key, one in waiting
-                  if one is not None and one.tenant == tenant], found[1]))
+        waiting = [(key, self._book.waiting(key, value)) for key, value in page[0]]
+        on_done(([Scheduled(number_of(id_of(key)), self._shown(pending)) for key, pending in waiting
+                  if pending is not None and pending.tenant == tenant], page[1]))

@@ -120,8 +120,8 @@ def timer_key(due_ms: int, by_wall: bool, message_id: int) -> bytes:  # decision
     return _TIMER.pack(due_ms | WALL if by_wall else due_ms, message_id)
 
 
-def timer_of(one: Pending, message_id: int) -> bytes:
-    return timer_key(one.due_ms, one.by_wall, message_id)
+def timer_of(pending: Pending, message_id: int) -> bytes:
+    return timer_key(pending.due_ms, pending.by_wall, message_id)
 
 
 def is_by_wall(key: bytes) -> bool:
@@ -161,9 +161,9 @@ def _encode_names(*names: str) -> tuple[list[int], bytes]:
     return [len(name) for name in encoded], b"".join(encoded)
 
 
-def encode_pending(one: Pending) -> bytes:  # decision 37
+def encode_pending(pending: Pending) -> bytes:  # decision 37
     (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic,
-     may_create, to_queue, partition, routed, key, repeat, headers, value) = one
+     may_create, to_queue, partition, routed, key, repeat, headers, value) = pending
     flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (partition >= 0) * FIXED_PARTITION \
         | to_queue * TO_QUEUE | (routed is not None) * ROUTED | (key is None) * NULL_KEY \
         | (value is None) * NULL_VALUE | by_wall * BY_WALL
@@ -174,8 +174,8 @@ def encode_pending(one: Pending) -> bytes:  # decision 37
     return b"".join((head, names, *parts, value or b""))
 
 
-def encode_settled(one: Settled) -> bytes:
-    return _SETTLED.pack(one.fate, one.times, one.due_ms, one.settled_ms) + one.tenant.encode()
+def encode_settled(settled: Settled) -> bytes:
+    return _SETTLED.pack(settled.fate, settled.times, settled.due_ms, settled.settled_ms) + settled.tenant.encode()
 
 
 def decode(value: bytes) -> Pending | Settled:

@@ -49,10 +49,10 @@ class Schedule(NamedTuple):
             return None
         after_ms = max(after_ms, self.start_ms - 1)
         if isinstance(self.rule, int):
-            found: int | None = self.start_ms + ((after_ms - self.start_ms) // self.rule + 1) * self.rule
+            next_ms: int | None = self.start_ms + ((after_ms - self.start_ms) // self.rule + 1) * self.rule
         else:
-            found = self.rule.next_after(after_ms)
-        return found if found is not None and found + apart_ms <= self.until_ms else None
+            next_ms = self.rule.next_after(after_ms)
+        return next_ms if next_ms is not None and next_ms + apart_ms <= self.until_ms else None
 
 
 def parse_schedule(text: str, start_ms: int = 0) -> Schedule:
@@ -81,15 +81,15 @@ def parse_schedule(text: str, start_ms: int = 0) -> Schedule:
 
 def _rule(text: str) -> tuple[Cron | int, int | None]:
     """The rule, and how often it falls due where it says that itself."""
-    found = _ISO.fullmatch(text)
-    if found is not None:
-        repeats, weeks, *units = found.groups()
+    match = _ISO.fullmatch(text)
+    if match is not None:
+        repeats, weeks, *units = match.groups()
         return _interval_ms(weeks, *units), _count(repeats) if repeats else None
     if re.match(r"R[0-9]*/", text):
         raise InvalidSchedule(f"{text!r} is not as R/PT10S or R5/P1DT12H; months and years differ in length: use cron")
-    found = _EVERY.fullmatch(text)
-    if found is not None:
-        return _interval_ms(None, *found.groups()), None
+    match = _EVERY.fullmatch(text)
+    if match is not None:
+        return _interval_ms(None, *match.groups()), None
     if text[:5].lower() == "every":
         raise InvalidSchedule(f"{text!r} is not as 'every 10s' or 'every 1d12h30m'")
     return parse_cron(text), None

@@ -48,21 +48,21 @@ class Sweeping:
 
     def _scan(self, start: bytes, over: bytes, too_many: int) -> Found:
         """On the reading thread: what is over, or beyond what is kept; as much as one frame takes."""
-        found: Found = []
+        rows: Found = []
         ids = 0
         for key, value in self._parts.index.scan_state(Kind.TIMER, start, BEYOND):
             if key >= over and ids >= too_many or ids >= IDS_PER_LOOK:
                 break
-            found.append((key, value))
+            rows.append((key, value))
             ids += len(split_ids(value))
-        return found
+        return rows
 
-    def _scanned(self, found: Found | None, error: BaseException | None) -> None:
-        if found is None:
+    def _scanned(self, rows: Found | None, error: BaseException | None) -> None:
+        if rows is None:
             self._parts.fatal(f"the index cannot be read: {error}")
             return
         # A store that lags behind, as the disk is full, may still list what is forgotten already.
-        fresh = [one for one in found if self._parts.state.recent(Kind.TIMER, one[0]) is None]
+        fresh = [row for row in rows if self._parts.state.recent(Kind.TIMER, row[0]) is None]
         if not fresh or self._stopped:
             self._look_in(LOOK_MS)
             return

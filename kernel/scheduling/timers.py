@@ -94,13 +94,13 @@ class Timers:
         self._unseen.sort()                               # two sorted runs: merged, not sorted
         self._during = []
 
-    def extend(self, found: list[bytes]) -> None:
+    def extend(self, keys: list[bytes]) -> None:
         """What the scan found, in order; fewer than `quarter` are all there are."""
         at = bisect_left(self._unseen, self.horizon)
         unseen = self._unseen[at:at + self.quarter]
-        ends = [part[-1] + b"\0" for part in (found, unseen) if len(part) >= self.quarter]
+        ends = [part[-1] + b"\0" for part in (keys, unseen) if len(part) >= self.quarter]
         horizon = min([self.beyond, *ends])
-        fresh = {key for part in (found, unseen, self._during or ()) for key in part if self.horizon <= key < horizon}
+        fresh = {key for part in (keys, unseen, self._during or ()) for key in part if self.horizon <= key < horizon}
         self.keys += sorted(fresh)
         self.horizon = horizon
         self._unseen, self._during = [], None
@@ -108,4 +108,5 @@ class Timers:
     def unseen_from(self, key: bytes, limit: int) -> list[bytes]:
         """The first keys from one on, in order, of those that a scan of the store may not see; all that are before the
         horizon among them."""
-        return sorted({one for part in (self.keys, self._older, self._newer) for one in part if one >= key})[:limit]
+        return sorted({timer for part in (self.keys, self._older, self._newer)
+                       for timer in part if timer >= key})[:limit]

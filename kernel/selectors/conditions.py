@@ -73,10 +73,10 @@ def _all_of(operands: list[Condition]) -> Condition:
     def test(slots: Slots) -> bool | None:
         answer: bool | None = True
         for operand in operands:
-            one = operand(slots)
-            if one is False:
+            truth = operand(slots)
+            if truth is False:
                 return False
-            if one is None:
+            if truth is None:
                 answer = None
         return answer
     return test
@@ -86,10 +86,10 @@ def _any_of(operands: list[Condition]) -> Condition:
     def test(slots: Slots) -> bool | None:
         answer: bool | None = False
         for operand in operands:
-            one = operand(slots)
-            if one:
+            truth = operand(slots)
+            if truth:
                 return True
-            if one is None:
+            if truth is None:
                 answer = None
         return answer
     return test
@@ -97,8 +97,8 @@ def _any_of(operands: list[Condition]) -> Condition:
 
 def _not(operand: Condition) -> Condition:
     def test(slots: Slots) -> bool | None:
-        one = operand(slots)
-        return None if one is None else not one
+        truth = operand(slots)
+        return None if truth is None else not truth
     return test
 
 
@@ -154,9 +154,9 @@ def _of_names(left: int, compare: Callable[[Any, Any], bool], right: int, texts_
         first, second = slots[left], slots[right]
         if first is None or second is None:
             return None
-        one, other = number_of(first), number_of(second)
-        if one is not None and other is not None:
-            return compare(one, other)
+        number, other = number_of(first), number_of(second)
+        if number is not None and other is not None:
+            return compare(number, other)
         return compare(first, second) if texts_too else None
     return test
 

@@ -39,12 +39,12 @@ def found_in(document: Any, path: list[str]) -> bytes | None:
     return _written(document)
 
 
-def _written(found: Any) -> bytes | None:
-    if found is None:
+def _written(value: Any) -> bytes | None:
+    if value is None:
         return None
-    if isinstance(found, str):
-        return found.encode()
+    if isinstance(value, str):
+        return value.encode()
     try:
-        return bytes(orjson.dumps(found))
+        return bytes(orjson.dumps(value))
     except TypeError:                    # nested deeper than it writes
         return None

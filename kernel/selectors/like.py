@@ -37,10 +37,10 @@ class LikePattern:
             return False
         at = first.size
         for piece in self._pieces[1:-1]:
-            found = piece.find(text, at, end)
-            if found < 0:
+            index = piece.find(text, at, end)
+            if index < 0:
                 return False
-            at = found + piece.size
+            at = index + piece.size
         return True
 
 
@@ -62,7 +62,7 @@ class LikePart:
         """Whether the text has this piece at that index."""
         if self._plain is not None:
             return text.startswith(self._plain, at)
-        return all(wanted in (_ANY, found) for wanted, found in
+        return all(wanted in (_ANY, character) for wanted, character in
                    zip(self._characters, text[at:at + self.size], strict=True))
 
     def find(self, text: str, at: int, end: int) -> int:

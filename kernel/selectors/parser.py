@@ -179,9 +179,9 @@ class _Parser:
         right_position = self._next.position
         first, second = value_node(left, position), value_node(self._sum(), right_position)
         kinds = kind_of(first), kind_of(second)
-        for one, kind, at in ((first, kinds[0], position), (second, kinds[1], right_position)):
+        for node, kind, at in ((first, kinds[0], position), (second, kinds[1], right_position)):
             if operator in ORDERINGS and kind not in (None, A_NUMBER):
-                raise InvalidSelector(at, f"a number: only numbers are compared by {operator}", shown(one))
+                raise InvalidSelector(at, f"a number: only numbers are compared by {operator}", shown(node))
         if None not in kinds and kinds[0] != kinds[1]:
             raise InvalidSelector(right_position, f"{kinds[0]}, as what it is compared with", shown(second))
         return Comparison(operator, first, second)

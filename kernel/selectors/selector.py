@@ -91,9 +91,9 @@ class Selector:
         wanted = self._headers
         if wanted:
             for name, header in reversed(headers):        # so that the first of a name is the last to be put in
-                found = wanted.get(name)
-                if found is not None:
-                    for slot in found:
+                header_slots = wanted.get(name)
+                if header_slots is not None:
+                    for slot in header_slots:
                         slots[slot] = header
         if self._parts:
             parts = (key, address, topic, timestamp_ms, value)
@@ -112,8 +112,8 @@ class Selector:
 
         Raises CorruptBatch where a length lies.
         """
-        found = named_headers(headers, self._headers) if self._headers else ()
-        return self.matches(found, key, address, topic, timestamp_ms, value)
+        decoded_headers = named_headers(headers, self._headers) if self._headers else ()
+        return self.matches(decoded_headers, key, address, topic, timestamp_ms, value)
 
 
 def _part(value: bytes | str | int | None) -> bytes | None:

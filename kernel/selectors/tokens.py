@@ -52,12 +52,12 @@ def tokens_of(text: str) -> list[Token]:
     tokens: list[Token] = []
     at = 0
     while at < len(text):
-        found = _PATTERN.match(text, at)
-        if found is None:
+        match = _PATTERN.match(text, at)
+        if match is None:
             raise _no_token(text, at)
-        if found.lastgroup is not None:
-            tokens.append(_token(found.lastgroup, found[found.lastgroup], at))
-        at = found.end()
+        if match.lastgroup is not None:
+            tokens.append(_token(match.lastgroup, match[match.lastgroup], at))
+        at = match.end()
     tokens.append(Token(END, "", len(text)))
     return tokens
 
@@ -72,15 +72,15 @@ def check_text(text: str) -> None:
         raise InvalidSelector(error.start, "a character", "half of a surrogate pair") from None
 
 
-def _token(group: str, found: str, at: int) -> Token:
+def _token(group: str, text: str, at: int) -> Token:
     if group == "name":
-        word = found.upper()
-        return Token(WORD, word, at) if word in KEYWORDS else Token(NAME, found, at)
+        word = text.upper()
+        return Token(WORD, word, at) if word in KEYWORDS else Token(NAME, text, at)
     if group == "text":
-        return Token(TEXT, found.replace("''", "'"), at)
+        return Token(TEXT, text.replace("''", "'"), at)
     if group == "quoted":
-        return Token(QUOTED, found.replace('""', '"'), at)
-    return Token(NUMBER if group == "number" else WORD, found, at)
+        return Token(QUOTED, text.replace('""', '"'), at)
+    return Token(NUMBER if group == "number" else WORD, text, at)
 
 
 def _no_token(text: str, at: int) -> InvalidSelector:

@@ -157,12 +157,12 @@ class Catalogue:
         if self._migrated:
             return
         with self._engine.begin() as connection:
-            found = current_revision(connection)
-            if found == REVISIONS[-1]:
+            revision = current_revision(connection)
+            if revision == REVISIONS[-1]:
                 self._migrated = True
                 return
-            if found is not None and found not in REVISIONS:
-                raise NewerSchema(f"the catalogue {self.shown} has schema {found}, this version knows up to "
+            if revision is not None and revision not in REVISIONS:
+                raise NewerSchema(f"the catalogue {self.shown} has schema {revision}, this version knows up to "
                                   f"{REVISIONS[-1]}; use the version that wrote it or a newer one")
             upgrade(connection)
         self._migrated = True
@@ -170,8 +170,8 @@ class Catalogue:
     # ---- the projection
 
     def _write(self, connection: Connection, step: Step) -> None:
-        found = connection.execute(sa.select(hub)).one_or_none()
-        if found is not None and self._continues(found, step):
+        row = connection.execute(sa.select(hub)).one_or_none()
+        if row is not None and self._continues(row, step):
             self._replace(connection, step.changed)
         else:
             for table in (topics, groups):
@@ -181,21 +181,22 @@ class Catalogue:
         connection.execute(hub.insert().values(id=1, uuid=UUID(bytes=step.hub), format=FORMAT, position=step.end,
                                                epoch=step.epoch))
 
-    def _continues(self, found: Any, step: Step) -> bool:
+    def _continues(self, row: Any, step: Step) -> bool:
         """Whether the tables hold what is true at the step's start; behind, ahead or another hub's, they do not."""
-        known_epoch = found.epoch == step.epoch if self._epoch == step.epoch else found.epoch < step.epoch
-        return bool(found.uuid == UUID(bytes=step.hub) and found.format == FORMAT and found.position == step.start
+        known_epoch = row.epoch == step.epoch if self._epoch == step.epoch else row.epoch < step.epoch
+        return bool(row.uuid == UUID(bytes=step.hub) and row.format == FORMAT and row.position == step.start
                     and known_epoch)
 
     def _replace(self, connection: Connection, definitions: Iterable[Definition]) -> None:
         """Take the rows of these keys away and put their newest values in."""
         pending = iter(definitions)
         while some := list(islice(pending, ROWS_AT_ONCE)):
-            topic_ids = [{"of_id": topic_id_of(one.key)} for one in some if one.kind == Kind.TOPIC]
-            offset_keys = [_offset_key(one.key) for one in some if one.kind == Kind.OFFSET]
-            topic_rows = [_topic_row(one.value) for one in some if one.kind == Kind.TOPIC and one.value is not None]
-            offset_rows = [_offset_row(one.key, one.value) for one in some
-                           if one.kind == Kind.OFFSET and one.value is not None]
+            topic_ids = [{"of_id": topic_id_of(definition.key)} for definition in some if definition.kind == Kind.TOPIC]
+            offset_keys = [_offset_key(definition.key) for definition in some if definition.kind == Kind.OFFSET]
+            topic_rows = [_topic_row(definition.value) for definition in some
+                          if definition.kind == Kind.TOPIC and definition.value is not None]
+            offset_rows = [_offset_row(definition.key, definition.value) for definition in some
+                           if definition.kind == Kind.OFFSET and definition.value is not None]
             for statement, rows in ((_DELETE_TOPIC, topic_ids), (_DELETE_OFFSET, offset_keys),
                                     (topics.insert(), topic_rows), (groups.insert(), offset_rows)):
                 if rows:

@@ -68,16 +68,16 @@ class StatePages:
         stored = list(islice(self._store.scan(self._next, self._below), limit))
         changed = self._order[self._at:self._at + limit]
         ends = [part[-1] for part in ([key[len(self._prefix):] for key, _ in stored], changed) if len(part) == limit]
-        found = {key[len(self._prefix):]: held for key, held in stored}
+        records = {key[len(self._prefix):]: held for key, held in stored}
         if ends:
             end = min(ends)
             self._next = self._prefix + end + b"\0"
             changed = changed[:bisect_right(changed, end)]
-            found = {key: held for key, held in found.items() if key <= end}
+            records = {key: held for key, held in records.items() if key <= end}
         self._at += len(changed)
         if not ends:
             self._order = []
-        values = {key: decode_held(held).value for key, held in found.items()}
+        values = {key: decode_held(held).value for key, held in records.items()}
         for key in changed:
             values[key] = self._recent.pop(key)
         return [(key, value) for key in sorted(values) if (value := values[key]) is not None], bool(ends)

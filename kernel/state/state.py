@@ -101,10 +101,10 @@ class StateChanges:  # decision 12
                 size_bytes += len(value)
             if order:
                 self.copied[name] = self.copied.get(name, 0) + 1
-            known = self.newest.get(name)
-            if known is None:
+            newest = self.newest.get(name)
+            if newest is None:
                 self.put(name, (order or position, position, value))
-            elif known[0] <= (order or position):
+            elif newest[0] <= (order or position):
                 self.newest[name] = (order or position, position, value)
         self.size_bytes += size_bytes
 
@@ -147,8 +147,8 @@ class Changed:
 
     def is_current(self, state: StateTable) -> bool:
         """Whether every change since is in memory still: no checkpoint has begun and ended meanwhile."""
-        known = [changes for changes, _ in self._parts]
-        return state.changes is known[0] or state.frozen is known[0]
+        all_changes = [changes for changes, _ in self._parts]
+        return state.changes is all_changes[0] or state.frozen is all_changes[0]
 
 
 class StateTable:  # decision 12

@@ -93,10 +93,10 @@ def encode_topic(topic: Topic) -> bytes:
 
 def decode_topic(value: bytes) -> Topic:
     read = json.loads(value)
-    known = {name: value for name, value in read["settings"].items() if name in TopicSettings.__slots__}
+    settings = {name: value for name, value in read["settings"].items() if name in TopicSettings.__slots__}
     return Topic(read["id"], bytes.fromhex(read["uuid"]), read["tenant"], read["name"],
-                 tuple((first, count) for first, count in read["ranges"]), TopicSettings(**known), read["created_ms"],
-                 read.get("maker", ""))
+                 tuple((first, count) for first, count in read["ranges"]), TopicSettings(**settings),
+                 read["created_ms"], read.get("maker", ""))
 
 
 def topic_key(topic_id: int) -> bytes:
@@ -154,8 +154,8 @@ class Topics:
 
     def is_compacted(self, partition_id: int) -> bool:
         """Whether the partition belongs to a compacted topic."""
-        found = self.of_partition(partition_id) if self.compacted else None
-        return found is not None and found[0].settings.compact
+        topic_partition = self.of_partition(partition_id) if self.compacted else None
+        return topic_partition is not None and topic_partition[0].settings.compact
 
     def of(self, tenant: str) -> list[Topic]:
         return sorted((topic for topic in self._by_name.values() if topic.tenant == tenant),
@@ -229,7 +229,7 @@ class Topics:
     def _set(self, before: Topic | None, after: Topic | None) -> None:
         self.version += 1
         if before is not None:
-            self._ranges = [one for one in self._ranges if one[2] != before.id]
+            self._ranges = [entry for entry in self._ranges if entry[2] != before.id]
             # Replay over an index that holds newer topics already brings back an older one of the same name
             # for a while.
             if self._by_name.get((before.tenant, before.name)) is before:

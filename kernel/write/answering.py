@@ -54,7 +54,7 @@ class Answering:  # decision 122
             self._on_idle.pop(0)()
 
     def _tell_all(self) -> Iterator[None]:
-        told = 0
+        count = 0
         while self._waiting:
             flush = self._waiting.popleft()
             if len(self._waiting) == MAX_WAITING:
@@ -64,6 +64,6 @@ class Answering:  # decision 122
                     owner.on_stored(stored)
                 except Exception as fault:       # one owner's bug must not cost the others their answers
                     self._on_error(fault)
-                told += 1
-                if told % STEP_OWNERS == 0:
+                count += 1
+                if count % STEP_OWNERS == 0:
                     yield

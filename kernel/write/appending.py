@@ -48,7 +48,8 @@ class Appending:
     @property
     def pending_bytes(self) -> int:
         """What is taken and not in the log yet."""
-        return self.batches.validating.size_bytes + sum([one.builder.size_bytes for one in self._committer.pending()])
+        return self.batches.validating.size_bytes \
+            + sum([frame.builder.size_bytes for frame in self._committer.pending()])
 
     def stop(self) -> None:
         """Refuse what waits to be checked."""
@@ -171,7 +172,7 @@ class Appending:
         for pending in (self._committer.flight, pending_frame):      # committed, and not known to be durable yet
             if pending is not None:
                 names.update(record._replace(value=None) for record in pending.state if record.kind == Kind.OFFSET)
-        for name in sorted(names, key=lambda one: one.key):
+        for name in sorted(names, key=lambda record: record.key):
             partition_id = decode_offset_key(name.key)[0]
             if any(first <= partition_id < first + count for first, count in topic.ranges):
                 pending_frame.state.append(name)

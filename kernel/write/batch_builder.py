@@ -233,11 +233,11 @@ class BatchBuilder:
 
     def partition_ids(self) -> list[int]:
         """What this enters: the partition of every run, then of every reference."""
-        found = [run.partition_id for run in self.runs]
+        partition_ids = [run.partition_id for run in self.runs]
         if self.stretches:
             self._refer()
-            found += [reference.partition_id for reference in self.references]
-        return found
+            partition_ids += [reference.partition_id for reference in self.references]
+        return partition_ids
 
     def entering(self, partition_id: int) -> int:
         """How many messages of it enter a partition, themselves or by reference."""
@@ -333,7 +333,7 @@ class BatchBuilder:
             byte_offset, length, crc = entries.byte_offset[number], entries.byte_length[number], entries.crc[number]
             if stop - start < run.count and run.more is not None:
                 if run not in ends:
-                    ends[run] = [0, *accumulate([len(run.first), *[len(one) for one in run.more]])]
+                    ends[run] = [0, *accumulate([len(run.first), *[len(record) for record in run.more]])]
                 parts = run.more[start - 1:stop - 1] if start else [run.first, *run.more[:stop - 1]]
                 byte_offset += ends[run][start]
                 length = ends[run][stop] - ends[run][start]

@@ -67,9 +67,9 @@ class Batches:
     def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
         """See `Kernel.append_batches`."""
         arrived = [self._arrived(partition_id, batch, False) for partition_id, batch in batches]
-        if any(one.header.producer_id >= 0 for one in arrived):
+        if any(arrival.header.producer_id >= 0 for arrival in arrived):
             raise UnsupportedBatch("batches of an idempotent producer come one by one, each with its sequence")
-        records = sum([one.header.record_count for one in arrived])
+        records = sum([arrival.header.record_count for arrival in arrived])
         if records > MAX_RECORDS:
             raise MessageTooLarge(f"{records} records are more than are taken in one request: {MAX_RECORDS}")
         self.validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key))
@@ -100,12 +100,12 @@ class Batches:
 
     def _enter(self, arrived: Arrived, owner: Owner | None, token: object, divert: Divert | None,
                validated: list[Validated]) -> Entering:
-        partition_id, (one,) = arrived.partition_id, validated
-        header = one.header
+        partition_id, (opened,) = arrived.partition_id, validated
+        header = opened.header
         self._of(partition_id)
-        if divert is not None and divert(header, one.records or []):
+        if divert is not None and divert(header, opened.records or []):
             return
-        inside = self._inside(arrived, one)
+        inside = self._inside(arrived, opened)
         yield from self._look_inside(arrived, inside)
         self._of(partition_id)
         pending_frame = self._committer.open_frame()
@@ -114,7 +114,7 @@ class Batches:
         if self._committer.short:
             self._parts.disk_guard.refuse()
         self._check(inside)
-        run = self._add(pending_frame, partition_id, one, inside)
+        run = self._add(pending_frame, partition_id, opened, inside)
         if header.producer_id >= 0:
             self._note_sequence(pending_frame, partition_id, header, run)
         if owner is not None:
@@ -123,21 +123,21 @@ class Batches:
 
     def _enter_all(self, arrived: list[Arrived], owner: Owner | None, token: object, key: str | None,
                    validated: list[Validated]) -> Entering:
-        insides = [self._inside(one, opened) for one, opened in zip(arrived, validated, strict=True)]
-        for one, inside in zip(arrived, insides, strict=True):
-            yield from self._look_inside(one, inside)
-        for one in arrived:
-            self._of(one.partition_id)
+        insides = [self._inside(arrival, opened) for arrival, opened in zip(arrived, validated, strict=True)]
+        for arrival, inside in zip(arrived, insides, strict=True):
+            yield from self._look_inside(arrival, inside)
+        for arrival in arrived:
+            self._of(arrival.partition_id)
         pending_frame = self._committer.open_frame()
-        mine = fingerprint_batches([(one.partition_id, one.batch) for one in arrived])
+        mine = fingerprint_batches([(arrival.partition_id, arrival.batch) for arrival in arrived])
         if key is not None and self._appending.answered(pending_frame, mine, owner, token, key):
             return
         if self._committer.short:
             self._parts.disk_guard.refuse()
         for inside in insides:
             self._check(inside)
-        places: Places = [(self._add(pending_frame, one.partition_id, opened, inside), 0)
-                          for one, opened, inside in zip(arrived, validated, insides, strict=True)]
+        places: Places = [(self._add(pending_frame, arrival.partition_id, opened, inside), 0)
+                          for arrival, opened, inside in zip(arrived, validated, insides, strict=True)]
         if key is not None:
             self._appending.remember(pending_frame, mine, places, owner, token, key)
             return
@@ -210,8 +210,8 @@ class Batches:
                  token: object) -> bool:
         """Answer a batch that is known or pending already; refuse one that is not the next."""
         state = self._producers.get(partition_id, header.producer_id)
-        known = None if state is None else find_duplicate(state, header)
-        if state is None or known is None:
+        duplicate = None if state is None else find_duplicate(state, header)
+        if state is None or duplicate is None:
             check_sequence(state, header)
             return False
         for pending in (self._committer.flight, pending_frame):
@@ -221,7 +221,7 @@ class Batches:
                     pending.submissions.append(Submission(owner, token, [(run, 0)], None))
                 return True
         if owner is not None:
-            fixed = (state.append_ms, [(partition_id, known.first_offset, known.first_id)])
+            fixed = (state.append_ms, [(partition_id, duplicate.first_offset, duplicate.first_id)])
             pending_frame.submissions.append(Submission(owner, token, None, fixed))
         return True
 

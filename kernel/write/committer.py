@@ -101,7 +101,7 @@ class Committer:
 
     def pending(self) -> list[PendingFrame]:
         """What is not applied yet: the frame on its way, and the pending one."""
-        return [one for one in (self.flight, self._pending_frame) if one is not None]
+        return [frame for frame in (self.flight, self._pending_frame) if frame is not None]
 
     def note_size(self) -> None:
         """Call after adding to the pending_frame: too much of it, and publishers are to be left unread."""
@@ -162,7 +162,7 @@ class Committer:
     def _written(self, pending_frame: PendingFrame, sealed: Sealed, head: bytes, again: bool,
                  place: tuple[int, int] | None,
                  error: BaseException | None) -> None:
-        if isinstance(error, LogFull) and not again and any(one.frees for one in self.pending()):
+        if isinstance(error, LogFull) and not again and any(frame.frees for frame in self.pending()):
             self._disk_guard.lend_emergency_reserve(partial(self._submit, pending_frame, sealed, head, True))
             return
         self.flight = None

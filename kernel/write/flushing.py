@@ -43,9 +43,9 @@ class Flushing:
         builder = pending_frame.builder
         next_offsets = self._watermarks.next_offsets(builder.partition_ids())
         sealed = builder.seal(next_offsets, first_id, self._parts.epoch)
-        for one in pending_frame.reserved:
-            pending_frame.state += one.records(first_id + sealed.id_count)
-            sealed.id_count += one.count
+        for reservation in pending_frame.reserved:
+            pending_frame.state += reservation.records(first_id + sealed.id_count)
+            sealed.id_count += reservation.count
         if pending_frame.produced:
             self._place_sequences(pending_frame)
         # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
@@ -68,12 +68,12 @@ class Flushing:
             if state is None:
                 continue
             placed = {(header.base_sequence, header.producer_epoch): run for header, run in batches}
-            found = []
+            known_batches = []
             for batch in state.batches:
                 run = placed.get((batch.first_sequence, state.epoch)) if batch.first_offset < 0 else None
-                found.append(batch if run is None else
-                             KnownBatch(batch.first_sequence, batch.records, run.first_offset, run.first_id))
-            state = state._replace(batches=tuple(found))
+                known_batches.append(batch if run is None else
+                                     KnownBatch(batch.first_sequence, batch.records, run.first_offset, run.first_id))
+            state = state._replace(batches=tuple(known_batches))
             producers.put(partition_id, producer_id, state)
             pending_frame.state.append(StateRecord(Kind.PRODUCER, producer_key(partition_id, producer_id),
                                                encode_state(state)))
@@ -95,8 +95,8 @@ class Flushing:
         reader.recent.add(frame.position, sealed.body)
         if pending_frame.state:
             self._apply_state(frame)
-        for one in pending_frame.reserved:
-            one.applied()
+        for reservation in pending_frame.reserved:
+            reservation.applied()
         self.messages += sealed.record_count
         self.answer(pending_frame)
         if pending_frame.builder.heard:
@@ -144,6 +144,6 @@ class Flushing:
                 self._leasing.forget_topic(topic)
         self._leasing.failed(pending_frames)
         for pending_frame in pending_frames:
-            for one in pending_frame.reserved:
-                one.failed()
+            for reservation in pending_frame.reserved:
+                reservation.failed()
             self.answering.tell(pending_frame, error)

@@ -113,8 +113,8 @@ def _renewed(value: bytes) -> bytes:
         _, print_, append_ms, run_count, count = _HEAD_2.unpack_from(value)
         return _HEAD.pack(_VERSION, print_, append_ms, append_ms, run_count, count) + value[_HEAD_2.size:]
     print_hex, append_ms, positions = json.loads(value)
-    found = [(one[0], one[1], one[2]) for one in positions]
-    return encode_answer(Answer(bytes.fromhex(print_hex), append_ms, append_ms, found))
+    answer_positions = [(position[0], position[1], position[2]) for position in positions]
+    return encode_answer(Answer(bytes.fromhex(print_hex), append_ms, append_ms, answer_positions))
 
 
 class Window:  # decision 17
@@ -127,8 +127,8 @@ class Window:  # decision 17
         self._answers: dict[str, bytes] = {}
         self._bytes = 0
 
-    def load(self, found: Iterable[tuple[str, bytes]]) -> None:
-        renewed = [(key, _renewed(value)) for key, value in found]
+    def load(self, records: Iterable[tuple[str, bytes]]) -> None:
+        renewed = [(key, _renewed(value)) for key, value in records]
         for key, value in sorted(renewed, key=lambda pair: _stored_ms(pair[1])):
             self.put(key, value)
 

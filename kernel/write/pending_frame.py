@@ -75,8 +75,8 @@ class PendingFrame:
 
     def produced_run(self, partition_id: int, header: BatchHeader) -> Run | None:
         """The run of this very batch, if it is in here."""
-        for known, run in self.produced.get((partition_id, header.producer_id), ()):
-            if (known.producer_epoch, known.base_sequence, known.record_count) == \
+        for produced_header, run in self.produced.get((partition_id, header.producer_id), ()):
+            if (produced_header.producer_epoch, produced_header.base_sequence, produced_header.record_count) == \
                     (header.producer_epoch, header.base_sequence, header.record_count):
                 return run
         return None
@@ -89,18 +89,18 @@ class PendingFrame:
 
 def answers(submissions: list[Submission], append_ms: int, error: Exception | None) -> dict[Owner, list[Stored]]:
     """Each owner's answers, in the order of its calls."""
-    found: dict[Owner, list[Stored]] = {}
-    for one in submissions:
-        owner, places = one.owner, one.places
-        stamp, positions = (append_ms, []) if one.fixed is None else one.fixed
+    owner_answers: dict[Owner, list[Stored]] = {}
+    for submission in submissions:
+        owner, places = submission.owner, submission.places
+        stamp, positions = (append_ms, []) if submission.fixed is None else submission.fixed
         if error is not None:
             positions = []
         elif places is not None:
             positions = [(run.partition_id, run.first_offset + i, run.first_id + i) for run, i in places]
-        answer = Stored(one.token, error, stamp, positions)
-        mine = found.get(owner)
+        answer = Stored(submission.token, error, stamp, positions)
+        mine = owner_answers.get(owner)
         if mine is None:
-            found[owner] = [answer]
+            owner_answers[owner] = [answer]
         else:
             mine.append(answer)
-    return found
+    return owner_answers

@@ -48,11 +48,11 @@ class ProducerExpiry:
                     break
         return before_ms, keys
 
-    def _looked(self, found: tuple[int, list[bytes]] | None, error: BaseException | None) -> None:
-        if found is None:
+    def _looked(self, silent_producers: tuple[int, list[bytes]] | None, error: BaseException | None) -> None:
+        if silent_producers is None:
             self._parts.fatal(f"the index cannot be read: {error}")
             return
-        before_ms, keys = found
+        before_ms, keys = silent_producers
         producers = self._parts.producers
         records: list[StateRecord] = []
         for key in keys:

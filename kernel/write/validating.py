@@ -111,18 +111,18 @@ class Validating:  # decision 114
 
         What is found at once, by this or by `enter`, is raised; what is found later is told to the owner.
         """
-        validated = None if any(one.partition_id in self._partitions
-                                for one in arrived) else self._validated_here(arrived)
+        validated = None if any(arrival.partition_id in self._partitions
+                                for arrival in arrived) else self._validated_here(arrived)
         if validated is not None:
             for _ in enter(validated):
                 pass                                 # what is checked here is little
             return
         if self._stopped:
             raise Stopping("the hub is shutting down")
-        size_bytes = sum([len(one.batch) for one in arrived])
-        most_bytes = min(sum([one.most_bytes for one in arrived]), MAX_OPENED_BYTES)
-        for one in arrived:
-            self._partitions[one.partition_id] = self._partitions.get(one.partition_id, 0) + 1
+        size_bytes = sum([len(arrival.batch) for arrival in arrived])
+        most_bytes = min(sum([arrival.most_bytes for arrival in arrived]), MAX_OPENED_BYTES)
+        for arrival in arrived:
+            self._partitions[arrival.partition_id] = self._partitions.get(arrival.partition_id, 0) + 1
         self.size_bytes += size_bytes
         self._waiting.append(Waiting(arrived, owner, token, enter, size_bytes, most_bytes))
         self._work()
@@ -132,8 +132,8 @@ class Validating:  # decision 114
     def stop(self) -> None:
         """Refuse what waits; nothing is taken any more that does not enter at once."""
         self._stopped = True
-        for one in (*self._working, *self._waiting):
-            self._refuse(one, Stopping("the hub is shutting down"))
+        for waiting in (*self._working, *self._waiting):
+            self._refuse(waiting, Stopping("the hub is shutting down"))
         self._waiting.clear()
 
     # ---- here
@@ -143,28 +143,28 @@ class Validating:  # decision 114
         self._reset_later()
         if self._is_too_much(arrived):
             return None
-        found = []
+        batches = []
         try:
-            for one in arrived:
-                validated = one.validated(max(0, SMALL_BYTES - self._spent_bytes))
-                if one.is_opened:
+            for arrival in arrived:
+                validated = arrival.validated(max(0, SMALL_BYTES - self._spent_bytes))
+                if arrival.is_opened:
                     self._spent_bytes += validated.opened_bytes
-                found.append(validated)
+                batches.append(validated)
         except OpenedTooLarge:
             self._spent_bytes = SMALL_BYTES
             return None
         except KernelError:
             self._spent_bytes = SMALL_BYTES
             raise
-        return found
+        return batches
 
     def _is_too_much(self, arrived: list[Arrived]) -> bool:
         """By what can be seen before anything is opened."""
-        opened = [one for one in arrived if one.is_opened]
-        self._spent_records += sum([one.header.record_count for one in arrived])
-        self._spent_bytes += sum([one.object_bytes for one in opened])
+        opened = [arrival for arrival in arrived if arrival.is_opened]
+        self._spent_records += sum([arrival.header.record_count for arrival in arrived])
+        self._spent_bytes += sum([arrival.object_bytes for arrival in opened])
         return self._spent_records > TURN_RECORDS or bool(opened) and (
-            self._spent_bytes > SMALL_BYTES or sum([len(one.batch) for one in opened]) > OPEN_HERE_BYTES)
+            self._spent_bytes > SMALL_BYTES or sum([len(arrival.batch) for arrival in opened]) > OPEN_HERE_BYTES)
 
     def _reset_later(self) -> None:
         if not self._resetting:
@@ -180,10 +180,10 @@ class Validating:  # decision 114
     def _work(self) -> None:
         while self._waiting and (not self._working
                                  or self._working_bytes + self._waiting[0].most_bytes <= MAX_OPENED_BYTES):
-            one = self._waiting.popleft()
-            self._working.append(one)
-            self._working_bytes += one.most_bytes
-            self._worker.submit(partial(_validate_all, one.arrived), self._validated)
+            waiting = self._waiting.popleft()
+            self._working.append(waiting)
+            self._working_bytes += waiting.most_bytes
+            self._worker.submit(partial(_validate_all, waiting.arrived), self._validated)
 
     def _validated(self, validated: list[Validated] | None, error: BaseException | None) -> None:
         if self._stopped:
@@ -217,10 +217,10 @@ class Validating:  # decision 114
     def _release(self, waiting: Waiting) -> None:
         self.size_bytes -= waiting.size_bytes
         self._working_bytes -= waiting.most_bytes
-        for one in waiting.arrived:
-            self._partitions[one.partition_id] -= 1
-            if not self._partitions[one.partition_id]:
-                del self._partitions[one.partition_id]
+        for arrival in waiting.arrived:
+            self._partitions[arrival.partition_id] -= 1
+            if not self._partitions[arrival.partition_id]:
+                del self._partitions[arrival.partition_id]
 
     def _refuse(self, waiting: Waiting, error: Exception) -> None:
         if waiting.owner is None:
@@ -233,13 +233,13 @@ class Validating:  # decision 114
 
 def _validate_all(arrived: list[Arrived]) -> list[Validated]:
     """Raises what `validate` does, MessageTooLarge where they are too large together."""
-    found, left_bytes = [], MAX_OPENED_BYTES
-    for one in arrived:
+    batches, left_bytes = [], MAX_OPENED_BYTES
+    for arrival in arrived:
         try:
-            validated = one.validated(left_bytes)
+            validated = arrival.validated(left_bytes)
         except OpenedTooLarge:
             raise MessageTooLarge(f"batches that are to be stored together are larger than {MAX_OPENED_BYTES} bytes "
                                   "when opened") from None
         left_bytes = max(0, left_bytes - validated.opened_bytes)
-        found.append(validated)
-    return found
+        batches.append(validated)
+    return batches
