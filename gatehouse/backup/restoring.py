@@ -24,7 +24,7 @@ from gatehouse.datadir import FORMAT, begin_data_dir
 from gatehouse.exits import Refused
 from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
-from gatehouse.kernel.log.resuming import Found, look_through, resume
+from gatehouse.kernel.log.resuming import LogSummary, look_through, resume
 from gatehouse.kernel.log.segments import SegmentLog
 
 PIECE_BYTES: Final = 1 << 20
@@ -36,7 +36,7 @@ class Restored(NamedTuple):
     """What was put in place."""
 
     manifest: Manifest
-    found: Found               # as the hub goes on
+    summary: LogSummary        # as the hub goes on
     damage: list[Damage]       # what the log had lost before it was copied
 
 

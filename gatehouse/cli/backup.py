@@ -87,8 +87,8 @@ def restore(source: Path, data: Path, json_wanted: bool) -> None:
             verify(source, manifest, on_progress)
         with _progress("restoring", manifest.total_bytes) as on_progress:
             done = put_in_place(source, manifest, data, on_progress)
-    summary = _describe(manifest) | {"frames": done.found.frames, "topics": done.found.topics,
-                                     "damaged_ranges": len(done.damage), "next_message_id": str(done.found.next_id),
+    summary = _describe(manifest) | {"frames": done.summary.frames, "topics": done.summary.topics,
+                                     "damaged_ranges": len(done.damage), "next_message_id": str(done.summary.next_id),
                                      "data": str(data)}
     text = pairs({name.replace("_", " "): value for name, value in summary.items()})
     show(summary, text + _catalogue_note(manifest), json_wanted)

@@ -74,7 +74,7 @@ def decode_retained(key: bytes, stored: bytes) -> Retained:
 class Page(NamedTuple):
     """What one job found: keys with the store's values, None where only memory knows one; and where to go on."""
 
-    found: list[tuple[bytes, bytes | None]]
+    entries: list[tuple[bytes, bytes | None]]
     reached: bytes | None
 
 
@@ -162,7 +162,7 @@ class RetainedValues:
         wall_ms = self._wall_ms()
         living: list[Retained] = []
         expired: list[StateRecord] = []
-        for key, stored in page.found:
+        for key, stored in page.entries:
             recent = self._state.recent(Kind.RETAINED, key) or changed.get(key)
             if recent is not None:
                 stored = recent[2]

@@ -265,7 +265,7 @@ class LeasedGroup:
     def drop_found(self, cursor: Cursor) -> None:
         """What waiting pops have of this cursor is not theirs any more."""
         for pop in self._pops:
-            pop.found = [message for message in pop.found if message[0] is not cursor]
+            pop.leased = [message for message in pop.leased if message[0] is not cursor]
 
     # ---- serving
 
@@ -357,7 +357,7 @@ class LeasedGroup:
 
     def _wanted(self) -> int:
         """How many messages somebody waits for."""
-        wanted = sum([pop.count - len(pop.found) for pop in self._pops])
+        wanted = sum([pop.count - len(pop.leased) for pop in self._pops])
         members = self.members[:1] if self.settings.single_active else self.members
         return wanted + sum([member.room for member in members if member.room > 0])
 
@@ -378,11 +378,11 @@ class LeasedGroup:
         at = 0
         while self._pops and at < len(messages):
             pop = self._pops[0]
-            mine = messages[at:at + pop.count - len(pop.found)]
+            mine = messages[at:at + pop.count - len(pop.leased)]
             at += len(mine)
-            pop.found += mine
+            pop.leased += mine
             self._lease(prefetcher, mine, None, now_ms + pop.invisible_ms)
-            if len(pop.found) == pop.count:
+            if len(pop.leased) == pop.count:
                 self._finish(self._pops.popleft())
         if at < len(messages):
             self._hand_to_members(prefetcher, messages[at:])
@@ -437,7 +437,7 @@ class LeasedGroup:
         self._core.answer(pop, None)
 
     def _send(self) -> None:
-        while self._pops and self._pops[0].found and not self._reading:      # else there is more to come at once
+        while self._pops and self._pops[0].leased and not self._reading:      # else there is more to come at once
             self._finish(self._pops.popleft())
         for member in [*self.members]:
             if member.once and (member.outbox or not self._reading):

@@ -179,7 +179,7 @@ class Pop:
         self.count = count
         self.invisible_ms = invisible_ms
         self.on_popped = on_popped
-        self.found: list[Leased] = []
+        self.leased: list[Leased] = []
         self.done = False
         self.error: KernelError | None = None
 
@@ -200,4 +200,4 @@ class Pop:
         """Its leases are durable, or were refused."""
         error = stored[0].error
         self.error = error if isinstance(error, KernelError) else None
-        self.on_popped([] if error is not None else self.found)
+        self.on_popped([] if error is not None else self.leased)

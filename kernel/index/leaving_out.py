@@ -32,7 +32,7 @@ class Loss(NamedTuple):
     """Frames that a start could not read."""
 
     lost_bytes: int
-    known: set[int]            # partitions of which later frames say how far they got
+    mentioned: set[int]            # partitions of which later frames say how far they got
 
 
 def left_out(parts: Parts, loss: Loss) -> Iterator[StateRecord]:  # decision 118
@@ -42,7 +42,7 @@ def left_out(parts: Parts, loss: Loss) -> Iterator[StateRecord]:  # decision 118
     yield counters_record(counters_behind((topics.next_id, topics.next_partition_id, topics.next_producer_id),
                                           ROOM_COUNTERS))
     by = max(loss.lost_bytes * RECORDS_PER_BYTE, MIN_OFFSETS if end_is_lost else 0)
-    for number, page in parts.watermarks.pages_leaping(_partitions(parts) - loss.known, by).items():
+    for number, page in parts.watermarks.pages_leaping(_partitions(parts) - loss.mentioned, by).items():
         yield heads_record(number, page)
     if end_is_lost:
         segments = [*parts.log.segments(), *parts.log.kept_segments()]

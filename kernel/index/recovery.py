@@ -115,10 +115,10 @@ class Recovery:
                                      head.entries)
         self._watermarks.apply(head.entries)
         if self._loss is not None:
-            self._loss.known.update(head.entries.partition_id)
+            self._loss.mentioned.update(head.entries.partition_id)
             for record in head.state:
                 if record.kind == Kind.WATERMARKS:
-                    self._loss.known.update(partitions_of_watermarks(record.key))
+                    self._loss.mentioned.update(partitions_of_watermarks(record.key))
         self._state.changes.absorb(frame.position, head.state)
         for record in head.state:
             self._apply(record)

@@ -38,7 +38,7 @@ _COUNTERS = struct.Struct(">QQQ")
 _WATCHED: Final = (Kind.COUNTERS, Kind.EPOCH, Kind.HUB, Kind.SECRET, Kind.TOPIC)
 
 
-class Found(NamedTuple):
+class LogSummary(NamedTuple):
     """What a log holds, as far as its heads say."""
 
     hub: bytes
@@ -51,7 +51,7 @@ class Found(NamedTuple):
     last_ms: int               # when the newest frame was appended
 
 
-def look_through(log: Log, on_damage: Callable[[Damage], None]) -> Found:
+def look_through(log: Log, on_damage: Callable[[Damage], None]) -> LogSummary:
     """Open a log and read all its heads. Raises what `Log.recover` raises."""
     newest: dict[tuple[int, bytes], tuple[int, bytes | None]] = {}
     next_id, frames, last_ms = 1, 0, 0
@@ -70,14 +70,14 @@ def look_through(log: Log, on_damage: Callable[[Damage], None]) -> Found:
     def value(kind: Kind) -> bytes:
         return newest.get((kind, b""), (0, None))[1] or b""
 
-    return Found(
+    return LogSummary(
         hub=value(Kind.HUB), epoch=int.from_bytes(value(Kind.EPOCH), "big"), next_id=next_id,
         secret=value(Kind.SECRET), counters=_COUNTERS.unpack(value(Kind.COUNTERS) or _COUNTERS.pack(1, 1, 1)),
         topics=sum(kind == Kind.TOPIC and held is not None for (kind, _), (_, held) in newest.items()),
         frames=frames, last_ms=last_ms)
 
 
-def resume(log: Log, contents: Found, taken_ms: int, now_ms: int, secret: bytes) -> Found:  # decision 109
+def resume(log: Log, contents: LogSummary, taken_ms: int, now_ms: int, secret: bytes) -> LogSummary:  # decision 109
     """Append the frame that leaves out what may have been given out since `taken_ms`; returns what holds from here on.
 
     `contents` is what `look_through` gave of this log. Raises LogFull, LogFailed.
