@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gatehouse.config.settings import Place, Problems, read_section
+from gatehouse.config.settings import ConfigPlace, Problems, read_section
 from gatehouse.transactions.settings import MAX_CHECKS, MAX_TIME_MS, CheckSettings, TransactionSettings
 
 
@@ -56,7 +56,7 @@ class TopicChecks:
 TOPICS: Final = "topics"
 
 
-def read_topics(tables: dict[str, Any], place: Place, problems: Problems) -> dict[str, TopicChecks]:
+def read_topics(tables: dict[str, Any], place: ConfigPlace, problems: Problems) -> dict[str, TopicChecks]:
     """The tables of topics, taken out of [transactions]."""
     own = tables.get("transactions")
     topics = own.pop(TOPICS, {}) if isinstance(own, dict) else {}

@@ -30,7 +30,7 @@ from gatehouse.config.rights import (
     UserGroupSettings,
     read_rights,
 )
-from gatehouse.config.settings import Place, Problems, Text, read_section
+from gatehouse.config.settings import ConfigPlace, Problems, Text, read_section
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.connections.unsent import UNSENT_BYTES
@@ -228,7 +228,7 @@ TLS_HELP: Final = "TLS for all of them, see `tls` below."
 
 def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec]) -> Config:
     """Read and check a configuration file. Raises ConfigError with every problem that was found."""
-    place = Place(str(path), path.parent, environ)
+    place = ConfigPlace(str(path), path.parent, environ)
     problems = Problems()
     tables = _overridden(_read_toml(path), environ, specs, problems)
     _refuse_unknown_sections(tables, place, problems)
@@ -311,7 +311,7 @@ def _is_place(folders: list[str]) -> bool:
     return len(folders) == (2 if folders[:1] and folders[0] in NESTED else 1)
 
 
-def _refuse_unknown_sections(tables: Mapping[str, Any], place: Place, problems: Problems) -> None:
+def _refuse_unknown_sections(tables: Mapping[str, Any], place: ConfigPlace, problems: Problems) -> None:
     for name in tables:
         if name in ELSEWHERE:
             problems.add(place.source, name, ELSEWHERE[name])
@@ -319,7 +319,7 @@ def _refuse_unknown_sections(tables: Mapping[str, Any], place: Place, problems: 
             problems.unknown(place.source, name, name, [*SECTIONS, *NESTED, "routes", *TABLE_LISTS], "section")
 
 
-def _table(tables: Mapping[str, Any], name: str, place: Place, problems: Problems) -> dict[str, Any]:
+def _table(tables: Mapping[str, Any], name: str, place: ConfigPlace, problems: Problems) -> dict[str, Any]:
     table = tables.get(name, {})
     if not isinstance(table, dict):
         problems.add(place.source, name, f"must be a table: [{name}]")
@@ -331,7 +331,7 @@ def _table(tables: Mapping[str, Any], name: str, place: Place, problems: Problem
     return table
 
 
-def _read_doors(tables: dict[str, Any], specs: Mapping[str, GatewaySpec], place: Place,
+def _read_doors(tables: dict[str, Any], specs: Mapping[str, GatewaySpec], place: ConfigPlace,
                 problems: Problems) -> list[Door]:
     doors = []
     for name, table in tables.items():
@@ -357,7 +357,7 @@ def _broken(specs: Mapping[str, GatewaySpec]) -> Mapping[str, str]:
     return specs.broken if isinstance(specs, Specs) else {}
 
 
-def _read_door(spec: GatewaySpec, table: dict[str, Any], place: Place, problems: Problems) -> Door:
+def _read_door(spec: GatewaySpec, table: dict[str, Any], place: ConfigPlace, problems: Problems) -> Door:
     key = f"gateways.{spec.name}"
     own = dict(table)
     listen = parse_listen(own.pop("listen", list(spec.default_listen)), own.pop("tls", None), key, place, problems)
@@ -365,7 +365,7 @@ def _read_door(spec: GatewaySpec, table: dict[str, Any], place: Place, problems:
     return Door(spec, listen, settings)
 
 
-def _check_jobs(tables: dict[str, Any], place: Place, problems: Problems) -> None:
+def _check_jobs(tables: dict[str, Any], place: ConfigPlace, problems: Problems) -> None:
     for name, table in tables.items():
         if name not in JOBS:
             problems.unknown(place.source, f"spark.{name}", name, JOBS, "job")
@@ -381,7 +381,7 @@ def load_job(path: Path, environ: Mapping[str, str], name: str, given: Mapping[s
     Raises ConfigError with every problem of this table. The rest of the file is not looked at: the job may run far from
     the hub.
     """
-    place = Place(str(path), path.parent, environ)
+    place = ConfigPlace(str(path), path.parent, environ)
     problems = Problems()
     tables = _overridden(_read_toml(path) if path.exists() else {}, environ, {}, problems)
     problems.lines.clear()      # of other tables; those of this one are found below
@@ -394,7 +394,7 @@ def load_job(path: Path, environ: Mapping[str, str], name: str, given: Mapping[s
     return settings
 
 
-def _read_routes(entries: Any, place: Place, problems: Problems) -> tuple[tuple[RouteEntry, ...], Routes]:
+def _read_routes(entries: Any, place: ConfigPlace, problems: Problems) -> tuple[tuple[RouteEntry, ...], Routes]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         problems.add(place.source, "routes", "must be a list of tables: [[routes]]")
         return (), Routes((), OWN_ROUTES)

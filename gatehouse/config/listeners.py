@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from gatehouse.config.settings import Place, Problems, Text, read_section
+from gatehouse.config.settings import ConfigPlace, Problems, Text, read_section
 from gatehouse.gateways.contract import Listen
 from gatehouse.gateways.tls.certificates import validity
 from gatehouse.gateways.tls.revocation import ends_of
@@ -48,7 +48,7 @@ def parse_address(text: str) -> Listen:
     return Listen("" if host == "*" else host, int(port))
 
 
-def parse_listen(value: Any, tls: Any, door: str, place: Place, problems: Problems) -> tuple[Listen, ...]:
+def parse_listen(value: Any, tls: Any, door: str, place: ConfigPlace, problems: Problems) -> tuple[Listen, ...]:
     """The `listen` list of a door, and its `tls` table or None."""
     source, items = place.source, value
     if isinstance(value, Text):
@@ -85,7 +85,7 @@ def _items(text: str) -> Any:
         return None
 
 
-def _parse_tls(value: Any, key: str, place: Place, problems: Problems) -> TlsSettings | None:
+def _parse_tls(value: Any, key: str, place: ConfigPlace, problems: Problems) -> TlsSettings | None:
     """A TLS table, its files found, read and matched with each other."""
     source = place.source
     if isinstance(value, Text):

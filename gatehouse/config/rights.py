@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gatehouse.config.settings import Place, Problems, read_section
+from gatehouse.config.settings import ConfigPlace, Problems, read_section
 from gatehouse.gateways.admission.accounts import check_group_name, check_user_name
 from gatehouse.gateways.admission.errors import InvalidUser
 from gatehouse.gateways.admission.rules import InvalidRule, Rule, read_rule
@@ -62,7 +62,7 @@ class RightsConfig:
 LIVE_RIGHTS: Final = frozenset(RightsConfig().flat())
 
 
-def read_rights(tables: dict[str, Any], place: Place, problems: Problems) -> RightsConfig:
+def read_rights(tables: dict[str, Any], place: ConfigPlace, problems: Problems) -> RightsConfig:
     """Takes its tables out of `tables`."""
     auth = tables.get("auth")
     jwt = auth.pop("jwt", None) if isinstance(auth, dict) else None
@@ -70,7 +70,7 @@ def read_rights(tables: dict[str, Any], place: Place, problems: Problems) -> Rig
                         _read_groups(tables.pop("user_groups", []), place, problems))
 
 
-def _read_jwt(table: Any, place: Place, problems: Problems) -> JwtSettings | None:
+def _read_jwt(table: Any, place: ConfigPlace, problems: Problems) -> JwtSettings | None:
     if table is None:
         return None
     if not isinstance(table, dict):
@@ -82,7 +82,7 @@ def _read_jwt(table: Any, place: Place, problems: Problems) -> JwtSettings | Non
     return dataclasses.replace(settings, jwks=str(place.folder / settings.jwks))
 
 
-def _read_rules(entries: Any, place: Place, problems: Problems) -> tuple[Rule, ...]:
+def _read_rules(entries: Any, place: ConfigPlace, problems: Problems) -> tuple[Rule, ...]:
     rules = []
     for number, settings in _read_list(AclSettings, entries, "acl", place, problems):
         table = {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
@@ -93,7 +93,7 @@ def _read_rules(entries: Any, place: Place, problems: Problems) -> tuple[Rule, .
     return tuple(rules)
 
 
-def _read_groups(entries: Any, place: Place, problems: Problems) -> dict[str, tuple[str, ...]]:
+def _read_groups(entries: Any, place: ConfigPlace, problems: Problems) -> dict[str, tuple[str, ...]]:
     groups: dict[str, tuple[str, ...]] = {}
     for number, settings in _read_list(UserGroupSettings, entries, "user_groups", place, problems):
         try:
@@ -106,7 +106,7 @@ def _read_groups(entries: Any, place: Place, problems: Problems) -> dict[str, tu
     return groups
 
 
-def _read_list(section: type, entries: Any, name: str, place: Place, problems: Problems) -> list[tuple[int, Any]]:
+def _read_list(section: type, entries: Any, name: str, place: ConfigPlace, problems: Problems) -> list[tuple[int, Any]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         problems.add(place.source, name, f"must be a list of tables: [[{name}]]")
         return []

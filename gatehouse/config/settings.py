@@ -54,7 +54,7 @@ class Text:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class ConfigPlace:
     """Where values stand, for messages and for secrets: the file, and its folder that relative names start from."""
 
     source: str
@@ -68,7 +68,7 @@ def field_types(section: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(section) if field.init}
 
 
-def read_section(section: type, table: Mapping[str, Any], path: str, place: Place, problems: Problems,
+def read_section(section: type, table: Mapping[str, Any], path: str, place: ConfigPlace, problems: Problems,
                  also: Collection[str] = ()) -> Any:
     """An instance of `section`; where the table is wrong, `problems` has grown and the defaults stand in.
 
@@ -99,12 +99,13 @@ def read_section(section: type, table: Mapping[str, Any], path: str, place: Plac
         return None
 
 
-def _unknown(value: Any, path: str, name: str, valid: Collection[str], place: Place, problems: Problems) -> None:
+def _unknown(value: Any, path: str, name: str, valid: Collection[str], place: ConfigPlace, problems: Problems) -> None:
     source = place.source if not isinstance(value, Text) else value.source
     problems.unknown(source, f"{path}.{name}", name, valid)
 
 
-def _read_value(value: Any, hint: Any, metadata: Mapping[str, Any], key: str, place: Place, problems: Problems) -> Any:
+def _read_value(value: Any, hint: Any, metadata: Mapping[str, Any], key: str, place: ConfigPlace,
+                problems: Problems) -> Any:
     source = place.source
     if isinstance(value, Text):
         source = value.source
@@ -171,7 +172,7 @@ def _from_text(text: str, hint: Any) -> Any:
     return text
 
 
-def _read_secret(table: Mapping[str, Any], key: str, source: str, place: Place, problems: Problems) -> Any:
+def _read_secret(table: Mapping[str, Any], key: str, source: str, place: ConfigPlace, problems: Problems) -> Any:
     """The secret that {file = ...} or {env = ...} points at."""
     match dict(table):
         case {"file": str() as name, **rest} if not rest:

@@ -90,7 +90,7 @@ class Names:
         return None if rules is None else rules[0]
 
 
-class Asker:  # decision 81
+class RuleSubject:  # decision 81
     """Who asks: what `{user}` and `{client_id}` stand for, where they are whole levels of shared rules."""
 
     __slots__ = ("also", "client_id", "name")
@@ -140,7 +140,7 @@ class Section:
         placed = self._placed.pop(id(rule))
         self.addresses.remove(placed.levels, placed)
 
-    def covering(self, wanted: Levels, asker: Asker) -> Rule | None:
+    def covering(self, wanted: Levels, asker: RuleSubject) -> Rule | None:
         """A rule whose pattern covers all of this filter."""
         is_address = ONE not in wanted and MANY not in wanted
         for placed in self.addresses.overlapping(wanted if is_address else sample(wanted), asker.also):
@@ -148,7 +148,7 @@ class Section:
                 return placed.rule
         return None
 
-    def naming(self, first: str, asker: Asker) -> Rule | None:
+    def naming(self, first: str, asker: RuleSubject) -> Rule | None:
         """A rule that speaks of all of this first level and names it, or names the topic that is called so."""
         rule = self.names[TOPIC].find(first)
         if rule is not None and not rule.pattern.endswith(ANY_NAME):
@@ -159,7 +159,7 @@ class Section:
                 return placed.rule
         return None
 
-    def overlapping(self, wanted: Levels, asker: Asker) -> Rule | None:
+    def overlapping(self, wanted: Levels, asker: RuleSubject) -> Rule | None:
         """A rule whose pattern shares an address with this filter."""
         return next((placed.rule for placed in self.addresses.overlapping(wanted, asker.also)), None)
 
@@ -174,12 +174,12 @@ class Table:
     Rules are told apart by identity: two may read alike.
     """
 
-    def __init__(self, rules: Iterable[Rule], asker: Asker | None = None) -> None:
+    def __init__(self, rules: Iterable[Rule], asker: RuleSubject | None = None) -> None:
         self._rules = {id(rule): rule for rule in rules}
         self._asker = asker
         self._sections: dict[Key, Section] = {}
 
-    def section(self, operation: Operation, allows: bool, asker: Asker) -> Section:
+    def section(self, operation: Operation, allows: bool, asker: RuleSubject) -> Section:
         return self.section_of((operation, allows, asker.client_id is not None))
 
     def section_of(self, key: Key) -> Section:

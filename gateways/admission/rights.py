@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gatehouse.gateways.admission.accounts import ADMINS
-from gatehouse.gateways.admission.compiled_rules import Asker, Names, Section, Table, plain
+from gatehouse.gateways.admission.compiled_rules import Names, RuleSubject, Section, Table, plain
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC, CHECKS_LEVEL, HELD_LEVEL, group_of
 from gatehouse.gateways.admission.patterns import Levels
@@ -72,7 +72,7 @@ class Rights:
     """What one principal may."""
 
     def __init__(self, tables: list[Table], topics: RoutedTopics, admin: bool, limits: Table | None,
-                 asker: Asker) -> None:
+                 asker: RuleSubject) -> None:
         self._tables = tables
         self._topics = topics
         self._admin = admin

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gatehouse.gateways.admission.accounts import ADMINS
-from gatehouse.gateways.admission.compiled_rules import Asker, Table, is_personal
+from gatehouse.gateways.admission.compiled_rules import RuleSubject, Table, is_personal
 from gatehouse.gateways.admission.patterns import speaks_of_client
 from gatehouse.gateways.admission.principal import DEFAULT_TENANT
 from gatehouse.gateways.admission.rights import BUILT_IN, Rights
@@ -127,7 +127,7 @@ class RuleSet:  # decision 81
         parts = [self._part(who, tenant) for who in self._whos(name, groups) if who in self._of]
         tables = [part.shared for part in parts]
         personal = [rule for part in parts for rule in part.personal.values()]
-        asker = Asker(name, client_id)
+        asker = RuleSubject(name, client_id)
         if personal:
             tables.append(Table(personal, asker))
         limits = None if restriction is None else Table(restriction, asker)

@@ -87,7 +87,7 @@ class Counts(Generic[Key]):
         self._failures.pop(key, None)
 
 
-class Held:
+class Delayed:
     """A SCRAM proof that is held back for `wait_ms`; then it is to be released, once."""
 
     def __init__(self, failures: list[Failures], now_ms: int) -> None:
@@ -130,7 +130,7 @@ class Throttle:
         failures = self._networks.find(network, now_ms)
         return 0 if failures is None else failures.free_ms
 
-    def hold_proof(self, network: str, user: str, is_known: bool, now_ms: int) -> Held | None:  # decision 88
+    def hold_proof(self, network: str, user: str, is_known: bool, now_ms: int) -> Delayed | None:  # decision 88
         """Hold back the answer to a SCRAM proof, as long as the next password would wait; None: too many are held back
         already, do not look at it. Who is known there does not wait for what others did."""
         pair = self._pairs.find((network, user[:MAX_USER_CHARACTERS]), now_ms)
@@ -139,7 +139,7 @@ class Throttle:
                 if failures is not None and failures.free_ms > now_ms]
         if any(failures.waiting >= most for failures, most in held):
             return None
-        return Held([failures for failures, _ in held], now_ms)
+        return Delayed([failures for failures, _ in held], now_ms)
 
     def on_failure(self, network: str, user: str, now_ms: int) -> int:
         """Count a failed login; returns for how many ms its answer waits."""

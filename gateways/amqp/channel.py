@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.amqp import codec
 from gatehouse.gateways.amqp.arguments import check_priority
-from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Source, encode_get_ok
+from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, ConsumerSource, Origin, encode_get_ok
 from gatehouse.gateways.amqp.definitions import Definitions
 from gatehouse.gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
 from gatehouse.gateways.amqp.methods import Arguments, encode_method
 from gatehouse.gateways.amqp.publishing import Publishing
 from gatehouse.gateways.amqp.rights import READ
-from gatehouse.gateways.amqp.transacting import TXN, Listener
+from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.unacked import Unacked
 from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.kernel.groups.members import Budget
@@ -44,7 +44,7 @@ class Channel:
         self.publishing = Publishing(self, confirms=False)
         self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
-        self.listeners: dict[str, Listener] = {}           # consumers of what is told about transactions
+        self.listeners: dict[str, CheckListener] = {}           # consumers of what is told about transactions
         self.unacked: Unacked[Origin] = Unacked()
         self.budget = Budget(UNACKNOWLEDGED_MAX)           # what its consumers may be given together
         self.closing = False                   # refused; only channel.close and channel.close-ok are listened to
@@ -207,7 +207,7 @@ class Channel:
         self.connection.broker.add_consumer(consumer)
 
     def _listen(self, arguments: Arguments, tag: str) -> None:
-        listener = Listener(self, arguments["queue"], tag, no_ack=arguments["no_ack"], limit=self._consumer_limit)
+        listener = CheckListener(self, arguments["queue"], tag, no_ack=arguments["no_ack"], limit=self._consumer_limit)
         self.listeners[tag] = listener
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
@@ -231,7 +231,7 @@ class Channel:
         no_ack = arguments["no_ack"]
         queues = self.connection.broker.queues
         waiting = self.reply_when_stored(b"")
-        source = Source(self, queue)
+        source = ConsumerSource(self, queue)
 
         def look(leased: Leased | None) -> None:
             if leased is None:                 # what was published before may be on its way still

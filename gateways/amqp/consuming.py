@@ -37,7 +37,7 @@ class Origin(ABC):
         """What became of these: `ack`, `release` or `reject`."""
 
 
-class Source(Origin):
+class ConsumerSource(Origin):
     """A queue: what settling its deliveries needs."""
 
     def __init__(self, channel: Channel, queue: AmqpQueue) -> None:
@@ -64,7 +64,7 @@ class Source(Origin):
         return self.channel.connection.broker.side_of(self.queue, leased)
 
 
-class Consumer(Source):
+class Consumer(ConsumerSource):
     """One basic.consume; a member of its queue's group."""
 
     def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, *, no_ack: bool, exclusive: bool,
@@ -112,7 +112,7 @@ class Consumer(Source):
             channel.reply(encode_method("basic.cancel", consumer_tag=self.tag, no_wait=True))
 
 
-def encode_get_ok(source: Source, tag: int, leased: Leased, left: int) -> bytes:
+def encode_get_ok(source: ConsumerSource, tag: int, leased: Leased, left: int) -> bytes:
     """basic.get-ok with its content. `left`: messages that are ready after this one."""
     side, body, redelivered = source.side_of(leased), leased[6] or b"", leased[2] > 1
     split = codec.names_end(side)

@@ -14,7 +14,7 @@ from gatehouse.gateways.amqp.vhost import RESERVED
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
-    from gatehouse.gateways.amqp.rights import Rights
+    from gatehouse.gateways.amqp.rights import AmqpRights
     from gatehouse.gateways.amqp.vhost import AmqpQueue, Change
     from gatehouse.kernel.message import Stored
 
@@ -43,7 +43,7 @@ class Definitions:
             "queue.bind": self._bind_queue, "queue.unbind": self._unbind_queue}
 
     @property
-    def _rights(self) -> Rights:
+    def _rights(self) -> AmqpRights:
         return self._channel.connection.rights
 
     # ---- exchanges

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.consuming import Consumer, Source
+    from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
     from gatehouse.gateways.amqp.exchanges import Binding
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
@@ -59,7 +59,7 @@ class Queues(Protocol):
     def top_up(self, consumer: Consumer) -> None:
         """A consumer's room has changed: it may be given more messages, or fewer."""
 
-    def take_one(self, source: Source, on_done: Callable[[Leased | None], None]) -> None:
+    def take_one(self, source: ConsumerSource, on_done: Callable[[Leased | None], None]) -> None:
         """Take one message from a queue, or None where there is none. `on_done` is called now or later."""
 
     def when_flushed(self, then: Callable[[], None]) -> None:

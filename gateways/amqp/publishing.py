@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from gatehouse.gateways.amqp import codec
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
-from gatehouse.gateways.amqp.transacting import DECIDE, Held, decide, hold
+from gatehouse.gateways.amqp.transacting import DECIDE, HeldHalf, decide, hold
 from gatehouse.kernel.errors import CreateDenied, KernelError, MessageTooLarge, QueueFull, TooManyTopics, UnknownTopic
 from gatehouse.kernel.message import Message, Stored
 
@@ -221,7 +221,7 @@ class Publishing:
         out = []
         good = bad = 0
         for answer in stored:
-            tag = answer.token if isinstance(answer.token, int) else cast(Held, answer.token).told(answer)
+            tag = answer.token if isinstance(answer.token, int) else cast(HeldHalf, answer.token).told(answer)
             if answer.error is None:
                 if bad:
                     out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))

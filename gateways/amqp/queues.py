@@ -31,7 +31,7 @@ from gatehouse.kernel.records.record import named_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.arguments import QueueArguments
-    from gatehouse.gateways.amqp.consuming import Consumer, Source
+    from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
     from gatehouse.gateways.amqp.ports import DeadLetter
     from gatehouse.kernel.kernel import Kernel
 
@@ -178,7 +178,7 @@ class KernelQueues:
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
 
-    def take_one(self, source: Source, on_done: Callable[[Leased | None], None]) -> None:
+    def take_one(self, source: ConsumerSource, on_done: Callable[[Leased | None], None]) -> None:
         if source.queue.kernel_queue is None:
             on_done(None)
         else:

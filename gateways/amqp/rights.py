@@ -41,7 +41,7 @@ WRITE: Final = "write"
 READ: Final = "read"
 
 
-class Rights:
+class AmqpRights:
     """One connection's, which is also what owns its exclusive queues."""
 
     def __init__(self, admission: Admission, principal: Principal, vhost: VirtualHost, owner: object, peer: str

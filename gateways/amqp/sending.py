@@ -19,7 +19,7 @@ from gatehouse.kernel.message import Message, Placement
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.broker import Broker
-    from gatehouse.gateways.amqp.rights import Rights
+    from gatehouse.gateways.amqp.rights import AmqpRights
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
     from gatehouse.gateways.contract import Services
 
@@ -51,14 +51,14 @@ class Sent(NamedTuple):
     half: mapping.HalfHeaders | None = None
 
 
-class Target(NamedTuple):
+class SendTarget(NamedTuple):
     placement: Placement | None
     routed: bool
     timed: bool                # one of its queues counts from when the message came: the sender's time may not be kept
 
 
-class Sender:
-    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: Rights,
+class AmqpSender:
+    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: AmqpRights,
                  note_not_honoured: Callable[[str], None]) -> None:
         self.routes: dict[bytes, Placement] = {}
         """Payloads of publish methods that lead to the same place whatever the message; read by the codec."""
@@ -70,7 +70,7 @@ class Sender:
         self._rights = rights
         self._note_not_honoured = note_not_honoured
         self._version = vhost.version
-        self._targets: dict[tuple[str, str, int, tuple[str, ...]], Target] = {}
+        self._targets: dict[tuple[str, str, int, tuple[str, ...]], SendTarget] = {}
         self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
 
     def refresh(self) -> None:
@@ -142,7 +142,7 @@ class Sender:
             self._by_headers[name] = answer
         return answer
 
-    def _target(self, name: str, routing_key: str, traits: Traits) -> Target:
+    def _target(self, name: str, routing_key: str, traits: Traits) -> SendTarget:
         headers = traits.headers
         keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
         if len(keys) > 1:
@@ -156,19 +156,19 @@ class Sender:
             target = self._targets[key] = self._place(name, routing_key, queues, traits.priority)
         return target
 
-    def _place(self, name: str, routing_key: str, queues: list[AmqpQueue], priority: int) -> Target:
+    def _place(self, name: str, routing_key: str, queues: list[AmqpQueue], priority: int) -> SendTarget:
         address = address_of_amqp(name, routing_key)
         self._rights.require_publish(name, [routing_key])
         if not name and not queues:
-            return Target(None, False, False)
+            return SendTarget(None, False, False)
         principal = self._rights.principal
         try:
             placement = self._broker.queues.place(
                 address, self._vhost, queues, priority, in_topic=bool(name),
                 may_create=self._admission.may_create(principal, address), maker=principal.name)
         except Unroutable:                         # an exchange whose name is no topic's, and no queue is bound to it
-            return Target(None, False, False)
+            return SendTarget(None, False, False)
         except KernelError as error:
             raise not_placed(error) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
-        return Target(placement, bool(queues), timed)
+        return SendTarget(placement, bool(queues), timed)

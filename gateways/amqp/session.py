@@ -18,8 +18,8 @@ from gatehouse.gateways.amqp.closing import SILENCE_MS, STOPPING_MS, Closing
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault
 from gatehouse.gateways.amqp.identity import Identity
 from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
-from gatehouse.gateways.amqp.rights import Rights
-from gatehouse.gateways.amqp.sending import Sender
+from gatehouse.gateways.amqp.rights import AmqpRights
+from gatehouse.gateways.amqp.sending import AmqpSender
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
@@ -53,8 +53,8 @@ class AmqpSession:
     """See `contract.Session`."""
 
     vhost: VirtualHost
-    sender: Sender
-    rights: Rights
+    sender: AmqpSender
+    rights: AmqpRights
 
     def __init__(self, link: Link, services: Services, config: AmqpConfig) -> None:
         self.broker = Broker.of(services)
@@ -252,8 +252,8 @@ class AmqpSession:
     def _open(self, virtual_host: str) -> None:
         self.identity.enter(virtual_host)
         self.vhost = self.broker.vhost(virtual_host)
-        self.rights = Rights(self._services.admission, self.identity.principal, self.vhost, self, self._link.peer)
-        self.sender = Sender(self.broker, self._services, self.vhost, self.rights, self.note_not_honoured)
+        self.rights = AmqpRights(self._services.admission, self.identity.principal, self.vhost, self, self._link.peer)
+        self.sender = AmqpSender(self.broker, self._services, self.vhost, self.rights, self.note_not_honoured)
         self._state = State.OPEN
         if self._heartbeat_ms:
             self._beat_ms = self._now_ms() + self._heartbeat_ms // 2

@@ -54,7 +54,7 @@ JSON_PROPERTIES: Final = b"\x80\0\x10application/json"          # flags: a conte
 
 # ---- half messages
 
-class Held:
+class HeldHalf:
     """The token of a half message that is on its way."""
 
     def __init__(self, channel: Channel, half: HalfHeaders, tag: int) -> None:
@@ -87,7 +87,7 @@ def hold(channel: Channel, half: HalfHeaders, message: Message, tag: int) -> boo
     """Hold a half message; `channel.publishing` is told when it is durable. False where there is no room for it just
     now. Raises AmqpError."""
     connection, group = channel.connection, half.group
-    held, halves = Held(channel, half, tag), [Half(message)]
+    held, halves = HeldHalf(channel, half, tag), [Half(message)]
     try:
         check_name(group, "group")
         connection.rights.require_transact(group)
@@ -165,7 +165,7 @@ def _tell(channel: Channel, name: str, document: dict[str, Any]) -> None:
 
 # ---- being told
 
-class Listener(Origin):
+class CheckListener(Origin):
     """A consumer of one of the names above; of checks, a `Member`."""
 
     def __init__(self, channel: Channel, name: str, tag: str, *, no_ack: bool, limit: int) -> None:

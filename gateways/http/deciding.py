@@ -12,7 +12,7 @@ from gatehouse.transactions.coordinator import Decision, State
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.http.direct import Exchange
+    from gatehouse.gateways.http.direct import DirectExchange
     from gatehouse.gateways.http.door import Door
     from gatehouse.kernel.halves.halves import Acks, Offsets
     from gatehouse.kernel.message import Owner, Stored
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 async def decide(door: Door, principal: Principal, transaction_id: int, decision: Decision, acks: Acks = (),
                  offsets: Offsets | None = None, require: Guard | None = None) -> dict[str, Any]:
     """Carry out a decision; what its maker is told. Raises what `Transactions.decide` and `require` refuse."""
-    deciding = Deciding(door, principal, transaction_id, decision, require)
+    deciding = HttpDeciding(door, principal, transaction_id, decision, require)
     return deciding.finish(await door.stored(partial(deciding.submit, acks, offsets)))
 
 
-def decide_directly(decision: Decision, door: Door, exchange: Exchange) -> bool:
+def decide_directly(decision: Decision, door: Door, exchange: DirectExchange) -> bool:
     """The short form of a decision that says nothing more."""
     transaction_id = read_id(exchange.captures[0])
     if exchange.body or exchange.raw_query or transaction_id is None:
         return False
-    deciding = Deciding(door, exchange.principal, transaction_id, decision)
+    deciding = HttpDeciding(door, exchange.principal, transaction_id, decision)
     exchange.status = 200
     exchange.finish = deciding.finish
     deciding.submit((), None, door.receipts, exchange)
     return True
 
 
-class Deciding:
+class HttpDeciding:
     """One decision. Where it is about somebody else's transaction the audit topic is told."""
 
     __slots__ = ("_door", "_principal", "_id", "_decision", "_require", "_others")

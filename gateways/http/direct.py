@@ -48,7 +48,7 @@ NOT_KNOWN: Final = -1
 """Nobody can say where the library's request ends: it has the connection to its end."""
 
 
-class Connection(Protocol):
+class DirectConnection(Protocol):
     """What a line needs of its connection (`server.DoorProtocol`)."""
 
     transport: asyncio.Transport | None
@@ -60,7 +60,7 @@ class Connection(Protocol):
         """Everything is answered: take up, soon, what was held, and read again."""
 
 
-class Login:
+class KnownLogin:
     """Who has shown himself on a connection, and by what."""
 
     __slots__ = ("authorization", "ends_ms", "principal", "version")
@@ -93,7 +93,7 @@ class DirectCalls:
         self._max_body_bytes = door.config.max_body_bytes
         self._found: dict[bytes, Found] = {}
 
-    def find(self, exchange: Exchange) -> Direct | None:
+    def find(self, exchange: DirectExchange) -> Direct | None:
         """The short form of the call that is asked; what the request line says to it is put into the exchange."""
         line = exchange.request_line
         entry = self._found.get(line)
@@ -113,7 +113,7 @@ class DirectCalls:
         called = None if match is None else match[0].handlers.get(parts[1].decode("ascii"))
         return NOT_FOUND if match is None or called is None else (called.direct, match[1], raw_query)
 
-    def takes(self, login: Login, fields: Fields) -> bool:
+    def takes(self, login: KnownLogin, fields: Fields) -> bool:
         """Whether a request is from whom the connection is known to be, and need not wait before it begins."""
         admission, door = self.admission, self.door
         return login.holds(fields.authorization, admission.version, self._wall_ms()) \
@@ -125,7 +125,7 @@ class DirectCalls:
         return self.door.date.at(self._wall_ms())
 
 
-class Exchange:
+class DirectExchange:
     """One request that is begun directly, and its answer. It waits for the kernel as a `receipts.Waiting`."""
 
     __slots__ = ("line", "request_line", "fields", "publication", "principal", "captures", "raw_query", "body",
@@ -182,7 +182,7 @@ class Exchange:
 Finish = Callable[["Stored"], dict[str, Any]]
 """Makes the document of an answer once what was asked is durable. What it raises is the answer instead."""
 
-Direct = Callable[["Door", Exchange], bool]
+Direct = Callable[["Door", DirectExchange], bool]
 """A call in its short form: says how it is answered, and submits. False, or raised: nothing was done."""
 
 
@@ -198,14 +198,14 @@ class Line:  # decision 73
     __slots__ = ("calls", "login", "answered_s", "_connection", "_waiting", "_held", "_library_bytes", "_blocks",
                  "_answered")
 
-    def __init__(self, calls: DirectCalls, connection: Connection) -> None:
+    def __init__(self, calls: DirectCalls, connection: DirectConnection) -> None:
         self.calls = calls
-        self.login: Login | None = None
+        self.login: KnownLogin | None = None
         self.answered_s = 0.0
         """The loop's time at the last answer."""
 
         self._connection = connection
-        self._waiting: deque[Exchange] = deque()
+        self._waiting: deque[DirectExchange] = deque()
         self._held = b""
         self._library_bytes = 0                 # still to come of the library's request; or NOT_KNOWN
         self._blocks: dict[bytes, Fields | None] = {}
@@ -284,7 +284,7 @@ class Line:  # decision 73
         calls, login, publication = self.calls, self.login, fields.publication
         if login is None or publication is None or not calls.takes(login, fields):
             return False
-        exchange = Exchange(self, request_line, fields, publication, login.principal, body)
+        exchange = DirectExchange(self, request_line, fields, publication, login.principal, body)
         call = calls.find(exchange)
         if call is None:
             return False

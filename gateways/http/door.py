@@ -22,7 +22,7 @@ from gatehouse.gateways.http.body import Bodies
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.cors import Cors
 from gatehouse.gateways.http.declaring import Declared
-from gatehouse.gateways.http.direct import Login
+from gatehouse.gateways.http.direct import KnownLogin
 from gatehouse.gateways.http.hosts import Hosts
 from gatehouse.gateways.http.live.feeds import Feeds
 from gatehouse.gateways.http.login import read_authorization
@@ -136,7 +136,7 @@ class Door:
         if isinstance(who, NotAuthenticated):
             raise who
         protocol.user, protocol.page = who.name, page_of(request)
-        protocol.line.login = Login(authorization, who, version, self.admission.ends_ms(who))
+        protocol.line.login = KnownLogin(authorization, who, version, self.admission.ends_ms(who))
         return who
 
     async def stream_principal(self, request: web.Request, query: Mapping[str, str]) -> Principal:

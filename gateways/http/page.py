@@ -27,7 +27,7 @@ DAMAGED: Final = (StorageFailed.code, "the log is damaged there")
 SENSELESS: Final = (CorruptBatch.code, "the producer's batch has no sound record there")
 
 
-class Source(NamedTuple):
+class PageSource(NamedTuple):
     """One partition of a page: its number, the offset that the reader wants next, and what was fetched from there."""
 
     partition: int
@@ -64,7 +64,7 @@ class Page(NamedTuple):
 OpenPiece = Callable[[Piece], list[Record]]
 
 
-def build_page(sources: list[Source], max_messages: int, max_bytes: int,
+def build_page(sources: list[PageSource], max_messages: int, max_bytes: int,
                selects: Callable[[Record], bool] | None = None, open_piece: OpenPiece = sound_records) -> Page:
     """Take messages that `selects` wants until there are `max_messages`, or over `max_bytes` of keys and values."""
     page = Page([], {source.partition: max(source.position, source.fetched.log_start_offset) for source in sources},
@@ -93,7 +93,7 @@ def build_page(sources: list[Source], max_messages: int, max_bytes: int,
     return page._replace(skipped=skipped)
 
 
-def _entries(source: Source, position: int, open_piece: OpenPiece) -> Iterator[_Entry]:
+def _entries(source: PageSource, position: int, open_piece: OpenPiece) -> Iterator[_Entry]:
     """The steps of one partition from `position` on; opens a piece only when the page has come to it."""
     for piece in source.fetched.pieces:
         end = piece.first_offset + piece.count

@@ -155,7 +155,7 @@ def encode_count(count: int, flexible: bool) -> bytes:
 
 # ---- frames ---------------------------------------------------------------------------------------------------------
 
-class FrameReader:
+class RequestReader:
     """Cuts what the peer sends into frames. Holds at most one unfinished frame and what came behind it."""
 
     def __init__(self, max_frame_bytes: int) -> None:

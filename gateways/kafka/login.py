@@ -52,7 +52,7 @@ class Round(Protocol):
         """Tell the client."""
 
 
-class Login:
+class KafkaLogin:
     """One connection's. `done(principal)` is told of every login that succeeds."""
 
     def __init__(self, session: KafkaSession, done: Callable[[Principal], None]) -> None:

@@ -1,6 +1,6 @@
 """One Kafka connection: requests in, answers out in the same order. No socket, no clock of its own, no await.
 
-    bytes -> FrameReader -> header -> the API's `dispatch`, in order ... `Request.done` -> write, in order
+    bytes -> RequestReader -> header -> the API's `dispatch`, in order ... `Request.done` -> write, in order
 
 The rules it keeps:
 
@@ -28,9 +28,9 @@ from gatehouse.gateways.contract import Link, Services
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, answer_unknown_version
 from gatehouse.gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, FrameReader, Malformed, decode_header, skip_tags
+from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, Malformed, RequestReader, decode_header, skip_tags
 from gatehouse.gateways.kafka.config import KafkaConfig
-from gatehouse.gateways.kafka.login import Login
+from gatehouse.gateways.kafka.login import KafkaLogin
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.sasl import MAX_TOKEN_BYTES
 from gatehouse.kernel.message import Stored
@@ -65,11 +65,11 @@ class KafkaSession:
         self.apis = apis
         self.client_id = ""
         self.client_software = ""
-        self.login = Login(self, self._become)
+        self.login = KafkaLogin(self, self._become)
         self._principal: Principal | None = None
         self._registration: Registration | None = None
         self._asking = False                         # admission has not said yet who this is
-        self._reader = FrameReader(config.max_request_bytes)
+        self._reader = RequestReader(config.max_request_bytes)
         self._waiting: deque[Request] = deque()      # dispatched and not sent, oldest first
         self._busy = False                           # inside `_turn`
         self._paused = False

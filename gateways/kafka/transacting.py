@@ -194,7 +194,7 @@ class HeldHere(NamedTuple):
 
 # ---- decisions
 
-class Deciding:
+class KafkaDeciding:
     """The decisions of one batch, once it is stored: its answer waits for the last; the token of each."""
 
     def __init__(self, row: Produced, session: KafkaSession) -> None:

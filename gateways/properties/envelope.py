@@ -67,7 +67,7 @@ class Cell(NamedTuple):
     """Understood when it comes in, never written."""
 
 
-class Field(NamedTuple):
+class Property(NamedTuple):
     """One row."""
 
     name: str
@@ -143,20 +143,20 @@ class Column:
 
 
 FIELDS: Final = (
-    Field("id", Kind.TEXT, "the sender's own identifier of the message"),
-    Field("key", Kind.BYTES, "the record's key, where the address does not say it"),
-    Field("content-type", Kind.TEXT, "the media type of the value"),
-    Field("content-encoding", Kind.TEXT, "how the value is compressed"),
-    Field("utf8", Kind.FLAG, "the value is UTF-8 text"),
-    Field("correlation-id", Kind.BYTES, "which request this answers"),
-    Field("reply-to", Kind.TEXT, "the address that wants the answer"),
-    Field("expires-at", Kind.TIME, "when the message is worth nothing any more"),
-    Field("timestamp", Kind.TIME, "when the sender made it, or else when it was stored"),
-    Field("priority", Kind.PRIORITY, "how urgent it is among its like"),
-    Field("durability", Kind.FLAG, "the sender waited until it was stored"),
-    Field("deliver-at", Kind.TIME, "not to be delivered earlier"),
-    Field("retain", Kind.FLAG, "the value is kept as the address's last"),
-    Field("traceparent", Kind.TRACEPARENT, "the trace that the message is part of"),
+    Property("id", Kind.TEXT, "the sender's own identifier of the message"),
+    Property("key", Kind.BYTES, "the record's key, where the address does not say it"),
+    Property("content-type", Kind.TEXT, "the media type of the value"),
+    Property("content-encoding", Kind.TEXT, "how the value is compressed"),
+    Property("utf8", Kind.FLAG, "the value is UTF-8 text"),
+    Property("correlation-id", Kind.BYTES, "which request this answers"),
+    Property("reply-to", Kind.TEXT, "the address that wants the answer"),
+    Property("expires-at", Kind.TIME, "when the message is worth nothing any more"),
+    Property("timestamp", Kind.TIME, "when the sender made it, or else when it was stored"),
+    Property("priority", Kind.PRIORITY, "how urgent it is among its like"),
+    Property("durability", Kind.FLAG, "the sender waited until it was stored"),
+    Property("deliver-at", Kind.TIME, "not to be delivered earlier"),
+    Property("retain", Kind.FLAG, "the value is kept as the address's last"),
+    Property("traceparent", Kind.TRACEPARENT, "the trace that the message is part of"),
 )
 
 FIELD_BY_NAME: Final = {field.name: field for field in FIELDS}

@@ -54,7 +54,7 @@ class Control(NamedTuple):
     payload: bytes
 
 
-class FrameReader:
+class WebSocketReader:
     """Cuts what a client sends into payload and control frames. Holds less than one head and one control frame."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from gatehouse.gateways.websocket.codec import (
     PONG,
     Broken,
     Control,
-    FrameReader,
+    WebSocketReader,
     encode_close,
     encode_head,
     read_close,
@@ -34,7 +34,7 @@ class WebSocketSession:  # decision 98
 
     def __init__(self, link: Link, make: Callable[[Link], Session]) -> None:
         self._link = link
-        self._reader = FrameReader()
+        self._reader = WebSocketReader()
         self._framed = _FramedLink(link)
         self._inner = make(self._framed)
 

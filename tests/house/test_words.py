@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SEARCHED = sorted(file for folder in ("kernel", "gateways", "transactions", "gatehouse", "spark", "client", "bench", "docs")
-                  for file in (ROOT / folder).rglob("*")
+FOLDERS = ("kernel", "gateways", "transactions", "gatehouse", "spark", "client", "bench", "docs")
+SEARCHED = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*")
                   if file.suffix in (".py", ".js", ".md", ".toml") and "migrations" not in file.parts)
 GIVEN_UP = {
     r"queue_ids?|default_queues": "partition_id, default_partitions",

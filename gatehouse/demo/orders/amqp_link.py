@@ -10,7 +10,7 @@ import pika.exceptions
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from gatehouse.demo.orders.ledger import Outcome
-from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, LinkLost, Place, check_decided, decision_of
+from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, LinkLost, OrderPlace, check_decided, decision_of
 
 HELD: Final = f"$txn.half.{GROUP}"
 DECIDED: Final = "$txn.decided"
@@ -22,7 +22,7 @@ LOST: Final = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
 class AmqpLink:
     """Use it as `with`."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OrderPlace) -> None:
         self._inboxes: dict[str, deque[Any]] = {name: deque() for name in (HELD, DECIDED, CHECKS)}
         try:
             self._connection = pika.BlockingConnection(pika.ConnectionParameters(

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Self
 
 from gatehouse.demo.orders.ledger import Outcome
-from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, DecisionRefused, LinkLost, Place
+from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, DecisionRefused, LinkLost, OrderPlace
 from gatehouse_client.check_back import Half
 from gatehouse_client.errors import Conflict, HubError, InvalidRequest, NotAuthorized, NotFound
 from gatehouse_client.retry import NO_RETRY
@@ -25,7 +25,7 @@ class _Listener:
 class HttpLink:
     """Use it as `with`."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OrderPlace) -> None:
         self._client = SyncClient(place.url, timeout_s=ANSWER_S, retry=NO_RETRY)
 
     def __enter__(self) -> Self:

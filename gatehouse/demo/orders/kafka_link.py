@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from gatehouse.demo.orders.ledger import Outcome
-from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, DecisionRefused, LinkLost, Place, decision_of
+from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, DecisionRefused, LinkLost, OrderPlace, decision_of
 
 HELD: Final = f"txn-half.{GROUP}"
 CHECKS: Final = f"txn-check.{GROUP}"
@@ -18,7 +18,7 @@ DECIDE: Final = "txn-decide"
 class KafkaLink:
     """Use it as `with`. librdkafka connects again by itself, and sends again what was not answered."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OrderPlace) -> None:
         self._where = {"bootstrap.servers": f"{place.host}:{place.port}", "reconnect.backoff.max.ms": 500,
                        "log_level": 0}
         self._producer = Producer(self._where | {"message.timeout.ms": int(ANSWER_S * 1000), "linger.ms": 0})

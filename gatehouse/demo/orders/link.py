@@ -42,7 +42,7 @@ class Link(Protocol):
         """Be a member of the group: decide what the hub asks about. Does not return."""
 
 
-class Place(NamedTuple):
+class OrderPlace(NamedTuple):
     """Where a door is."""
 
     host: str
@@ -63,7 +63,7 @@ def connect_to(url: str) -> Connect:
         raise ValueError(f"not DOOR://HOST:PORT with a door of {', '.join(LINKS)}: {url!r}")
     module, _, name = LINKS[parts.scheme].partition(":")
     kind: Any = getattr(import_module(f"gatehouse.demo.orders.{module}"), name)
-    place = Place(parts.hostname, parts.port, url)
+    place = OrderPlace(parts.hostname, parts.port, url)
     return lambda: kind(place)
 
 

@@ -9,7 +9,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from gatehouse.demo.orders.ledger import Outcome
-from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, LinkLost, Place, check_decided, decision_of
+from gatehouse.demo.orders.link import ANSWER_S, GROUP, TOPIC, Ask, LinkLost, OrderPlace, check_decided, decision_of
 
 HELD: Final = f"$txn/half/{GROUP}"
 DECIDED: Final = "$txn/decided"
@@ -19,7 +19,7 @@ CHECKS: Final = f"$txn/check/{GROUP}"
 class MqttLink:
     """Use it as `with`. Paho could connect again by itself, and would send again; the shop makes a new link."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OrderPlace) -> None:
         self._inboxes: dict[str, queue.Queue[Any]] = {name: queue.Queue() for name in (HELD, DECIDED, CHECKS)}
         self._subscribed: queue.Queue[Any] = queue.Queue()
         self._acknowledged: queue.Queue[Any] = queue.Queue()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.http.live.blocks import Block
 from gatehouse.gateways.http.live.positions import Positions
-from gatehouse.gateways.http.page import Source, build_page, note_unreadable
+from gatehouse.gateways.http.page import PageSource, build_page, note_unreadable
 from gatehouse.kernel.errors import StorageFailed
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ MAX_MATCHED: Final = 4_096
 """Partitions in which a filter's feed has messages to read; with more its readers read the log."""
 
 
-class Reader(Protocol):
+class FeedReader(Protocol):
     """Who reads a stream live. Neither call may block or raise."""
 
     def on_block(self, block: Block) -> bool:
@@ -59,7 +59,7 @@ class Feed:
 
     def __init__(self, feeds: Feeds, scope: Scope) -> None:
         self.scope = scope
-        self.live: dict[Reader, None] = {}
+        self.live: dict[FeedReader, None] = {}
         self.users = 0
         self.positions = Positions(feeds.hub)
         self.ready: asyncio.Future[None] | None = None       # done once nothing older can come; None: at once
@@ -68,7 +68,7 @@ class Feed:
         self._loop = feeds.loop
         self._scheduled = False
         self._fetching = False                               # or handing out what was fetched
-        self._owed: set[Reader] = set()                      # those in `live` that have not got the block under way
+        self._owed: set[FeedReader] = set()                      # those in `live` that have not got the block under way
         self._slices = feeds.kernel.slices()
         self._next_at = 0.0
         self._turn = 0
@@ -108,12 +108,12 @@ class Feed:
         if changed:
             self._listen()
 
-    def join(self, reader: Reader) -> None:
+    def join(self, reader: FeedReader) -> None:
         """The reader has come to `positions`: it is given what comes from now on."""
         self.live[reader] = None
         self._listen()
 
-    def leave(self, reader: Reader) -> None:
+    def leave(self, reader: FeedReader) -> None:
         """The reader has gone, or is behind."""
         self.live.pop(reader, None)
         self._owed.discard(reader)
@@ -166,8 +166,8 @@ class Feed:
         if any(isinstance(answer.error, StorageFailed) for answer in fetched):
             self._drop_readers()
             return
-        sources = [Source(answer.partition_id, max(positions.at(answer.partition_id), self._first_of(answer)), answer,
-                          partitions[answer.partition_id][0].settings.compact)
+        sources = [PageSource(answer.partition_id, max(positions.at(answer.partition_id), self._first_of(answer)),
+                              answer, partitions[answer.partition_id][0].settings.compact)
                    for answer in fetched if answer.partition_id in partitions]
         page = build_page(sources, BLOCK_MESSAGES, BLOCK_BYTES, open_piece=self._feeds.open_piece)
         note_unreadable(self._kernel, page, int)

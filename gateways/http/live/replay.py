@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.http.live.blocks import Block
-from gatehouse.gateways.http.page import Page, Source, build_page, note_unreadable
+from gatehouse.gateways.http.page import Page, PageSource, build_page, note_unreadable
 from gatehouse.kernel.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Replay:
         for answer in fetched:
             if answer.error is not None and not isinstance(answer.error, OffsetOutOfRange):
                 raise answer.error
-        sources = [Source(answer.partition_id, at(answer.partition_id), answer,
+        sources = [PageSource(answer.partition_id, at(answer.partition_id), answer,
                           partitions[answer.partition_id][0].settings.compact)
                    for answer in fetched if answer.partition_id in partitions]
         page = build_page(sources, REPLAY_MESSAGES, REPLAY_BYTES, open_piece=self._feeds.open_piece)

@@ -30,7 +30,7 @@ from gatehouse.kernel.records.record import NO_HEADERS, encode_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.http.direct import Exchange
+    from gatehouse.gateways.http.direct import DirectExchange
     from gatehouse.kernel.message import Message, Placement, Stored
 
 PUBLISH_PREFIX: Final = "/v1/publish/"
@@ -89,7 +89,7 @@ async def publish_at(door: Door, call: Call, principal: Principal, publication: 
 
 
 @publish.directly
-def publish_directly(door: Door, exchange: Exchange) -> bool:
+def publish_directly(door: Door, exchange: DirectExchange) -> bool:
     """Publish in the short form, at an address that its sender has published to before. False: nothing was done."""
     publication, principal = exchange.publication, exchange.principal
     placement = door.admission.cache(principal, NAME).places.get(exchange.captures[0].encode())

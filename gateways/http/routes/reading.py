@@ -27,7 +27,7 @@ from gatehouse.gateways.http.cursor import MAX_PARTITIONS, Cursor, decode_cursor
 from gatehouse.gateways.http.declaring import Answer, Need, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gatehouse.gateways.http.page import Page, Source, build_page, note_unreadable
+from gatehouse.gateways.http.page import Page, PageSource, build_page, note_unreadable
 from gatehouse.gateways.http.parameters import MAX_MESSAGES, VALUES, WAIT, Parameter, Whole, wants_json
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.routes.cloud_events import EVENT
@@ -243,7 +243,7 @@ async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, sel
     fetched = await fetch(door, [(partition_id, at, share) for partition_id, at in wants], budget) if wants else []
     for (_, at), answer in zip(wants, fetched, strict=True):
         _check_fetched(at, answer)
-    sources = [Source(partition, cursor.positions[partition], answer, topic.settings.compact)
+    sources = [PageSource(partition, cursor.positions[partition], answer, topic.settings.compact)
                for partition, answer in zip(partitions, fetched, strict=True)]
     page = build_page(sources, max_messages, door.config.max_page_bytes, selection)
     note_unreadable(door.kernel, page, topic.partition_id)

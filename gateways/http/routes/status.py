@@ -84,7 +84,7 @@ async def stream_status(door: Door, call: Call) -> web.StreamResponse:
     if request.method == "HEAD":
         await answer.prepare(request)
         return answer
-    reader = Reader(door, principal)
+    reader = StatusReader(door, principal)
     registration = door.admission.register(principal, NAME, reader)
     try:
         document = await Pulse.of(door).newest(source)     # comes with the headers: a page can show something at once
@@ -95,7 +95,7 @@ async def stream_status(door: Door, call: Call) -> web.StreamResponse:
     return answer
 
 
-class Reader:
+class StatusReader:
     """One who listens, and its principal's `RegisteredSession`."""
 
     def __init__(self, door: Door, principal: Principal) -> None:

@@ -71,7 +71,7 @@ from gatehouse.transactions.coordinator import Decision, Half, Query, State, Tra
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.http.direct import Exchange
+    from gatehouse.gateways.http.direct import DirectExchange
     from gatehouse.gateways.http.mapping import Publication
     from gatehouse.kernel.groups.group import LeasedGroup
     from gatehouse.kernel.halves.halves import Acks, Offsets
@@ -140,7 +140,7 @@ _read_query: Final = lru_cache(QUERIES_MAX)(begin.read_query)
 
 
 @begin.directly
-def begin_directly(door: Door, exchange: Exchange) -> bool:
+def begin_directly(door: Door, exchange: DirectExchange) -> bool:
     """Begin a transaction in the short form, with one message that is the body, for now. False: nothing was done."""
     if exchange.fields.media == JSON:
         return False

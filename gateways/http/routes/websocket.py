@@ -12,7 +12,7 @@ from gatehouse.gateways.http.declaring import Answer, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.parameters import TICKET
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.websocket.connection import Connection
+from gatehouse.gateways.http.websocket.connection import WebSocketConnection
 
 logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)      # it warns of what a client offers
 PROTOCOL: Final = "gatehouse.v1+json"
@@ -50,7 +50,7 @@ async def websocket(door: Door, call: Call) -> web.StreamResponse:
                       headers={"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": VERSION})
     socket.headers["Server"] = SERVER
     await socket.prepare(request)
-    await Connection(door, principal, request, socket).run()
+    await WebSocketConnection(door, principal, request, socket).run()
     return socket
 
 

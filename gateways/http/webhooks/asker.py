@@ -19,7 +19,7 @@ import orjson
 
 from gatehouse.gateways.checks import InvalidDecision, describe_check, read_verdict
 from gatehouse.gateways.http.webhooks.runner import GONE
-from gatehouse.gateways.http.webhooks.sender import Outcome, Sender
+from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gatehouse.transactions.coordinator import Check, Decision
 
 
-class Asker:
+class WebhookAsker:
     """A `transactions.Member`. `disable` is called, with the reason, when the receiver answers 410."""
 
     def __init__(self, door: Door, tenant: str, name: str, webhook: Webhook, guard: Guard,
@@ -41,7 +41,7 @@ class Asker:
         self._by = f"webhook {name}"
         self._webhook = webhook
         self._disable = disable
-        self._sender = Sender(webhook, guard)
+        self._sender = WebhookSender(webhook, guard)
         self._posts: set[asyncio.Task[None]] = set()
         self._membership = door.services.transactions.join(webhook.checks, tenant, self, name=self._by,
                                                            credit=webhook.concurrency)

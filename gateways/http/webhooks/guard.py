@@ -36,7 +36,7 @@ COMPATIBLE: Final = IPv6Network("::/96")                                        
 Address = IPv4Address | IPv6Address
 
 
-class Target(NamedTuple):
+class WebhookTarget(NamedTuple):
     """What of a URL is judged."""
 
     host: str                            # lower case, without brackets or a closing dot
@@ -65,7 +65,7 @@ class Guard:
             return
         (self._plain_networks if plain else self._networks).append(network)
 
-    def check(self, url: str) -> Target:
+    def check(self, url: str) -> WebhookTarget:
         """What the URL names. Refuses `forbidden_url`."""
         if len(url) > MAX_URL_CHARS or not url.isascii() or any(ord(sign) <= 0x20 or sign in "\\\x7f" for sign in url):
             raise _refusal(f"a URL is printable ASCII, up to {MAX_URL_CHARS} characters")
@@ -78,14 +78,14 @@ class Guard:
             raise _refusal("a webhook's URL begins with https:// and a host")
         if parts.username is not None or parts.password is not None or parts.fragment:
             raise _refusal("a webhook's URL has no user, no password and no fragment")
-        target = Target(host, parts.scheme == "http")
+        target = WebhookTarget(host, parts.scheme == "http")
         if target.plain and not self._allows_plain(host):
             raise _refusal("plain http is allowed only where webhook_allow says so; use https")
         if not self._may_be(target):
             raise _refusal(f"{host} is no public address, and webhook_allow does not name it")
         return target
 
-    def _may_be(self, target: Target) -> bool:
+    def _may_be(self, target: WebhookTarget) -> bool:
         """Whether the URL can name an address that a socket may connect to."""
         host = target.host
         literal = _literal(host)
@@ -98,10 +98,10 @@ class Guard:
         inside = "." not in host or host.endswith(INSIDE)
         return not inside or bool(self._networks or self._plain_networks) or self._is_named(target)
 
-    def _is_named(self, target: Target) -> bool:
+    def _is_named(self, target: WebhookTarget) -> bool:
         return _named(target.host, self._plain_names) or (not target.plain and _named(target.host, self._names))
 
-    def may_connect(self, target: Target, address: str) -> bool:
+    def may_connect(self, target: WebhookTarget, address: str) -> bool:
         """Whether a socket may connect to this address on the way to the target."""
         try:
             parsed_address = ip_address(address.partition("%")[0])

@@ -21,7 +21,7 @@ from gatehouse.gateways.http.cloud_events import BATCH as BATCH_TYPE
 from gatehouse.gateways.http.cloud_events import STRUCTURED as EVENT_TYPE
 from gatehouse.gateways.http.cloud_events import to_binary, to_structured
 from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
-from gatehouse.gateways.http.webhooks.sender import Outcome, Sender
+from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.records.record import read_headers
@@ -50,7 +50,7 @@ class Runner:  # decision 72
         self._door = door
         self._tenant = tenant
         self._disable = disable
-        self._sender = Sender(webhook, guard)
+        self._sender = WebhookSender(webhook, guard)
         self._waiting: list[Leased] = []
         self._posts: set[asyncio.Task[None]] = set()
         self._paused_until = 0.0

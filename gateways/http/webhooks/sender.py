@@ -44,7 +44,7 @@ class Forbidden(OSError):
     """The socket was about to connect to an address that the guard does not allow."""
 
 
-class Sender:
+class WebhookSender:
     """Posts for one webhook; `close` it."""
 
     def __init__(self, webhook: Webhook, guard: Guard) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.webhooks.asker import Asker
+from gatehouse.gateways.http.webhooks.asker import WebhookAsker
 from gatehouse.gateways.http.webhooks.definition import Webhook, decode_webhook
 from gatehouse.gateways.http.webhooks.guard import Guard
 from gatehouse.gateways.http.webhooks.runner import Runner
@@ -38,7 +38,7 @@ class Webhooks:
         self.guard = Guard(door.config.webhook_allow)
         self._door = door
         self._known: dict[Key, Webhook] = {}
-        self._runners: dict[Key, Runner | Asker] = {}
+        self._runners: dict[Key, Runner | WebhookAsker] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._being_kept: Counter[Key] = Counter()           # changes that are not durable yet
 
@@ -110,12 +110,12 @@ class Webhooks:
             self._known[key] = replace(webhook, disabled_because=error.detail)
             log.warning("the webhook %s is not run: %s", key[1], error.detail)
 
-    def _runner(self, key: Key, webhook: Webhook) -> Runner | Asker:
+    def _runner(self, key: Key, webhook: Webhook) -> Runner | WebhookAsker:
         """Raises Refusal where its URL is not allowed."""
         tenant, name = key
         disable = partial(self._disable, key)
         if webhook.checks:
-            return Asker(self._door, tenant, name, webhook, self.guard, disable)
+            return WebhookAsker(self._door, tenant, name, webhook, self.guard, disable)
         return Runner(self._door, tenant, webhook, self.guard, disable)
 
     def _halt(self, key: Key) -> None:

@@ -47,7 +47,7 @@ Id = str | int | None
 
 
 # decision 69: owner of what it publishes: no task for it
-class Connection:
+class WebSocketConnection:
     """`kernel.message.Owner` of what it publishes, `RegisteredSession` of its principal's registration."""
 
     def __init__(self, door: Door, principal: Principal, request: web.Request, socket: web.WebSocketResponse) -> None:

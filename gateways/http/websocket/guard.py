@@ -28,7 +28,7 @@ INCOMPLETE: Final = -1
 WRONG: Final = -2
 
 
-class Reader(Protocol):
+class PayloadReader(Protocol):
     """What the server hands bytes to."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
@@ -38,15 +38,15 @@ class Reader(Protocol):
 
 
 class FrameGuard:
-    """A `Reader` before another, which checks frame heads. Holds less than one head."""
+    """A `PayloadReader` before another, which checks frame heads. Holds less than one head."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: PayloadReader) -> None:
         self._reader = reader
         self._held = b""
         self._left = 0                   # bytes of a payload that are still to come
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """See `Reader`."""
+        """See `PayloadReader`."""
         if self._held:
             data, self._held = self._held + data, b""
         at, end = self._left, len(data)
@@ -67,7 +67,7 @@ class FrameGuard:
         return self._reader.feed_data(data)
 
     def feed_eof(self) -> None:
-        """See `Reader`."""
+        """See `PayloadReader`."""
         self._reader.feed_eof()
 
 

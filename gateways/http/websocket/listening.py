@@ -9,7 +9,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.checks import describe_check
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.websocket.connection import Connection
+    from gatehouse.gateways.http.websocket.connection import WebSocketConnection
     from gatehouse.transactions.coordinator import Check
 
 
@@ -17,7 +17,7 @@ class Listening:
     """One client's membership in a group, a `transactions.Member`. Checks are sent as far as its credit goes; every
     frame `checks` may give more credit."""
 
-    def __init__(self, connection: Connection, group: str, credit: int) -> None:
+    def __init__(self, connection: WebSocketConnection, group: str, credit: int) -> None:
         door, principal = connection.door, connection.principal
         self.group = group
         self._connection = connection

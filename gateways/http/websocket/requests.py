@@ -25,10 +25,10 @@ from gatehouse.gateways.http.routes.transactions import find_transaction, hold_d
 from gatehouse.gateways.http.websocket.frames import Frame, name_in, query_of, text_in
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.websocket.connection import Connection
+    from gatehouse.gateways.http.websocket.connection import WebSocketConnection
 
 
-async def _pop(connection: Connection, frame: Frame) -> Frame:
+async def _pop(connection: WebSocketConnection, frame: Frame) -> Frame:
     query = query_of(frame, "topic", "max", "invisible", "wait", "values")
     of_queue = _names_queue(frame)
     if not of_queue and "topic" not in query:
@@ -39,19 +39,19 @@ async def _pop(connection: Connection, frame: Frame) -> Frame:
     return {"type": "popped", "messages": messages}
 
 
-async def _ack(connection: Connection, frame: Frame) -> Frame:
+async def _ack(connection: WebSocketConnection, frame: Frame) -> Frame:
     return await _settle(connection, frame, "acked", acking)
 
 
-async def _extend(connection: Connection, frame: Frame) -> Frame:
+async def _extend(connection: WebSocketConnection, frame: Frame) -> Frame:
     return await _settle(connection, frame, "extended", extending(frame))
 
 
-async def _release(connection: Connection, frame: Frame) -> Frame:
+async def _release(connection: WebSocketConnection, frame: Frame) -> Frame:
     return await _settle(connection, frame, "released", releasing(frame))
 
 
-async def _settle(connection: Connection, frame: Frame, done: str, action: Action) -> Frame:
+async def _settle(connection: WebSocketConnection, frame: Frame, done: str, action: Action) -> Frame:
     of_queue = _names_queue(frame)
     name = name_in(frame, "queue" if of_queue else "group")
     require_taker(connection.door, connection.principal, name, of_queue)
@@ -61,7 +61,7 @@ async def _settle(connection: Connection, frame: Frame, done: str, action: Actio
     return {"type": done, "results": [result_of(text, error) for text, error in zip(texts, errors, strict=True)]}
 
 
-async def _hold(connection: Connection, frame: Frame) -> Frame:
+async def _hold(connection: WebSocketConnection, frame: Frame) -> Frame:
     request = Publication()
     if frame.get("idempotency_key") is not None:
         request.idempotency_key = read_idempotency_key(text_in(frame, "idempotency_key").encode())
@@ -70,7 +70,7 @@ async def _hold(connection: Connection, frame: Frame) -> Frame:
     return {"type": "held", "transaction": answer.pop("id"), **answer}
 
 
-async def _decide(connection: Connection, frame: Frame) -> Frame:
+async def _decide(connection: WebSocketConnection, frame: Frame) -> Frame:
     try:
         transaction_id, decision = read_id(frame.get("transaction")), read_verdict(frame.get("decision"))
     except InvalidDecision as error:
@@ -93,6 +93,6 @@ def _names_queue(frame: Frame) -> bool:
     return bool(queue)
 
 
-REQUESTS: Final[dict[str, Callable[[Connection, Frame], Awaitable[Frame]]]] = {
+REQUESTS: Final[dict[str, Callable[[WebSocketConnection, Frame], Awaitable[Frame]]]] = {
     "pop": _pop, "ack": _ack, "extend": _extend, "release": _release, "hold": _hold,
     "decide": _decide}

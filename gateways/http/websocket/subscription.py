@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.live.feed import Feed
     from gatehouse.gateways.http.live.positions import Positions
-    from gatehouse.gateways.http.websocket.connection import Connection
+    from gatehouse.gateways.http.websocket.connection import WebSocketConnection
 
 
 class Subscription:
     """`name` is the client's. Ends by `end`; the feed is closed then."""
 
-    def __init__(self, door: Door, connection: Connection, name: str, feed: Feed, positions: Positions, credit: int,
-                 allowed: Callable[[], bool]) -> None:
+    def __init__(self, door: Door, connection: WebSocketConnection, name: str, feed: Feed, positions: Positions,
+                 credit: int, allowed: Callable[[], bool]) -> None:
         self.name = name
         self.credit = credit
         self.allowed = allowed

@@ -17,7 +17,7 @@ from gatehouse.gateways.kafka.mapping import Refused, check_produced, code_of
 from gatehouse.gateways.kafka.not_honoured import note_delay
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_topic, text_of
-from gatehouse.gateways.kafka.transacting import DECIDE, Deciding, hold_halves, may_hold_halves
+from gatehouse.gateways.kafka.transacting import DECIDE, KafkaDeciding, hold_halves, may_hold_halves
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import Record, Stored
 from gatehouse.kernel.records.batch import BatchHeader
@@ -50,7 +50,7 @@ class Produced:
             self.log_start = self.produce.request.session.kernel.bounds(partition_id)[0]
             if self.decisions:
                 decisions, self.decisions = self.decisions, []
-                Deciding(self, self.produce.request.session).take(decisions)
+                KafkaDeciding(self, self.produce.request.session).take(decisions)
                 return
         self.produce.settle()
 

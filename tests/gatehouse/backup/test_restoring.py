@@ -47,7 +47,7 @@ def test_what_comes_back_is_the_same_hub(backup: Path, tmp_path: Path) -> None:
     assert not cut_off and manifest.name == "rig"
     verify(backup, manifest, say_nothing)
     done = restore(backup, manifest, tmp_path / "again", say_nothing)
-    assert (done.found.topics, done.damage) == (1, [])
+    assert (done.summary.topics, done.damage) == (1, [])
     open_data_dir(tmp_path / "again").close()
     rig = Rig(tmp_path / "again")
     assert rig.kernel.hub.hex() == manifest.hub
@@ -151,4 +151,4 @@ def test_the_log_says_where_it_goes_on(backup: Path, tmp_path: Path) -> None:
     done = restore(backup, manifest, tmp_path / "again", say_nothing)
     with log_in(tmp_path / "again") as log:
         found = look_through(log, lambda damage: None)
-    assert found == done.found
+    assert found == done.summary

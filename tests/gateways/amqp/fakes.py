@@ -8,7 +8,7 @@ from typing import Any
 from gatehouse.gateways.amqp import GATEWAY, codec
 from gatehouse.gateways.amqp.broker import Broker
 from gatehouse.gateways.amqp.config import AmqpConfig
-from gatehouse.gateways.amqp.consuming import Consumer, Source
+from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
 from gatehouse.gateways.amqp.dead_letters import encode_target
 from gatehouse.gateways.amqp.exchanges import Binding
 from gatehouse.gateways.amqp.methods import decode_method, encode_method
@@ -91,7 +91,7 @@ class FakeQueues:
     def top_up(self, consumer: Consumer) -> None:
         self.kernel.kernel_queues.setdefault(consumer.queue.kernel_queue, None)
 
-    def take_one(self, source: Source, on_done: Any) -> None:
+    def take_one(self, source: ConsumerSource, on_done: Any) -> None:
         kernel_queue = source.queue.kernel_queue
         one = kernel_queue.ready.popleft() if kernel_queue.ready else None
         if one is not None:

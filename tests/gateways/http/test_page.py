@@ -1,7 +1,7 @@
 """Pages: order across partitions, limits, and what cannot be given."""
 from __future__ import annotations
 
-from gatehouse.gateways.http.page import Source, build_page, note_unreadable
+from gatehouse.gateways.http.page import PageSource, build_page, note_unreadable
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.records.batch import CONTROL
 from gatehouse.kernel.records.record import varint
@@ -18,8 +18,8 @@ def piece(first_offset: int, values: list[bytes], first_id: int) -> Piece:
     return Piece(first_offset, len(values), False, records, 1000, 1000, first_id)
 
 
-def source(partition: int, position: int, *pieces: Piece, start: int = 0) -> Source:
-    return Source(partition, position, Fetched(partition, None, start, 1000, list(pieces)))
+def source(partition: int, position: int, *pieces: Piece, start: int = 0) -> PageSource:
+    return PageSource(partition, position, Fetched(partition, None, start, 1000, list(pieces)))
 
 
 def test_pages_follow_the_message_ids() -> None:

@@ -18,7 +18,7 @@ from gatehouse.gateways.websocket.codec import (
     TEXT,
     Broken,
     Control,
-    FrameReader,
+    WebSocketReader,
     encode_head,
     unmask,
 )
@@ -37,7 +37,7 @@ def frame(opcode: int, payload: bytes = b"", fin: bool = True, mask: bytes = MAS
 
 def test_the_example_of_the_specification() -> None:
     """5.7: a single-frame masked text message, here as binary."""
-    assert FrameReader().feed(b"\x82\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58") == [b"Hello"]
+    assert WebSocketReader().feed(b"\x82\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58") == [b"Hello"]
 
 
 def payload_of(found: list[bytes | Control]) -> bytes:
@@ -55,7 +55,7 @@ def test_a_stream_of_bytes_comes_out_as_it_went_in_however_it_is_cut(parts: list
         opcode = BINARY if fin else CONTINUATION
         pings.append(payload[:100])
         wire += frame(PING, payload[:100])
-    reader, found, at = FrameReader(), [], 0
+    reader, found, at = WebSocketReader(), [], 0
     for cut in sorted({min(cut, len(wire)) for cut in cuts} | {len(wire)}):
         found += reader.feed(wire[at:cut])
         at = cut
@@ -66,13 +66,13 @@ def test_a_stream_of_bytes_comes_out_as_it_went_in_however_it_is_cut(parts: list
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 200_000])
 def test_every_width_of_length(size: int) -> None:
     payload = bytes(size)
-    assert payload_of(FrameReader().feed(frame(BINARY, payload))) == payload
+    assert payload_of(WebSocketReader().feed(frame(BINARY, payload))) == payload
     head = encode_head(BINARY, size)
     assert len(head) == (2 if size < 126 else 4 if size < 65536 else 10)
 
 
 def test_a_large_frame_is_not_held() -> None:
-    reader = FrameReader()
+    reader = WebSocketReader()
     wire = frame(BINARY, b"x" * 1_000_000)
     assert payload_of(reader.feed(wire[:5000])) == b"x" * (5000 - 14)
     assert len(reader._held) == 0
@@ -94,17 +94,17 @@ def test_a_large_frame_is_not_held() -> None:
 ])
 def test_what_breaks_the_protocol(wire: bytes, code: int, text: str) -> None:
     with pytest.raises(Broken, match=text) as caught:
-        FrameReader().feed(wire)
+        WebSocketReader().feed(wire)
     assert caught.value.code == code
     with pytest.raises(Broken):
-        reader = FrameReader()
+        reader = WebSocketReader()
         for byte in wire:
             reader.feed(bytes((byte,)))
 
 
 @given(st.lists(st.binary(max_size=50), max_size=20))
 def test_garbage_raises_only_the_peers_error(chunks: list[bytes]) -> None:
-    reader = FrameReader()
+    reader = WebSocketReader()
     try:
         for chunk in chunks:
             reader.feed(chunk)
