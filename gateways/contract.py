@@ -13,7 +13,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.log.backups import Backups
     from gatehouse.transactions.coordinator import Transactions
+
+
+CONTRACT: Final = 1
+"""The version of what this file and `gateways.kit` promise to doors of others. It grows when a door that was written
+for the one before would no longer work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +256,9 @@ class GatewaySpec:
     service: Callable[[Services, Any, tuple[Listen, ...]], Service] | None = None
     opened: Callable[[Services], None] | None = None
     """Called once, before the door listens: what must work even while nobody is connected."""
+
+    contract: int = CONTRACT
+    """The version that the door was written for. A plugin states a number; what is built in moves with the hub."""
 
     columns: tuple[Column, ...] = ()
     """How its messages carry properties: its columns of the property table, one for each protocol version that differs.

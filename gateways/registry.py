@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 
 ENTRY_POINT_GROUP: Final = "gatehouse.gateways"
 BUILT_IN: Final = ("mqtt", "http", "amqp", "kafka")
@@ -94,4 +94,8 @@ def _loaded(point: EntryPoint) -> GatewaySpec | str:
         spec = point.load()
     except (Exception, SystemExit) as error:     # its code runs here, and may do anything
         return f"{origin} does not load: {type(error).__name__}: {' '.join(str(error).split())}"
-    return spec if isinstance(spec, GatewaySpec) else f"{origin} is no GatewaySpec"
+    if not isinstance(spec, GatewaySpec):
+        return f"{origin} is no GatewaySpec"
+    if spec.contract != CONTRACT:
+        return f"{origin} was written for version {spec.contract} of the contract of doors; this hub has {CONTRACT}"
+    return spec

@@ -112,8 +112,8 @@ class Admission:
         hung up, so that no password is checked for nobody. A refusal that is a LoginsFull says nothing about the
         credentials: they were not looked at, and the peer may try again at once.
 
-        While anonymous access is allowed a peer without credentials is `anonymous`, and so is `guest`/`guest` on the
-        AMQP door.
+        While anonymous access is allowed a peer without credentials is `anonymous`, and so is one with an account that
+        its protocol's clients have preset (`Credentials.preset`).
         """
         self._login.authenticate(door, peer, credentials, on_done, gone)
 

@@ -18,7 +18,6 @@ from gatehouse.gateways.amqp.tables import Table, plain, text, typed
 from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
-from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.record import encode_headers, read_headers, read_varint
 
@@ -120,8 +119,8 @@ def own_side(headers: bytes) -> bytes:
 
 def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:
     """The AMQP side of a record of another door, found at this exchange and routing key."""
-    pairs = [pair for pair in read_headers(headers, 0)[0] if pair[0] != ADDRESS_HEADER]
-    envelope = Envelope(pairs, None, timestamp_ms, durable=not attributes & TRANSIENT, retain=bool(attributes & RETAIN))
+    envelope = Envelope(list(read_headers(headers, 0)[0]), None, timestamp_ms, durable=not attributes & TRANSIENT,
+                        retain=bool(attributes & RETAIN))
     dressed = to_door(AMQP, envelope, now_ms)
     table: Table = {key: typed(value) for key, value in dressed.headers}
     if name.x_address is not None:

@@ -19,6 +19,7 @@ from gatehouse.gateways.properties.envelope import (
     Where,
 )
 from gatehouse.gateways.properties.values import CHARSET, flag, normalize, show
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ def _split(envelope: Envelope) -> tuple[dict[str, bytes], list[tuple[bytes, byte
         row = None if field_name in RECORD_FIELDS or field_name in fields else FIELD_BY_NAME.get(field_name)
         normal = None if row is None or value is None else normalize(row.kind, value)
         if normal is None:
-            if name not in OWN_HEADERS:
+            if name not in OWN_HEADERS and name != ADDRESS_HEADER:
                 own.append((name, value))
         else:
             fields[field_name] = normal

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.gateways import mqtt, registry
-from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 from gatehouse.gateways.registry import GatewayClash, check_specs, load_specs
 
 
@@ -19,6 +19,7 @@ def spec(name: str = "smoke", door: int = 9, *, session: object = print, service
 
 SPEC = spec()
 NOT_A_SPEC = "hello"
+OF_TOMORROW = GatewaySpec(name="later", door=9, config=dict, default_listen=(), contract=CONTRACT + 1)
 
 
 def plugins(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
@@ -42,6 +43,14 @@ def test_a_plugin_that_declares_something_else_is_named(monkeypatch: pytest.Monk
     specs = load_specs()
     assert re.fullmatch("the plugin plugin0 .*NOT_A_SPEC.* is no GatewaySpec", specs.broken["plugin0"])
     assert "smoke" in specs, "others are not held up"
+
+
+def test_a_plugin_for_another_contract_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins(monkeypatch, f"{__name__}:OF_TOMORROW", f"{__name__}:SPEC")
+    specs = load_specs()
+    assert specs.broken["plugin0"].endswith(
+        f"was written for version {CONTRACT + 1} of the contract of doors; this hub has {CONTRACT}")
+    assert "later" not in specs and "smoke" in specs
 
 
 def test_a_plugin_that_does_not_load_is_named_with_its_package_and_holds_up_nobody(

@@ -44,3 +44,19 @@ def test_variables_say_what_they_hold() -> None:
                 for node in ast.walk(ast.parse(file.read_text()))
                 for name in [node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
                              else node.arg if isinstance(node, ast.arg) else ""] if name in empty]
+
+
+@pytest.mark.parametrize("layer", ["kernel", "gateways", "transactions", "gatehouse", "spark", "client"])
+def test_a_class_name_means_one_class_in_its_layer(layer: str) -> None:
+    names = [node.name for file in SEARCHED if file.suffix == ".py" and file.relative_to(ROOT).parts[0] == layer
+             for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)]
+    assert names
+    assert not {name for name in names if names.count(name) > 1}
+
+
+def test_the_product_asks_no_door_for_its_name() -> None:
+    """What differs from door to door is in its `GatewaySpec`, and in the folder of the door."""
+    shared = [file for file in SEARCHED if file.suffix == ".py" and file.relative_to(ROOT).parts[0] in
+              ("kernel", "gateways", "transactions", "gatehouse")]
+    asks = re.compile(r"""\bdoor(?:_name)? (?:==|!=|in \() ?["']""")
+    assert not [str(file) for file in shared if asks.search(file.read_text())]
