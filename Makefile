@@ -40,7 +40,8 @@ BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:
 
 # Two processes; who has nothing left takes from the other, so that neither waits for long at the end.
 PYTEST := -m pytest -n 2 --dist worksteal
-# What runs on the hot modules is tested twice: compiled where there is a compiler, and plain.
+# What runs on the hot modules is tested twice: compiled where there is a compiler, and plain, once for each state of
+# them: tests/plain.passed says of which it has passed, and is committed with the change.
 PLAIN_TESTS := tests/kernel tests/gateways tests/properties --ignore=tests/gateways/admission
 
 RUN_STAMP   := $(VENV)/.stamp-run
@@ -58,7 +59,7 @@ test: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	@$(MAKE) --no-print-directory --jobs=2 lint wheel
 	$(COMPILED) $(PYTEST) $(ARGS)
-	$(PYTHON) $(PYTEST) $(PLAIN_TESTS)
+	@$(PYTHON) scripts/wheel.py plain $(PYTEST) $(PLAIN_TESTS)
 
 # mypyc and gcc take as long as lint does, on the other processor.
 wheel: $(TEST_STAMP)

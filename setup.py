@@ -4,8 +4,8 @@
     GATEHOUSE_COMPILE=1 python -m pip wheel --no-deps .    compiled: needs mypy, a C compiler and Python's headers
 
 Compiled modules call each other directly and copy each other's constants, so they are one unit. What was compiled is
-kept in `build/hot/DIGEST/`, by the digest of the hot modules and of all that they import: a wheel whose other files
-have changed is made of it in seconds. decision 58
+kept in `build/hot/DIGEST.PYTHON/`, by the digest of the hot modules and of all that they import: a wheel whose other
+files have changed is made of it in seconds. decision 58
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from gatehouse.hot import HOT_MODULES  # noqa: E402
 
-GROUP: Final = "gatehouse.hot"
+GROUP: Final = "gatehouse.hot"    # decision 129: dotted, as the modules are found through links
 """All compiled modules are one shared library, which lies in the package too."""
 MYPY_CACHE: Final = "build/mypy_cache"
 """Not the one of `make lint`, which runs beside this: two at one cache end with "database is locked"."""
@@ -68,12 +68,17 @@ def sources_of(modules: Iterable[str], root: Path) -> list[Path]:
 
 
 def digest_of(files: Iterable[Path], root: Path) -> str:
-    """Names and contents of files, and the Python that they are compiled for, in 16 hex digits."""
-    total = hashlib.sha256(EXTENSION_SUFFIXES[0].encode())
+    """Names and contents of files in 16 hex digits."""
+    total = hashlib.sha256()
     for file in files:
         content = file.read_bytes()
         total.update(b"%s\0%d\0%s" % (file.relative_to(root).as_posix().encode(), len(content), content))
     return total.hexdigest()[:16]
+
+
+def hot_digest() -> str:
+    """Of the hot modules and all that they import, whatever they are compiled for."""
+    return digest_of(sources_of(HOT_MODULES, ROOT), ROOT)
 
 
 class CompiledDistribution(Distribution):
@@ -90,7 +95,7 @@ class BuildHot(build_ext):
         missing = [module for module in HOT_MODULES if source_of(module, ROOT) is None]
         if missing:
             raise SystemExit(f"{', '.join(missing)} of gatehouse/hot.py does not exist")
-        self.kept = ROOT / "build" / "hot" / digest_of(sources_of(HOT_MODULES, ROOT), ROOT)
+        self.kept = ROOT / "build" / "hot" / (hot_digest() + EXTENSION_SUFFIXES[0].removesuffix(".so"))
         if not self.kept.is_dir():
             from mypyc.build import mypycify
 
@@ -103,7 +108,7 @@ class BuildHot(build_ext):
     def run(self) -> None:
         wanted = self.build_lib
         if not self.kept.is_dir():
-            self.build_lib = str(self.kept.with_suffix(".new"))
+            self.build_lib = f"{self.kept}.new"
             shutil.rmtree(self.build_lib, ignore_errors=True)
             super().run()
             Path(self.build_lib).rename(self.kept)    # whole, or not at all

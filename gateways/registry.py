@@ -96,6 +96,6 @@ def _loaded(point: EntryPoint) -> GatewaySpec | str:
         return f"{origin} does not load: {type(error).__name__}: {' '.join(str(error).split())}"
     if not isinstance(spec, GatewaySpec):
         return f"{origin} is no GatewaySpec"
-    if spec.contract != CONTRACT:
+    if spec.contract != CONTRACT:    # decision 130
         return f"{origin} was written for version {spec.contract} of the contract of doors; this hub has {CONTRACT}"
     return spec

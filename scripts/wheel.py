@@ -2,6 +2,8 @@
 
     python scripts/wheel.py build                build it, unless that has been done; 0 also where nothing can compile
     python scripts/wheel.py python ARGUMENTS     build it, and run Python with what is in it
+    python scripts/wheel.py plain ARGUMENTS      run Python on the plain files, unless it has passed before, on these
+                                                 hot modules and all that they import (tests/plain.passed)
     python scripts/wheel.py serve CONFIG         start the hub from it where it is there, else from the plain files, and
                                                  build it beside the hub for the next start
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -32,6 +35,7 @@ BUILD: Final = ROOT / "build"
 WHEELS: Final = BUILD / "wheels"
 LOG: Final = BUILD / "wheel.log"
 PACKAGES: Final = ("gatehouse", "pyspark_gatehouse")
+PASSED: Final = ROOT / "tests" / "plain.passed"
 KEPT: Final = 4
 """Unpacked wheels that stay: a hub may still run from an older one."""
 BUILD_TIMEOUT_S: Final = 1800
@@ -141,6 +145,18 @@ def _build_beside() -> None:
     os.wait()
 
 
+def run_plain(command: list[str]) -> int:
+    """What proves that the plain files do the same as the compiled ones is proved once for each state of them."""
+    digest = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["hot_digest"]()
+    if PASSED.exists() and PASSED.read_text().split()[:1] == [digest]:
+        print(f"the plain files have passed as they are: {PASSED.relative_to(ROOT)}")
+        return 0
+    code = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment(None), check=False).returncode
+    if code == 0:
+        PASSED.write_text(f"{digest}\n")
+    return code
+
+
 def main(arguments: list[str]) -> int:
     match arguments:
         case ["build"]:
@@ -148,6 +164,8 @@ def main(arguments: list[str]) -> int:
             return 0
         case ["python", *command]:
             os.execve(sys.executable, [sys.executable, *command], environment(build()))
+        case ["plain", *command]:
+            return run_plain(command)
         case ["serve", config]:
             serve(config)
     print(__doc__, file=sys.stderr)

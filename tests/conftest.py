@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -18,6 +19,17 @@ if settings.default.derandomize:
 
 # Spark looks up this machine's name to find its address; in a container nobody may know that name.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+# What takes longest begins first, and what needs Spark stays together: two processes end at about the same time.
+FIRST = ("tests/spark/", "tests/openapi/", "tests/simulation/", "tests/gatehouse/demo/", "tests/faults/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order by FIRST; the rest stays as it was collected."""
+    ranks = {folder: rank for rank, folder in enumerate(FIRST)}
+    items.sort(key=lambda item: min((rank for folder, rank in ranks.items() if item.nodeid.startswith(folder)),
+                                    default=len(FIRST)))
+
 
 # Processes that tests start find the packages where this one does: in the wheel that `make test` runs on, or here.
 os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1]))

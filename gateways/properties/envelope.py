@@ -99,6 +99,7 @@ def _any_text(text: str) -> bool:
     return True
 
 
+# decision 128: declared by each door, of ours and from outside
 @dataclass(frozen=True, slots=True)
 class Column:
     """How messages of one protocol carry the fields, and the user's own headers: see `GatewaySpec.columns`."""

@@ -137,6 +137,21 @@ def test_a_wheel_of_other_sources_is_never_started(changed: str, monkeypatch: py
     assert wheel.digest() != before
 
 
+def test_the_plain_files_are_tested_once_for_each_state_of_them(monkeypatch, capsys, tmp_path: Path) -> None:
+    monkeypatch.setattr(wheel, "PASSED", ROOT / "build" / f"passed-{os.getpid()}")
+    wheel.PASSED.parent.mkdir(exist_ok=True)
+    try:
+        assert wheel.main(["plain", "-c", "raise SystemExit(3)"]) == 3
+        assert not wheel.PASSED.exists()
+        assert wheel.main(["plain", "-c", "import gatehouse.kernel.message as m; assert m.__file__.endswith('.py')"]) == 0
+        assert wheel.main(["plain", "-c", "raise SystemExit(3)"]) == 0, "it is not run again"
+        assert "have passed as they are" in capsys.readouterr().out
+        wheel.PASSED.write_text("0123456789abcdef\n")
+        assert wheel.main(["plain", "-c", "raise SystemExit(3)"]) == 3
+    finally:
+        wheel.PASSED.unlink(missing_ok=True)
+
+
 def test_without_a_compiler_one_line_and_the_plain_files(monkeypatch, capsys) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     assert wheel.main(["build"]) == 0
