@@ -143,7 +143,8 @@ def test_the_plain_files_are_tested_once_for_each_state_of_them(monkeypatch, cap
     try:
         assert wheel.main(["plain", "-c", "raise SystemExit(3)"]) == 3
         assert not wheel.PASSED.exists()
-        assert wheel.main(["plain", "-c", "import gatehouse.kernel.message as m; assert m.__file__.endswith('.py')"]) == 0
+        code = "import gatehouse.kernel.message as m; assert m.__file__.endswith('.py')"
+        assert wheel.main(["plain", "-c", code]) == 0
         assert wheel.main(["plain", "-c", "raise SystemExit(3)"]) == 0, "it is not run again"
         assert "have passed as they are" in capsys.readouterr().out
         wheel.PASSED.write_text("0123456789abcdef\n")
