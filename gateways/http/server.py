@@ -183,11 +183,11 @@ class DoorProtocol(web.RequestHandler):
         super().data_received(data)
 
     def hold(self) -> None:
-        """See `direct.Connection`."""
+        """See `direct.DirectConnection`."""
         self._pause_transport_reading()
 
     def go_on(self) -> None:
-        """See `direct.Connection`. Not within the kernel's call that has answered the last one."""
+        """See `direct.DirectConnection`. Not within the kernel's call that has answered the last one."""
         self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:

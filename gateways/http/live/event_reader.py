@@ -35,7 +35,7 @@ alone: some readers take every empty line for the end of an event."""
 
 
 class EventReader:
-    """A `feed.Reader` that owns one answer, and its principal's `RegisteredSession`: it ends when `allowed` is no
+    """A `feed.FeedReader` that owns one answer, and its principal's `RegisteredSession`: it ends when `allowed` is no
     longer so."""
 
     def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, request: web.Request,

@@ -1,4 +1,4 @@
-"""One stream to one WebSocket client, as far as its credit goes: a `feed.Reader`.
+"""One stream to one WebSocket client, as far as its credit goes: a `feed.FeedReader`.
 
     {"type": "messages", "subscription": "s1", "messages": [...], "cursor": "..."}
 

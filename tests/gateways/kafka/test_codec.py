@@ -196,7 +196,7 @@ def test_frames_come_out_however_they_are_cut() -> None:
     contents = [bytes([65 + i]) * size for i, size in enumerate((8, 9, 300, 20_000, 8, 70_000, 12))]
     stream = b"".join(map(frame, contents))
     for step in (1, 3, 7, 1000, 8192, 65_536, len(stream)):
-        reader = codec.FrameReader(100_000)
+        reader = codec.RequestReader(100_000)
         found = []
         for at in range(0, len(stream), step):
             reader.feed(stream[at:at + step])
@@ -208,7 +208,7 @@ def test_frames_come_out_however_they_are_cut() -> None:
 
 
 def test_an_unfinished_frame_in_single_bytes_is_held_in_few_parts() -> None:
-    reader = codec.FrameReader(1 << 20)
+    reader = codec.RequestReader(1 << 20)
     for byte in frame(b"x" * 100_000)[:-1]:
         reader.feed(bytes([byte]))
         assert reader.next_frame() is None
@@ -217,7 +217,7 @@ def test_an_unfinished_frame_in_single_bytes_is_held_in_few_parts() -> None:
 
 @pytest.mark.parametrize("size", [b"\0\0\0\7", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\1\0\1", b"GET "])
 def test_sizes_that_cannot_be_are_malformed(size: bytes) -> None:
-    reader = codec.FrameReader(65_536)
+    reader = codec.RequestReader(65_536)
     reader.feed(size)
     with pytest.raises(codec.Malformed):
         reader.next_frame()
