@@ -181,8 +181,8 @@ def _explain_record(explained: Explanation, routes: Routes, record: Record) -> N
     if key is None:
         explained.notes.append("without a key the producer chooses the partition")
     else:
-        explained.notes.append("the partition is the Java client's choice; "
-                          "librdkafka agrees with partitioner=murmur2_random")
+        explained.notes.append("the partition is the Java client's choice; librdkafka agrees with "
+                               "partitioner=murmur2_random")
     try:
         routed = routes.route(explained.address)
     except InvalidAddress:
