@@ -9,12 +9,9 @@ files have changed is made of it in seconds. decision 58
 """
 from __future__ import annotations
 
-import ast
-import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
@@ -25,60 +22,12 @@ from setuptools.command.build_ext import build_ext
 ROOT: Final = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from gatehouse.hot import HOT_MODULES  # noqa: E402
+from gatehouse.hot import HOT_MODULES, hot_digest, source_of  # noqa: E402
 
 GROUP: Final = "gatehouse.hot"    # decision 129: dotted, as the modules are found through links
 """All compiled modules are one shared library, which lies in the package too."""
 MYPY_CACHE: Final = "build/mypy_cache"
 """Not the one of `make lint`, which runs beside this: two at one cache end with "database is locked"."""
-
-
-def source_of(module: str, root: Path) -> Path | None:
-    """The file of one of our modules, if there is such a module."""
-    stem = root.joinpath(*module.split("."))
-    for file in (stem.with_suffix(".py"), stem / "__init__.py"):
-        if file.is_file():
-            return file
-    return None
-
-
-def imported_modules(file: Path) -> set[str]:
-    """Every module name that a file could mean by its import statements, ours and others."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
-
-
-def sources_of(modules: Iterable[str], root: Path) -> list[Path]:
-    """The files of these modules and of everything of ours that they import, sorted."""
-    files: set[Path] = set()
-    waiting = list(modules)
-    while waiting:
-        module = waiting.pop()
-        file = source_of(module, root) if module.startswith("gatehouse.") else None
-        if file is not None and file not in files:
-            files.add(file)
-            waiting.extend(imported_modules(file))
-    return sorted(files)
-
-
-def digest_of(files: Iterable[Path], root: Path) -> str:
-    """Names and contents of files in 16 hex digits."""
-    total = hashlib.sha256()
-    for file in files:
-        content = file.read_bytes()
-        total.update(b"%s\0%d\0%s" % (file.relative_to(root).as_posix().encode(), len(content), content))
-    return total.hexdigest()[:16]
-
-
-def hot_digest() -> str:
-    """Of the hot modules and all that they import, whatever they are compiled for."""
-    return digest_of(sources_of(HOT_MODULES, ROOT), ROOT)
 
 
 class CompiledDistribution(Distribution):
@@ -95,7 +44,7 @@ class BuildHot(build_ext):
         missing = [module for module in HOT_MODULES if source_of(module, ROOT) is None]
         if missing:
             raise SystemExit(f"{', '.join(missing)} of gatehouse/hot.py does not exist")
-        self.kept = ROOT / "build" / "hot" / (hot_digest() + EXTENSION_SUFFIXES[0].removesuffix(".so"))
+        self.kept = ROOT / "build" / "hot" / (hot_digest(ROOT) + EXTENSION_SUFFIXES[0].removesuffix(".so"))
         if not self.kept.is_dir():
             from mypyc.build import mypycify
 

@@ -1,10 +1,14 @@
 """The modules that run once per message: what setup.py compiles into wheels, in this one list.
 
 They are ordinary Python that mypyc takes as it is. setup.py refuses a name that does not exist, so the list stays
-true.
+true. The digest tells whether what was compiled, or tested, is still what the sources say.
 """
 from __future__ import annotations
 
+import ast
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 # decision 58: plain Python, compiled as it is
@@ -68,3 +72,51 @@ HOT_MODULES: Final = (
     "gatehouse.transactions.shared_records",
     "gatehouse.transactions.undecided",
 )
+
+
+def source_of(module: str, root: Path) -> Path | None:
+    """The file of one of our modules, if there is such a module."""
+    stem = root.joinpath(*module.split("."))
+    for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
+
+
+def imported_modules(file: Path) -> set[str]:
+    """Every module name that a file could mean by its import statements, ours and others."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def sources_of(modules: Iterable[str], root: Path) -> list[Path]:
+    """The files of these modules and of everything of ours that they import, sorted."""
+    files: set[Path] = set()
+    waiting = list(modules)
+    while waiting:
+        module = waiting.pop()
+        file = source_of(module, root) if module.startswith("gatehouse.") else None
+        if file is not None and file not in files:
+            files.add(file)
+            waiting.extend(imported_modules(file))
+    return sorted(files)
+
+
+def digest_of(files: Iterable[Path], root: Path) -> str:
+    """Names and contents of files in 16 hex digits."""
+    total = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        total.update(b"%s\0%d\0%s" % (file.relative_to(root).as_posix().encode(), len(content), content))
+    return total.hexdigest()[:16]
+
+
+def hot_digest(root: Path) -> str:
+    """Of the hot modules, all that they import, and this list, whatever they are compiled for."""
+    return digest_of([root / "gatehouse" / "hot.py", *sources_of(HOT_MODULES, root)], root)

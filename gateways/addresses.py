@@ -58,6 +58,11 @@ class Spelling:
     """What `show` says, for programs: JSON's types."""
 
 
+def describe_record(topic: str, key: bytes | None) -> str:
+    """Topic and key for people."""
+    return f"topic {topic}, no key" if key is None else f"topic {topic}, key '{key.decode(errors='replace')}'"
+
+
 def queue_address(name: str) -> str:
     """The address of a queue on every door: what rights to it are looked up by."""
     return f"{QUEUE_LEVEL}/{escape(name, KEY_ESCAPES)}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gatehouse.gateways.addresses import Place, Record
+from gatehouse.gateways.addresses import Place, Record, describe_record
 from gatehouse.gateways.properties.envelope import Column, losses, sayable
 from gatehouse.kernel.addresses.address import UNROUTED, is_topic_name, levels_of
 from gatehouse.kernel.addresses.murmur2 import partition_for
@@ -106,7 +106,7 @@ class Explanation:
     def _rows(self) -> Iterator[tuple[str, str]]:
         yield "address", self.address
         yield "decided by", self.decided_by
-        stored = "no topic" if self.topic is None else _topic_and_key(self.topic, self.key)
+        stored = "no topic" if self.topic is None else describe_record(self.topic, self.key)
         yield "stored in", stored
         if self.topic is not None:
             yield "partition", ("chosen by the producer" if self.partition is None
@@ -188,7 +188,8 @@ def _explain_record(explained: Explanation, routes: Routes, record: Record) -> N
     except InvalidAddress:
         return
     if (routed.topic, routed.key) != (topic, key):
-        explained.notes.append(f"from other doors this address is stored in {_topic_and_key(routed.topic, routed.key)}")
+        elsewhere = describe_record(routed.topic, routed.key)
+        explained.notes.append(f"from other doors this address is stored in {elsewhere}")
 
 
 def _reason(routed: Routed) -> str:
@@ -202,10 +203,6 @@ def _who_makes(topic: str, address: str) -> str:
     """Who has the topic made by publishing here, should it be missing: see `gateways.admission.rights`."""
     whole = f", or publish at {topic}/#" if levels_of(address)[0] == topic else ""
     return f"a missing topic is made for who may create here{whole}"
-
-
-def _topic_and_key(topic: str, key: bytes | None) -> str:
-    return f"topic {topic}, no key" if key is None else f"topic {topic}, key '{key.decode(errors='replace')}'"
 
 
 def _carried_text(carried: list[str], lost: list[str]) -> str:

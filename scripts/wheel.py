@@ -14,9 +14,7 @@ takes a minute or two where a hot module has changed, else some seconds. decisio
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -29,6 +27,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+from gatehouse.hot import digest_of, hot_digest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 BUILD: Final = ROOT / "build"
@@ -44,12 +44,9 @@ PIP: Final = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-che
 
 
 def digest() -> str:
-    """What a wheel would be made of, and for which Python, in 16 hex digits."""
-    total = hashlib.sha256(EXTENSION_SUFFIXES[0].encode())
-    for file in sorted([ROOT / "setup.py", ROOT / "pyproject.toml", *_package_files()]):
-        content = file.read_bytes()
-        total.update(b"%s\0%d\0%s" % (file.relative_to(ROOT).as_posix().encode(), len(content), content))
-    return total.hexdigest()[:16]
+    """What a wheel would be made of, and for which Python."""
+    files = sorted([ROOT / "setup.py", ROOT / "pyproject.toml", *_package_files()])
+    return digest_of(files, ROOT) + EXTENSION_SUFFIXES[0].removesuffix(".so")
 
 
 def _package_files() -> Iterator[Path]:
@@ -147,13 +144,13 @@ def _build_beside() -> None:
 
 def run_plain(command: list[str]) -> int:
     """What proves that the plain files do the same as the compiled ones is proved once for each state of them."""
-    digest = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["hot_digest"]()
-    if PASSED.exists() and PASSED.read_text().split()[:1] == [digest]:
+    hot = hot_digest(ROOT)
+    if PASSED.exists() and PASSED.read_text().split()[:1] == [hot]:
         print(f"the plain files have passed as they are: {PASSED.relative_to(ROOT)}")
         return 0
     code = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment(None), check=False).returncode
     if code == 0:
-        PASSED.write_text(f"{digest}\n")
+        PASSED.write_text(f"{hot}\n")
     return code
 
 

@@ -20,7 +20,7 @@ import orjson
 from gatehouse.gateways.http.column import HTTP, USER_PREFIX
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
-from gatehouse.gateways.properties.envelope import FIELDS, Cell, Kind, Property, Shape, Where
+from gatehouse.gateways.properties.envelope import FIELDS, Cell, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import CHARSET, normalize, read
 from gatehouse.kernel.message import NOW, RETAIN, Placement, When
 
@@ -37,7 +37,7 @@ PLAIN_KINDS: Final = (Kind.TEXT, Kind.BYTES)
 class Carried(NamedTuple):
     """A request header that is a field of the envelope."""
 
-    field: Property
+    field: EnvelopeField
     cell: Cell
     record_header: bytes
     plain: bool
@@ -239,7 +239,7 @@ def read_message(item: object, now_ms: int) -> Publication:
     return publication
 
 
-def _field_value(name: str, field: Property, value: object) -> bytes | None:
+def _field_value(name: str, field: EnvelopeField, value: object) -> bytes | None:
     """A JSON value as the record header's; None for a traceparent that cannot be read."""
     given: bytes | None = None
     if field.kind is Kind.FLAG:

@@ -24,7 +24,7 @@ from gatehouse.gateways.http.schemas import (
 )
 from gatehouse.gateways.http.schemas import REPEAT as REPEAT_TEXT
 from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
-from gatehouse.gateways.properties.envelope import FIELDS, Kind, Property, Shape, Where
+from gatehouse.gateways.properties.envelope import FIELDS, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import MAX_PRIORITY, MAX_TIME_MS
 
 BASE64: Final[Schema] = {"type": "string", "contentEncoding": "base64", "format": "byte"}
@@ -50,7 +50,7 @@ IN: Final[dict[Kind, Schema]] = {**OUT, Kind.TIME: {"anyOf": [TIME_IN, {"type": 
 _PROPERTIES: Final = tuple(field for field in FIELDS if field.name not in OF_THE_RECORD and field.name != DELIVER_AT)
 
 
-def _explained(field: Property, schemas: dict[Kind, Schema]) -> Schema:
+def _explained(field: EnvelopeField, schemas: dict[Kind, Schema]) -> Schema:
     return {**schemas[field.kind], "description": field.help[0].upper() + field.help[1:] + "."}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from gatehouse.gateways.addresses import Place, Record, Spelling
+from gatehouse.gateways.addresses import Place, Record, Spelling, describe_record
 
 
 def parse_kafka_name(text: str) -> Record:
@@ -16,10 +16,7 @@ def parse_kafka_name(text: str) -> Record:
 
 
 def _line(place: Place) -> str:
-    if place.topic is None:
-        return "no topic"
-    key = "no key" if place.key is None else f"key '{place.key.decode(errors='replace')}'"
-    return f"topic {place.topic}, {key}"
+    return "no topic" if place.topic is None else describe_record(place.topic, place.key)
 
 
 def _document(place: Place) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Cell(NamedTuple):
     """Understood when it comes in, never written."""
 
 
-class Property(NamedTuple):
+class EnvelopeField(NamedTuple):
     """One row."""
 
     name: str
@@ -144,20 +144,20 @@ class Column:
 
 
 FIELDS: Final = (
-    Property("id", Kind.TEXT, "the sender's own identifier of the message"),
-    Property("key", Kind.BYTES, "the record's key, where the address does not say it"),
-    Property("content-type", Kind.TEXT, "the media type of the value"),
-    Property("content-encoding", Kind.TEXT, "how the value is compressed"),
-    Property("utf8", Kind.FLAG, "the value is UTF-8 text"),
-    Property("correlation-id", Kind.BYTES, "which request this answers"),
-    Property("reply-to", Kind.TEXT, "the address that wants the answer"),
-    Property("expires-at", Kind.TIME, "when the message is worth nothing any more"),
-    Property("timestamp", Kind.TIME, "when the sender made it, or else when it was stored"),
-    Property("priority", Kind.PRIORITY, "how urgent it is among its like"),
-    Property("durability", Kind.FLAG, "the sender waited until it was stored"),
-    Property("deliver-at", Kind.TIME, "not to be delivered earlier"),
-    Property("retain", Kind.FLAG, "the value is kept as the address's last"),
-    Property("traceparent", Kind.TRACEPARENT, "the trace that the message is part of"),
+    EnvelopeField("id", Kind.TEXT, "the sender's own identifier of the message"),
+    EnvelopeField("key", Kind.BYTES, "the record's key, where the address does not say it"),
+    EnvelopeField("content-type", Kind.TEXT, "the media type of the value"),
+    EnvelopeField("content-encoding", Kind.TEXT, "how the value is compressed"),
+    EnvelopeField("utf8", Kind.FLAG, "the value is UTF-8 text"),
+    EnvelopeField("correlation-id", Kind.BYTES, "which request this answers"),
+    EnvelopeField("reply-to", Kind.TEXT, "the address that wants the answer"),
+    EnvelopeField("expires-at", Kind.TIME, "when the message is worth nothing any more"),
+    EnvelopeField("timestamp", Kind.TIME, "when the sender made it, or else when it was stored"),
+    EnvelopeField("priority", Kind.PRIORITY, "how urgent it is among its like"),
+    EnvelopeField("durability", Kind.FLAG, "the sender waited until it was stored"),
+    EnvelopeField("deliver-at", Kind.TIME, "not to be delivered earlier"),
+    EnvelopeField("retain", Kind.FLAG, "the value is kept as the address's last"),
+    EnvelopeField("traceparent", Kind.TRACEPARENT, "the trace that the message is part of"),
 )
 
 FIELD_BY_NAME: Final = {field.name: field for field in FIELDS}

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import subprocess
 import sys
 import zipfile
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gatehouse import hot
 from scripts import wheel
 from tests.running_hub import ROOT
 
@@ -89,12 +89,6 @@ def test_the_client_is_a_distribution_of_its_own(built: dict[str, Path], tmp_pat
         f"{built['gatehouse_client']}/gatehouse_client/__init__.py []"]
 
 
-@pytest.fixture(scope="module")
-def setup_file() -> dict[str, object]:
-    """What setup.py defines, without building anything."""
-    return runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
-
-
 def tree(folder: Path) -> Path:
     (folder / "gatehouse" / "kernel").mkdir(parents=True)
     (folder / "gatehouse" / "__init__.py").write_text("")
@@ -106,13 +100,13 @@ def tree(folder: Path) -> Path:
     return folder
 
 
-def test_what_is_compiled_is_as_true_as_all_that_it_imports(setup_file, tmp_path: Path) -> None:
+def test_what_is_compiled_is_as_true_as_all_that_it_imports(tmp_path: Path) -> None:
     """Constants and types are copied across modules: what is compiled is thrown away when one of them changes."""
     root = tree(tmp_path)
     def current() -> str:
-        files = setup_file["sources_of"](["gatehouse.kernel.hot"], root)
+        files = hot.sources_of(["gatehouse.kernel.hot"], root)
         assert [file.name for file in files] == ["__init__.py", "far.py", "hot.py", "step.py"]
-        return setup_file["digest_of"](files, root)
+        return hot.digest_of(files, root)
 
     before = current()
     (root / "gatehouse" / "kernel" / "cold.py").write_text("")
@@ -122,8 +116,16 @@ def test_what_is_compiled_is_as_true_as_all_that_it_imports(setup_file, tmp_path
     assert current() != before
 
 
-def test_every_hot_module_exists(setup_file) -> None:
-    assert not [name for name in setup_file["HOT_MODULES"] if setup_file["source_of"](name, ROOT) is None]
+def test_every_hot_module_exists() -> None:
+    assert not [name for name in hot.HOT_MODULES if hot.source_of(name, ROOT) is None]
+
+
+def test_a_module_that_leaves_the_list_is_compiled_no_more(monkeypatch) -> None:
+    """It is imported by others all the same: the files alone would not tell."""
+    before = hot.hot_digest(ROOT)
+    read, listed = Path.read_bytes, ROOT / "gatehouse" / "hot.py"
+    monkeypatch.setattr(Path, "read_bytes", lambda file: read(file) + (b"\n" if file == listed else b""))
+    assert hot.hot_digest(ROOT) != before
 
 
 @pytest.mark.parametrize("changed", ["gatehouse/serve.py", "kernel/kernel.py", "kernel/state/migrations/env.py",
@@ -174,7 +176,6 @@ def test_a_build_that_fails_says_so_and_leaves_the_plain_files(monkeypatch, caps
 def test_the_tests_run_on_the_wheel_of_these_sources_or_on_the_sources() -> None:
     """Where they run on a wheel its hot modules are compiled, and it is this tree's."""
     import gatehouse.kernel.message as module
-    from gatehouse import hot
 
     if Path(module.__file__).is_relative_to(wheel.WHEELS):
         assert Path(module.__file__).relative_to(wheel.WHEELS).parts[0] == wheel.digest()
