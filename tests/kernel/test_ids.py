@@ -95,7 +95,7 @@ def test_a_hub_keeps_its_shard(lose_index: bool) -> None:
     assert shard_of(rig.publish("orders/a", b"2")[0][2]) == 5
 
 
-def test_two_shards_give_no_id_in_common() -> None:
+def test_two_shards_never_give_the_same_id() -> None:
     one, other = ids_given(Rig(shard=1)), ids_given(Rig(shard=2))
     assert not set(one) & set(other)
 
