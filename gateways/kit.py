@@ -24,7 +24,6 @@ from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
 from gatehouse.kernel.addresses.address import UNROUTED, check_address, join_address
 from gatehouse.kernel.addresses.filters import FilterTrie, matches, parse_filter
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
-from gatehouse.kernel.delivery.slices import Slices
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownPartition
 from gatehouse.kernel.message import (
     RETAIN,
@@ -44,6 +43,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.records.record import encode_key, read_headers, varint
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.slices import Slices
 
 if TYPE_CHECKING:
     from gatehouse.kernel.kernel import Kernel

@@ -11,7 +11,7 @@ from typing import Final
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, KEY_ESCAPES, UNROUTED, is_topic_name, unescape
 from gatehouse.kernel.addresses.murmur2 import partition_for
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import (
     CreateDenied,
     InvalidAddress,
@@ -38,7 +38,7 @@ class Places:
     def __init__(self, routes: Routes, topics: Topics, subscriptions: Subscriptions, settings: KernelSettings,
                  create: Callable[[str, str, str], Topic], find_queue: Callable[[str, str], Queue | None]) -> None:
         self.routes = routes
-        self.settings = settings
+        self._settings = settings
         self._topics = topics
         self._subscriptions = subscriptions
         self._create = create
@@ -63,7 +63,7 @@ class Places:
         """Into a queue and nowhere else."""
         address = QUEUE_PREFIX + queue.name
         placement = Placement(queue.tenant, address, "", 0, 0, queue.partition_id(priority), key, encode_key(key), b"",
-                              self.settings.max_message_bytes,
+                              self._settings.max_message_bytes,
                               self._subscriptions.first_level(address, queue.tenant))
         placement.queue = queue
         placement.fixed_partition = True
@@ -152,6 +152,16 @@ class Places:
             return None
         return frozenset((topic,))
 
+    def configure(self, settings: KernelSettings) -> None:
+        """These settings hold from now on."""
+        self._settings = settings
+
+    def refresh(self, placement: Placement) -> None:
+        """Bring a placement up to date: where it leads, and who hears of it. Raises as `place`."""
+        if placement.topics_version != self._topics.version:
+            self.renew(placement)
+        self._subscriptions.refresh(placement)
+
     def renew(self, placement: Placement) -> None:
         """Topics have changed: find this placement's topic again, making it anew if it was deleted and whoever asked
         for the placement may. Raises as `place`, and again until it has succeeded."""
@@ -188,13 +198,13 @@ class Places:
 
     def _make(self, name: str, tenant: str, may_create: bool, maker: str) -> Topic:  # decision 124
         """A topic that is missing. Raises UnknownTopic (none is made by use), CreateDenied, TooManyTopics."""
-        if not self.settings.auto_create_topics:
+        if not self._settings.auto_create_topics:
             raise UnknownTopic(f"there is no topic {name!r}, and topics are not made by use here")
         if not may_create:
             raise CreateDenied(f"there is no topic {name!r}, and this user may not create it")
-        if not maker and len(self._topics) >= self.settings.max_auto_topics:     # of a maker `create` asks more
+        if not maker and len(self._topics) >= self._settings.max_auto_topics:     # of a maker `create` asks more
             raise TooManyTopics(f"there is no topic {name!r}, and there are as many as use may make "
-                                f"(kernel.max_auto_topics, {self.settings.max_auto_topics})")
+                                f"(kernel.max_auto_topics, {self._settings.max_auto_topics})")
         return self._create(name, tenant, maker)
 
     def _placement(self, topic: Topic, partition: int, key: bytes | None, address: str, header: str) -> Placement:
@@ -210,10 +220,10 @@ class Places:
     def max_message_bytes(self, topic: Topic) -> int:
         """What the topic takes at most."""
         own = topic.settings.max_message_bytes
-        return self.settings.max_message_bytes if own is None else own
+        return self._settings.max_message_bytes if own is None else own
 
     def max_record_bytes(self, partition_id: int) -> int:
         """The largest record that the topic of this partition takes."""
         topic_partition = self._topics.of_partition(partition_id)
-        return self.settings.max_message_bytes if topic_partition is None \
+        return self._settings.max_message_bytes if topic_partition is None \
             else self.max_message_bytes(topic_partition[0])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.addresses.stated import stated_in
-from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.dead_lettering import Route
 from gatehouse.kernel.groups.group import LeasedGroup
@@ -28,19 +28,19 @@ from gatehouse.kernel.message import Handle, Leased, Owner, Record
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.views import Views
-from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.state.views import Views, offset_record
+from gatehouse.kernel.write.committer import Committer
 
 
 class Groups:
     """Calls raise their refusals at once, with nothing taken; an `owner` is told when the rest is durable."""
 
-    def __init__(self, leasing: Leasing, rewinding: Rewinding, redriving: Redriving, appending: Appending,
+    def __init__(self, leasing: Leasing, rewinding: Rewinding, redriving: Redriving, committer: Committer,
                  subscriptions: Subscriptions, topics: Topics, routes: Routes, views: Views) -> None:
         self._leasing = leasing
         self._rewinding = rewinding
         self._redriving = redriving
-        self._appending = appending
+        self._committer = committer
         self._subscriptions = subscriptions
         self._topics = topics
         self._routes = routes
@@ -197,14 +197,19 @@ class Groups:
         """
         self._subscriptions.bind(filter, queue.first_partition_id, chosen, queue.tenant)
         record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), b"")
-        self._appending.put_state([record], owner, token)
+        self._record(record, owner, token)
 
     def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
                token: object = None) -> None:
         """Undo `bind`. Raises InvalidFilter, Stopping."""
         self._subscriptions.unbind(filter, queue.first_partition_id, chosen)
         record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), None)
-        self._appending.put_state([record], owner, token)
+        self._record(record, owner, token)
+
+    def _record(self, record: StateRecord, owner: Owner | None, token: object) -> None:
+        pending_frame = self._leasing.open_frame()
+        pending_frame.state.append(record)
+        pending_frame.answer(owner, token)
 
     def on_queue_gone(self, listener: Callable[[Queue], None]) -> None:
         """Tell `listener` of every queue that is not there any more, whoever deleted it."""
@@ -224,7 +229,8 @@ class Groups:
         Raises GroupIsLeased, Stopping.
         """
         self._leasing.check_commits(group, offsets)
-        self._appending.commit_offsets(group, offsets, owner, token)
+        self._committer.put_state([offset_record(group, partition_id, offset)
+                                   for partition_id, offset in offsets.items()], owner, token)
 
     def require_commits(self, group: str, tenant: str = "/") -> None:
         """Raises GroupIsLeased where messages are leased from the group, which commits no offsets; InvalidGroup."""

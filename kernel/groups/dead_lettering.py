@@ -129,7 +129,7 @@ class DeadLettering:
         death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
                  "partition": topic_partition[1] if topic_partition else 0, "offset": message[1],
                  "attempts": message[2], "at_ms": self._leasing.wall_ms(), "address": address}
-        return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
+        return {**death, SEAL: seal_of(self._parts.identity.secret, message[3], death)}
 
 
 def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:  # decision 36

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
@@ -34,7 +35,8 @@ from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic
 from gatehouse.kernel.state.views import offset_record
-from gatehouse.kernel.write.pending_frame import PendingFrame, Reserved, Submission
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import Participant, PendingFrame, Ranges
 
 LEAVING: Final = 10_000  # partitions whose next start is remembered, before those that have reached it are not
 LAZY_MS: Final = 20
@@ -46,26 +48,25 @@ _PARTITION = struct.Struct(">Q")
 
 
 class Leasing:
-    """`open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet; `new_epoch`
-    gives a cursor a number that none had before; `names` are those of `Selecting`."""
+    """Takes part in frames and follows them, see `kernel.write.pending_frame`. `on_committed` is told of partitions in
+    which something was settled; `names` are those of `Selecting`."""
 
-    def __init__(self, parts: Parts, open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
-                 new_epoch: Callable[[], int], names: Mapping[str, str]) -> None:
+    def __init__(self, parts: Parts, committer: Committer, on_committed: Callable[[int], None],
+                 names: Mapping[str, str]) -> None:
         self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
-        self._open_frame = open_frame
-        self._pending = pending
-        self.new_epoch = new_epoch
+        self._committer = committer
+        self._on_committed = on_committed
+        self.new_epoch = committer.take_id         # a number that no cursor had before
         self._loop = parts.loop
-        self.queues = Queues(parts, self, open_frame, pending)
+        self.queues = Queues(parts, self, self.open_frame, committer.pending)
         self.groups = group_definitions(parts.state)
-        self.dead_lettering = DeadLettering(parts, self, open_frame)
+        self.dead_lettering = DeadLettering(parts, self, self.open_frame)
         self._by_name: dict[tuple[str, str], dict[int, LeasedGroup]] = {}      # by tenant and name, then by topic
         self._of_topic: dict[int, list[LeasedGroup]] = {}
         self._readers: dict[int, list[tuple[LeasedGroup, Prefetcher]]] = {}     # by partition id
         self._woken: dict[LeasedGroup, None] = {}
         self.deadlines = Deadlines(parts.loop)
-        self.on_committed: Callable[[int], None] = lambda partition_id: None
         self._numbers = 0
         self._lazy: dict[Cursor, None] = {}
         self._leaving: dict[int, int] = {}                             # by partition id, see `note_leaving`
@@ -116,7 +117,7 @@ class Leasing:
     def _make(self, name: str, topic: Topic, settings: GroupSettings | None, start: str) -> LeasedGroup:
         group_settings = settings if settings is not None else GroupSettings(start=start)
         if group_settings.kind != ASSIGNED and settings is None:
-            self._open_frame().state.append(self.groups.put(topic.tenant, name, group_settings))
+            self.open_frame().state.append(self.groups.put(topic.tenant, name, group_settings))
         group = LeasedGroup(self, topic.tenant, name, topic.id, group_settings)
         if group_settings.kind == ASSIGNED:
             return group
@@ -154,7 +155,7 @@ class Leasing:
         check_name(name, "group")
         settings.check()
         self.selecting.check(settings.selector)
-        self._open_frame().state.append(self.groups.put(tenant, name, settings))
+        self.open_frame().state.append(self.groups.put(tenant, name, settings))
         for group in self.active(tenant, name):
             group.configure(settings)
             group.wants = self.selecting.wants(settings.selector)
@@ -187,10 +188,10 @@ class Leasing:
 
     def end_topic(self, topic: Topic) -> None:
         """The topic is deleted, and with it how far groups were in it. Raises Stopping."""
-        pending_frame = self._open_frame()
+        pending_frame = self.open_frame()
         for group in self._of_topic.get(topic.id, ()):
             pending_frame.state += self.page_deletions(pending_frame, group)
-        self.forget_topic(topic)
+        self._forget_topic(topic.id)
 
     def page_deletions(self, pending_frame: PendingFrame, group: LeasedGroup) -> list[StateRecord]:
         """What deletes the pages of a group's cursors, which are not written any more."""
@@ -201,9 +202,9 @@ class Leasing:
                         for page in prefetcher.cursor.stored]
         return records
 
-    def forget_topic(self, topic: Topic) -> None:
+    def _forget_topic(self, topic_id: int) -> None:
         """The topic is not there any more: its groups are gone with it."""
-        for group in self._of_topic.pop(topic.id, []):
+        for group in self._of_topic.pop(topic_id, []):
             self._forget(group)
             self.end(group)
 
@@ -297,10 +298,11 @@ class Leasing:
         return crc32c(_CHANCE.pack(self._numbers, self._loop.now_ms())) / (1 << 32)
 
     def touch(self, cursor: Cursor) -> None:
-        self._open_frame().cursors[cursor] = None
+        self.open_frame().cursors[cursor] = None
 
     def touch_lazily(self, cursor: Cursor) -> None:  # decision 23
         self._lazy[cursor] = None
+        self._committer.join_next(self)
         if not self._lazy_armed:
             self._lazy_armed = True
             self._loop.call_at(self._loop.now_ms() + LAZY_MS, self._on_lazy)
@@ -316,15 +318,14 @@ class Leasing:
         cursors = {cursor: None for cursor in cursors
                  if any(prefetcher.cursor is cursor for _, prefetcher in self._readers.get(cursor.partition_id, ()))}
         if cursors:
-            (pending_frame or self._open_frame()).cursors.update(cursors)
+            (pending_frame or self.open_frame()).cursors.update(cursors)
 
     def answer(self, owner: Owner | None, token: object) -> None:
         if owner is not None:
-            pending_frame = self._open_frame()
-            pending_frame.submissions.append(Submission(owner, token, None, (pending_frame.builder.now_ms, [])))
+            self._committer.open_frame().answer(owner, token)
 
     def entering(self, partition_id: int) -> int:
-        return sum([pending_frame.builder.entering(partition_id) for pending_frame in self._pending()])
+        return sum([pending_frame.builder.entering(partition_id) for pending_frame in self._committer.pending()])
 
     def message_ttl_ms(self, topic_id: int) -> int:
         topic = self._parts.topics.by_id(topic_id)
@@ -336,8 +337,8 @@ class Leasing:
     def append_ms(self, partition_id: int, offset: int) -> int:
         return self._parts.reader.append_ms_of(partition_id, offset)
 
-    def when_stored(self, waiting: Reserved) -> None:
-        self._open_frame().reserved.append(waiting)
+    def when_stored(self, waiting: Participant) -> None:
+        self.open_frame().join(waiting)
 
     def on_error(self, fault: Exception) -> None:
         self._parts.on_error(fault)
@@ -378,23 +379,38 @@ class Leasing:
 
     # ---- frames
 
-    def seal(self, pending_frame: PendingFrame) -> None:
+    def open_frame(self) -> PendingFrame:
+        """The pending frame, in which groups take part from here on. Raises Stopping."""
+        pending_frame = self._committer.open_frame()
+        pending_frame.join(self)
+        return pending_frame
+
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
         """The changed pages of every touched cursor as they are now."""
         if self._lazy:
-            self._gather_lazy(pending_frame)
-        for cursor in pending_frame.cursors:
-            pending_frame.state += self._records(cursor)
+            self._gather_lazy(frame)
+        for cursor in frame.cursors:
+            frame.state += self._records(cursor)
         if self.undefined:
-            pending_frame.state += [self.groups.put(group.tenant, group.name, group.settings)
+            frame.state += [self.groups.put(group.tenant, group.name, group.settings)
                                     for group in self.undefined
                                 if not group.gone]
             self.undefined.clear()
+        return 0
+
+    def applied(self, frame: PendingFrame) -> None:
+        """Definitions are told one by one, see `settle`; whoever reads is told by `follow`."""
+
+    def define_anew(self, group: LeasedGroup) -> None:
+        """The disk refused the definition of this group: it is written with the next frame."""
+        self.undefined[group] = None
+        self._committer.join_next(self)
 
     def _records(self, cursor: Cursor) -> list[StateRecord]:
         records: list[StateRecord] = []
         if cursor.committed != cursor.stored_committed:
             cursor.stored_committed = cursor.committed
-            self.on_committed(cursor.partition_id)
+            self._on_committed(cursor.partition_id)
             records.append(offset_record(cursor.group, cursor.partition_id,
                                          (cursor.committed, encode_epoch(cursor.epoch))))
         group = cursor.group.encode()
@@ -419,11 +435,11 @@ class Leasing:
         """This definition is durable."""
         (self.queues.definitions if record.kind == Kind.QUEUE else self.groups).settle(record)
 
-    def applied(self, partition_ids: Iterable[int]) -> None:
+    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
         """Messages entered these partitions: whoever reads them is served next turn, after the answers of this one."""
         if not self._readers and not self._of_topic:
             return
-        for partition_id in partition_ids:
+        for partition_id in entered:
             readers = self._readers.get(partition_id, ())
             if self._of_topic:
                 readers = self._with_new_lines(partition_id)
@@ -439,14 +455,16 @@ class Leasing:
                     self.add_line(group, partition_id, 0)
         return self._readers.get(partition_id, [])
 
-    def failed(self, pending_frames: list[PendingFrame]) -> None:
-        """None of these was stored."""
-        self._restoring.failed(pending_frames)
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """None of these was stored; topics are as they were already."""
+        for topic_id in [topic_id for topic_id in self._of_topic if self._parts.topics.by_id(topic_id) is None]:
+            self._forget_topic(topic_id)
+        self._restoring.failed(frames)
 
     # ---- handles as text
 
     def handles(self, tenant: str, name: str) -> Handles:
-        return Handles(self._parts.secret, tenant, name)
+        return Handles(self._parts.identity.secret, tenant, name)
 
     def find(self, tenant: str, name: str, partition_id: int, offset: int, attempt: int, epoch: int
              ) -> tuple[LeasedGroup, Handle] | None:

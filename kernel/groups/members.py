@@ -12,7 +12,7 @@ from gatehouse.kernel.message import Leased, Owner, Stored
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import LeasedGroup
     from gatehouse.kernel.groups.prefetcher import Prefetcher
-    from gatehouse.kernel.write.pending_frame import Reserved
+    from gatehouse.kernel.write.pending_frame import Participant
 
 PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
 
@@ -62,7 +62,7 @@ class Core(Protocol):
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the pending frame is durable."""
 
-    def when_stored(self, waiting: Reserved) -> None:
+    def when_stored(self, waiting: Participant) -> None:
         """Tell it once the pending frame is durable or refused."""
 
     def lease_until(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease) -> None:

@@ -145,7 +145,7 @@ class Queues:
             key = binding_key(queue.first_partition_id, chosen, filter_text)
             pending_frame.state.append(StateRecord(Kind.BINDING, key, None))
         self.forget(queue)
-        self._parts.topics.version += 1                # placements that lead to it are looked at again
+        self._parts.topics.touch()                     # placements that lead to it are looked at again
         subscriptions.touch()
 
     def forget(self, queue: Queue) -> None:

@@ -88,7 +88,7 @@ class Redriving:
             queue = definitions.get(tenant, earlier["address"].removeprefix(QUEUE_PREFIX))
             to = origin["address"]
             leads = TO_QUEUE + to.removeprefix(QUEUE_PREFIX) if to.startswith(QUEUE_PREFIX) else TO_ADDRESS + to
-            if earlier.get(SEAL) != seal_of(self._parts.secret, message_id, earlier):
+            if earlier.get(SEAL) != seal_of(self._parts.identity.secret, message_id, earlier):
                 break
             if queue is None or not earlier["address"].startswith(QUEUE_PREFIX) or queue.settings.dead_letter != leads:
                 break

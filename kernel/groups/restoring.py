@@ -104,7 +104,7 @@ class Restoring:
                 if queue is None or queue.first_partition_id != group.queue.first_partition_id:
                     leasing.queues.forget(group.queue)
             elif leasing.groups.get(group.tenant, group.name) is None:
-                leasing.undefined[group] = None
+                leasing.define_anew(group)
 
     def _restore(self, group: LeasedGroup, prefetcher: Prefetcher, pages: Pages) -> None:
         cursor = prefetcher.cursor

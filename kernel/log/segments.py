@@ -362,8 +362,10 @@ class SegmentChain:
 class SegmentLog(TwoChains):  # decision 6
     """`kernel.log.log.Log` over a disk: the folders `log` and `kept`."""
 
-    def __init__(self, disk: Disk, segment_bytes: int = 256 << 20) -> None:
-        self.aside = SetAside(disk)
+    def __init__(self, disk: Disk, segment_bytes: int = 256 << 20, on_note: Callable[[Note], None] | None = None
+                 ) -> None:
+        """`on_note` is told what people should know of a start and what is no damage."""
+        self.aside = SetAside(disk, on_note)
         self._main_files = SegmentChain(disk, "log", range(KEPT_BASE), segment_bytes, self.aside)
         self._kept_files = SegmentChain(disk, "kept", range(KEPT_BASE, MAX_POSITION), segment_bytes, self.aside)
         super().__init__(self._main_files, self._kept_files)

@@ -170,6 +170,10 @@ class Topics:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def touch(self) -> None:
+        """What follows from topics must be looked at again."""
+        self.version += 1
+
     # ---- changing; each returns what to record
 
     def create(self, name: str, tenant: str, partitions: int, settings: TopicSettings, now_ms: int, maker: str = ""

@@ -12,13 +12,13 @@ from typing import Final
 
 from crc32c import crc32c
 
+from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import MessageTooLarge
 from gatehouse.kernel.log.frame import WHOLE, Entries
 from gatehouse.kernel.message import RETAIN, Message, Placement, Record
 from gatehouse.kernel.records.batch import placed
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
-from gatehouse.kernel.retention.holders import retained_key
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 
@@ -91,6 +91,11 @@ class Reference:  # decision 24
         self.stop: int = stop
 
 
+Heard = list[tuple["Placement | None", list[Message], Run, int]]
+"""Stretches of messages with one placement that somebody listens to (placement, messages, run, index in the run), and
+producers' batches that somebody may listen to (None, [], run, 0)."""
+
+
 class Sealed:
     """Everything a builder holds, as it goes to the log."""
 
@@ -109,9 +114,7 @@ class BatchBuilder:
         self.size_bytes: int = 0
         self.runs: list[Run] = []
         self._open: dict[int, Run] = {}
-        # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the
-        # run) or a producer's batch that somebody may listen to: (None, [], run, 0)
-        self.heard: list[tuple[Placement | None, list[Message], Run, int]] = []
+        self.heard: Heard = []
         # messages that change state of their own, the value of their address or the newest record of their key:
         # (message, run, index in the run)
         self.noted: list[tuple[Message, Run, int]] = []

@@ -477,7 +477,7 @@ class GroupMachine(RuleBasedStateMachine):
                 assert (line.settled, line.out, line.tries, line.waiting, line.again, line.stored) == \
                     ({}, {}, {}, {}, [], set()), name
                 assert not prefetcher.parked and not prefetcher.busy and not prefetcher.key_of
-        assert not list(self.rig.kernel.parts.state.scan(Kind.LEASES))
+        assert not list(self.rig.kernel._state.scan(Kind.LEASES))
         billing = self.subjects["billing"].model
         queue = self.rig.kernel.groups.queue("$dead-letters/billing")
         assert queue is not None

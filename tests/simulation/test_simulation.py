@@ -21,7 +21,6 @@ from gatehouse.kernel.groups.pages import load_page
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.log import Frame
 from gatehouse.kernel.log.segments import SegmentChain
@@ -34,6 +33,7 @@ from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.records import decode
 from gatehouse.kernel.scheduling.timers import Timers
 from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
+from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Window
 from gatehouse.kernel.write.producers import Producers
@@ -279,7 +279,7 @@ def answering_decisions_before_they_are_stored(patch: pytest.MonkeyPatch) -> Non
 
     def decide(transactions: Any, transaction_id: int, decision: Decision, *, owner: Any, **more: Any) -> None:
         real(transactions, transaction_id, decision, **more)
-        owner.on_stored([Stored(None, None, transactions._kernel.parts.loop.now_ms(), [])])
+        owner.on_stored([Stored(None, None, transactions._kernel._loop.now_ms(), [])])
 
     patch.setattr(Transactions, "decide", decide)
 
