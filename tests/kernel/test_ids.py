@@ -59,9 +59,9 @@ def ids_given(rig: Rig) -> list[int]:
     """One id of each kind, at least."""
     topic = rig.kernel.create_topic("orders", partitions=300)
     positions = rig.publish("orders/a", b"1", b"2")
-    queue = rig.kernel.declare_queue("jobs")
+    queue = rig.kernel.groups.declare_queue("jobs")
     send(rig, queue, b"3")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     pop(rig, group, 1)
     rig.kernel.new_producer_id(rig.witness, "producer")
     rig.run()
@@ -107,13 +107,13 @@ def test_a_cursor_gets_another_epoch_after_each_start_and_rewind() -> None:
     assert topic is not None
     epochs = []
     for _ in range(3):
-        group = rig.kernel.group("billing", "orders")
+        group = rig.kernel.groups.group("billing", "orders")
         pop(rig, group)
         epochs += [prefetcher.cursor.epoch for prefetcher in group.prefetchers.values()]
-        rig.kernel.rewind_group("billing", topic, {topic.partition_id(1): 0})
+        rig.kernel.groups.rewind("billing", topic, {topic.partition_id(1): 0})
         rig.run()
         epochs.append(group.prefetchers[topic.partition_id(1)].cursor.epoch)
-        rig.kernel.delete_group("billing")
+        rig.kernel.groups.delete("billing")
         rig.run()
         rig.restart()
     ids = [position[2] for position in rig.publish("orders/a", b"2")]
@@ -142,7 +142,7 @@ def test_ids_are_exact_in_json_whoever_reads_it(shard: int) -> None:
 
 
 def test_the_first_partition_of_a_queue_is_exact_in_json() -> None:
-    queue = Rig(shard=LAST).kernel.declare_queue("jobs", QueueSettings(priorities=3))
+    queue = Rig(shard=LAST).kernel.groups.declare_queue("jobs", QueueSettings(priorities=3))
     assert int(json.loads(encode_queue(queue), parse_int=float)["first_partition_id"]) == queue.first_partition_id
     assert decode_queue(b"/\0jobs", encode_queue(queue)) == queue
 
@@ -161,14 +161,14 @@ def log_from_before() -> MemoryLog:
 def test_a_log_from_before_shards_is_that_of_shard_0() -> None:
     rig = Rig(log=log_from_before(), shard=3)
     assert rig.kernel.shard == 0
-    orders, queue = rig.kernel.topic("orders"), rig.kernel.queue("jobs")
+    orders, queue = rig.kernel.topic("orders"), rig.kernel.groups.queue("jobs")
     assert orders is not None and queue is not None
     assert (orders.id, orders.ranges, queue.first_partition_id) == (1, ((1, 3),), 8)
     records = [record for partition_id in orders.partition_ids() for record in rig.read_partition(partition_id)]
     assert [(record[3], record[6]) for record in records] == [(b"1", 2097152), (b"2", 2097153), (b"3", 2097154)]
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     assert [prefetcher.cursor.epoch for prefetcher in group.prefetchers.values()] == [1 << 32 | 1]
-    assert values(pop(rig, rig.kernel.queue_group(queue))) == [b"5"]
+    assert values(pop(rig, rig.kernel.groups.queue_group(queue))) == [b"5"]
     rig.world.advance(60_000)
     again = pop(rig, group)
     assert values(again) == [b"2", b"3"]
