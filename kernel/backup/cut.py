@@ -82,6 +82,7 @@ class Cutting:
         chains = (cut_chain(self._log.kept_segments(), self._checkpoints.kept_end)
                   + cut_chain(self._log.segments(), self._memtables.newest.end))
         cut = Cut(self._loop.wall_ms(), self._identity.epoch, self._committer.next_id, tuple(chains), hold)
+        assert all(segment.size_bytes > 0 for segment in chains), "no segment begins behind the cut"
         if self._policy == "commit":
             on_done(cut, None)
         else:

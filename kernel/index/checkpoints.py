@@ -58,6 +58,7 @@ class Checkpoints:
         self._next_id = next_id
         self._on_superseded = on_superseded
         self._fatal = fatal
+        self._frozen_at = Positions(0, 0, 0)               # what the newest checkpoint is complete to
         self._projected = 0                                # up to where a projection can be that missed nothing
         self._timer_set = False
         self._busy = False
@@ -72,7 +73,8 @@ class Checkpoints:
     def begin(self, kept_end: int) -> None:
         """Recovery has ended; the kept chain ends there. What it brought is written in time."""
         self.kept_end = kept_end
-        self._projected = self._index.positions().main
+        self._frozen_at = self._index.positions()
+        self._projected = self._frozen_at.main
         self.note()
 
     def note_kept(self, kept_end: int) -> None:
@@ -143,6 +145,7 @@ class Checkpoints:
         return bool(len(self._memtables.newest.position) or self._state.changes.newest or self._watermarks.dirty)
 
     def _start(self, *, sync: bool, on_done: Callable[[], None] | None) -> None:
+        assert not self._busy, "one checkpoint at a time"
         self._busy = True
         checkpoint = self.freeze()
         write = partial(self._write, checkpoint, sync)
@@ -162,9 +165,12 @@ class Checkpoints:
 
     def freeze(self) -> Checkpoint:
         """Take what has gathered away; reads look at it until it is written."""
+        assert self._memtables.frozen is None and self._state.frozen is None, "what was frozen before is written"
         memtable, changes = self._memtables.freeze(), self._state.freeze()
         pages, consumed = self._watermarks.take_changes()
         positions = Positions(memtable.end, self.kept_end, self._next_id(), self._clock.append_ms)
+        assert all(now >= then for now, then in zip(positions, self._frozen_at, strict=True)), "all of these rise"
+        self._frozen_at = positions
         return Checkpoint(memtable, changes, pages, positions, consumed)
 
     def thaw(self) -> None:
@@ -194,6 +200,7 @@ class Checkpoints:
         if superseded is None:
             self._fatal(f"the index cannot be written: {error}")
             return
+        assert self._busy and self._memtables.frozen is not None, "a checkpoint ends once"
         self._busy = self.full = False
         self.taken += 1
         self.taken_ms = self._loop.now_ms()

@@ -33,6 +33,7 @@ class Memtable:  # decision 9
 
     def absorb(self, position: int, end: int, append_ms: int, body_bytes: int, entries: Entries) -> None:
         """Take in a frame that is durable."""
+        assert self.end <= position <= end, "frames are taken in in the order of the log"
         for column, more in zip(self.entries.columns(), entries.columns(), strict=True):
             column.extend(more)
         self.frame.extend(array("I", (len(self.position),)) * len(entries.partition_id))
@@ -91,10 +92,12 @@ class Recent:
     def add(self, position: int, body: bytes) -> None:
         if not body:
             return
+        assert position not in self._bodies, "a position names one frame"
         self._bodies[position] = body
         self._size_bytes += len(body)
         while self._size_bytes > self._limit_bytes:
             self._size_bytes -= len(self._bodies.popitem(last=False)[1])
+        assert self._size_bytes > 0 or not self._bodies, "bytes are those of the bodies"
 
     def get(self, position: int) -> bytes | None:
         return self._bodies.get(position)

@@ -240,6 +240,7 @@ class Reader:
     def _cold_done(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
                    on_done: Callable[[list[Fetched]], None], reads: list[tuple[list[Piece], int]] | None,
                    error: BaseException | None) -> None:
+        assert reads is None or len(reads) == len(cold), "an answer for each that was asked"
         damaged: list[tuple[Fetched, Want]] = []
         for i, (answer, want) in enumerate(cold):
             if reads is None:

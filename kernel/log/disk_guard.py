@@ -161,6 +161,7 @@ class DiskGuard:
             self._notices.on_reserve_failure(error)
         last, rest = held or (False, False)
         self.lent = self.lent and not last
+        assert last or not rest, "the last part is held first"
         if last and rest:
             self.full = False
             self._become(False)

@@ -162,6 +162,7 @@ class Window:
     def forget(self, keys: list[str]) -> None:
         for key in keys:
             self._bytes -= len(self._answers.pop(key, b""))
+        assert self._bytes >= 0 and (self._bytes > 0 or not self._answers), "bytes are those of the answers"
 
     def __len__(self) -> int:
         return len(self._answers)

@@ -119,6 +119,7 @@ class Producers:
         return state
 
     def put(self, partition_id: int, producer_id: int, state: ProducerState | None) -> None:
+        assert state is None or 0 < len(state.batches) <= REMEMBERED_BATCHES, "the last batches, and at least one"
         self._cached[partition_id, producer_id] = state
         self._cached.move_to_end((partition_id, producer_id))
         if len(self._cached) > CACHED_PRODUCERS:
@@ -137,6 +138,7 @@ class Producers:
             if state is None:
                 continue
             placed = {(header.base_sequence, header.producer_epoch): run for header, run in batches}
+            assert all(run.first_offset >= 0 for run in placed.values()), "batches have their offsets by now"
             known_batches = []
             for batch in state.batches:
                 run = placed.get((batch.first_sequence, state.epoch)) if batch.first_offset < 0 else None
