@@ -136,8 +136,8 @@ class AssignedGroups:
     def join(self, name: str, joining: Joining, rules: GroupRules, on_done: OnJoined, tenant: str = "/") -> None:
         """Join a group, which is made where it is missing; `on_done` is told when its next generation begins.
 
-        Raises InvalidGroup, GroupIsLeased, GroupFull, InconsistentProtocol, MemberIdRequired, UnknownMember, FencedMember,
-        Stopping.
+        Raises InvalidGroup, GroupIsLeased, GroupFull, InconsistentProtocol, MemberIdRequired, UnknownMember,
+        FencedMember, Stopping.
         """
         self._require_running()
         check_name(name, "group")
@@ -167,8 +167,8 @@ class AssignedGroups:
         """Ask for a member's part of the assignment; the leader brings it along. `protocol` is its type and name, as
         far as the member says them. `on_done` is told when the assignment is durable.
 
-        Raises UnknownMember, FencedMember, StaleGeneration, InconsistentProtocol, Rebalancing, GroupIsLeased, GroupFull,
-        Stopping.
+        Raises UnknownMember, FencedMember, StaleGeneration, InconsistentProtocol, Rebalancing, GroupIsLeased,
+        GroupFull, Stopping.
         """
         entry = self._require_entry(tenant, name)
         self._claim(tenant, name)

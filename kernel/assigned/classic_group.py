@@ -127,8 +127,8 @@ class ClassicGroup:
             self._go_on(now_ms)
             raise GroupFull(f"the group has {rules.max_members} members, as many as may be")
         if not self._supports(joining):
-            raise InconsistentProtocol(f"the group follows {self.protocol_type or 'no protocol'}; all of its members know "
-                                   "one of the protocols that a new one offers, and each has at least one")
+            raise InconsistentProtocol("a member offers a protocol that all members of the group know, of its type: "
+                                       f"{self.protocol_type or 'any'}")
         if joining.member_id:
             self._join_again(now_ms, joining, rules, waiting)
         elif joining.instance_id is not None and joining.instance_id in self._instances:

@@ -131,9 +131,9 @@ def test_members_go_on_with_their_generation_after_a_crash(tmp_path: Path, lose_
     assert rig.kernel.assigned.describe(GROUP) == before
     first.heartbeat(rig)
     second.commit(partition_id, 7, rig)
-    assert rig.witness.stored[-1].error is None and rig.kernel.committed(GROUP) == {partition_id: (7, b"")}
+    assert rig.witness.stored[-1].error is None and rig.kernel.groups.committed(GROUP) == {partition_id: (7, b"")}
     with pytest.raises(GroupHasMembers):
-        rig.kernel.delete_group(GROUP)
+        rig.kernel.groups.delete(GROUP)
     rig.world.loop.advance(SESSION_MS)
     rig.run()
     assert state_of(rig) is GroupState.EMPTY
@@ -175,7 +175,7 @@ def test_a_full_disk_refuses_the_assignment_and_the_group_goes_on() -> None:
     log.full = False
     client.join()
     assert client.sync() == Assigned("consumer", "range", b"all")
-    settings = rig.kernel.group_settings(GROUP)
+    settings = rig.kernel.groups.settings(GROUP)
     assert settings is not None and settings.kind == ASSIGNED
 
 
@@ -195,16 +195,16 @@ def test_offsets_are_committed_by_members_of_this_generation_alone() -> None:
     with pytest.raises(UnknownMember):
         rig.kernel.assigned.commit_offsets("other", {partition_id: (9, b"")}, None, None, "stranger", None, -1)
     with pytest.raises(GroupHasMembers):
-        rig.kernel.commit_offsets(GROUP, {partition_id: (9, b"")}, None)
+        rig.kernel.groups.commit_offsets(GROUP, {partition_id: (9, b"")}, None)
     client.leave()
-    rig.kernel.commit_offsets(GROUP, {partition_id: (1, b"")}, None)
+    rig.kernel.groups.commit_offsets(GROUP, {partition_id: (1, b"")}, None)
     rig.kernel.assigned.commit_offsets("other", {partition_id: (9, b"")}, None, None)
     rig.run()
-    assert rig.kernel.committed(GROUP) == {partition_id: (1, b"")}
-    assert rig.kernel.committed("other") == {partition_id: (9, b"")}
+    assert rig.kernel.groups.committed(GROUP) == {partition_id: (1, b"")}
+    assert rig.kernel.groups.committed("other") == {partition_id: (9, b"")}
     rig.kernel.assigned.delete_offsets(GROUP, [partition_id], None, None)
     rig.run()
-    assert rig.kernel.committed(GROUP) == {}
+    assert rig.kernel.groups.committed(GROUP) == {}
 
 
 # ---- names
@@ -214,10 +214,10 @@ def test_a_name_is_of_members_or_of_leases() -> None:
     partition_id = partition_of(rig)
     Client(rig).join()
     with pytest.raises(AssignedGroup):
-        rig.kernel.group(GROUP, "t")
+        rig.kernel.groups.group(GROUP, "t")
     with pytest.raises(AssignedGroup):
-        rig.kernel.share(f"$share/{GROUP}/t/#", rig.witness, 1)
-    rig.kernel.group("leased", "t")
+        rig.kernel.groups.share(f"$share/{GROUP}/t/#", rig.witness, 1)
+    rig.kernel.groups.group("leased", "t")
     rig.run()
     for ask in (lambda: Client(rig, "leased").join(),
                 lambda: rig.kernel.assigned.join("leased", joining("x"), RULES, print),
@@ -238,7 +238,7 @@ def test_groups_of_tenants_are_strangers() -> None:
     here, there = Client(rig).join(), Client(rig, tenant="there").join()
     assert here.generation == there.generation == 1
     rig.run()
-    assert [name for name, _ in rig.kernel.groups("there")] == [GROUP]
+    assert [name for name, _ in rig.kernel.groups.all("there")] == [GROUP]
     with pytest.raises(UnknownMember):
         rig.kernel.assigned.heartbeat(GROUP, here.member_id, None, 1, "there")
 
@@ -247,23 +247,23 @@ def test_a_group_with_members_is_listed_and_deleted_once_they_are_gone() -> None
     rig = Rig()
     client = Client(rig).join()
     client.sync()
-    assert rig.kernel.groups() == [(GROUP, GroupSettings(kind=ASSIGNED))]
+    assert rig.kernel.groups.all() == [(GROUP, GroupSettings(kind=ASSIGNED))]
     with pytest.raises(GroupHasMembers):
-        rig.kernel.delete_group(GROUP)
+        rig.kernel.groups.delete(GROUP)
     client.leave()
-    rig.kernel.delete_group(GROUP)
+    rig.kernel.groups.delete(GROUP)
     rig.run()
-    assert rig.kernel.groups() == []
+    assert rig.kernel.groups.all() == []
     client = Client(rig).join()
     client.sync()
     rig.run()
-    assert [name for name, _ in rig.kernel.groups()] == [GROUP]
+    assert [name for name, _ in rig.kernel.groups.all()] == [GROUP]
 
 
 def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> None:
     rig = Rig()
     partition_id = partition_of(rig)
-    rig.kernel.define_group("made", GroupSettings(kind=ASSIGNED))
+    rig.kernel.groups.define("made", GroupSettings(kind=ASSIGNED))
     clients = [Client(rig, name).join() for name in ("made", "used", "unused")]
     for client in clients:
         client.sync()
@@ -275,9 +275,9 @@ def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> Non
     assert state_of(rig, "unused") is GroupState.EMPTY
     rig.world.loop.advance(assigned_groups.UNUSED_MS)
     rig.run()
-    assert not records(rig) and [name for name, _ in rig.kernel.groups()] == ["made", "used"]
+    assert not records(rig) and [name for name, _ in rig.kernel.groups.all()] == ["made", "used"]
     assert [state_of(rig, name) for name in ("made", "used", "unused")] == [None] * 3
-    assert rig.kernel.committed("used") == {partition_id: (4, b"")}
+    assert rig.kernel.groups.committed("used") == {partition_id: (4, b"")}
 
 
 def test_member_ids_are_never_given_twice() -> None:

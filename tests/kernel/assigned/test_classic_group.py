@@ -165,7 +165,8 @@ def test_each_state_refuses_who_is_nobody_or_late(state: GroupState) -> None:
         == [UnknownMember, None]
     for protocols in ((("sticky", b""),), ()):
         assert kind(Hall().in_state(state).join("other", joining(protocols=protocols))) is InconsistentProtocol
-    assert kind(Hall().in_state(state).join("other", joining()._replace(protocol_type="connect"))) is InconsistentProtocol
+    connect = joining()._replace(protocol_type="connect")
+    assert kind(Hall().in_state(state).join("other", connect)) is InconsistentProtocol
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE])
