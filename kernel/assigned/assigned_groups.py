@@ -191,6 +191,11 @@ class AssignedGroups:
         finally:
             self._settle(entry)
 
+    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None:
+        """Raises UnknownMember where the group has no member of this id, Stopping."""
+        if member_id not in self._require_entry(tenant, name).group.members:
+            raise UnknownMember(f"the group {name!r} has no member {member_id!r}")
+
     # ---- offsets
 
     def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes]], owner: Owner | None, token: object,

@@ -13,7 +13,15 @@ from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.session import KafkaSession
 from gatehouse.gateways.kit import FakeLink, RecordingAdmission
-from gatehouse.kernel.errors import CreateDenied, GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists
+from gatehouse.kernel.errors import (
+    CreateDenied,
+    GroupIsLeased,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    StaleGeneration,
+    TopicExists,
+    UnknownMember,
+)
 from gatehouse.kernel.groups.settings import check_name
 from gatehouse.kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from gatehouse.kernel.records.batch import check_batch, placed, records_of
@@ -241,6 +249,10 @@ class FakeKernel:
 
         self.pending.append((store, owner, token))
 
+    @property
+    def assigned(self) -> FakeAssigned:
+        return FakeAssigned(self)
+
     def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
         return self.offsets.get(group, {})
 
@@ -248,6 +260,27 @@ class FakeKernel:
         if group in self.leased:
             raise GroupIsLeased(group)
         check_name(group, "group")
+
+
+class FakeAssigned:
+    """Groups without members; those that have some are tested with a real kernel."""
+
+    def __init__(self, kernel: FakeKernel) -> None:
+        self.kernel = kernel
+
+    def commit_offsets(self, name: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None, token: object,
+                       member_id: str = "", instance_id: str | None = None, generation: int = -1, tenant: str = "/"
+                       ) -> None:
+        self.kernel.require_commits(name)
+        if generation >= 0:
+            raise StaleGeneration(name)
+        if member_id or instance_id is not None:
+            raise UnknownMember(name)
+        if offsets:
+            self.kernel.commit_offsets(name, offsets, owner, token)
+
+    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None:
+        raise UnknownMember(name)
 
 
 class Peer:
