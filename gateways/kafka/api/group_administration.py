@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 CLASSIC: Final = "classic"               # the kind of group, as ListGroups calls it
 CONSUMER: Final = "consumer"             # the protocol type of groups that consume
 FIRST_NOT_FOUND: Final = 6               # DescribeGroups: an unknown group is an error; before it is "Dead"
-READ: Final = 1 << 3                     # what may be done with a group, as bits of Kafka's numbers for operations
-DELETE: Final = 1 << 6
-DESCRIBE: Final = 1 << 8
-NOT_ASKED: Final = -(1 << 31)
+MAY_CONSUME: Final = frozenset((3, 8))   # Kafka's numbers for read and describe
+MAY_ALTER: Final = frozenset((6,))       # and for delete
 NOBODY: Final = DescribedGroup(GroupState.EMPTY, "", "", ())
 
 
@@ -64,7 +62,7 @@ def describe(request: Request) -> None:
 def describe_group(request: Request, name: str, with_rights: bool) -> Row:
     session = request.session
     row = Row(error_code=NONE, error_message=None, group_id=name, group_state="", protocol_type="", protocol_data="",
-              members=[], authorized_operations=NOT_ASKED)
+              members=[], authorized_operations=None)
     try:
         require_group(session, Operation.CONSUME, name)
     except Refused as refusal:
@@ -72,7 +70,7 @@ def describe_group(request: Request, name: str, with_rights: bool) -> Row:
         return row
     if with_rights:
         may_alter = session.admission.may_group(session.principal, Operation.ALTER, name)
-        row.authorized_operations = READ | DESCRIBE | (DELETE if may_alter else 0)
+        row.authorized_operations = MAY_CONSUME | MAY_ALTER if may_alter else MAY_CONSUME
     group = find_group(session, name)
     if group is None:
         row.group_state = GroupState.DEAD.value
