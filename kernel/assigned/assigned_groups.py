@@ -184,8 +184,11 @@ class AssignedGroups:
 
     def leave(self, name: str, leaving: list[tuple[str, str | None]], tenant: str = "/") -> list[KernelError | None]:
         """Take members, (member id, instance id) each, out of a group; says for each why it is none. Raises
-        UnknownMember where there is no such group, Stopping."""
-        entry = self._require_entry(tenant, name)
+        InvalidGroup, Stopping."""
+        try:
+            entry = self._require_entry(tenant, name)
+        except UnknownMember as refusal:
+            return [refusal] * len(leaving)
         try:
             return entry.group.leave(self._loop.now_ms(), leaving)
         finally:
