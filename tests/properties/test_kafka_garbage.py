@@ -113,6 +113,7 @@ def test_requests_are_answered_alike_however_they_are_cut(requests: list[bytes],
             peer.session.handle_data(stream[at:at + step])
         for _ in range(2 * len(requests)):
             kernel.flush()
+            kernel.pass_time(60_000)
             peer.now_ms += 60_000
             peer.session.handle_timer(peer.now_ms)
         assert len(peer.session._waiting) == 0

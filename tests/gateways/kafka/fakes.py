@@ -189,6 +189,12 @@ class FakeKernel:
             owner.on_stored(stored)
         self.wake(touched)
 
+    def pass_time(self, by_ms: int) -> None:
+        """Groups do what falls due."""
+        self.loop.advance(by_ms)
+        while self.loop.step():
+            pass
+
     # ---- read
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
@@ -339,9 +345,7 @@ class Peer:
     def wait(self, delay_ms: int) -> list[bytes]:
         """Let time pass; returns the frames that were answered."""
         self.now_ms += delay_ms
-        self.kernel.loop.advance(delay_ms)
-        while self.kernel.loop.step():
-            pass
+        self.kernel.pass_time(delay_ms)
         if self.link.wake_ms and self.link.wake_ms <= self.now_ms:
             self.link.wake_ms = 0
             self.session.handle_timer(self.now_ms)
