@@ -18,6 +18,7 @@ from gatehouse.kernel.addresses.filters import MANY, ONE, parse_filter
 from gatehouse.kernel.addresses.makers import Makers
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.beginning import begin_epoch
 from gatehouse.kernel.clock import Clock
 from gatehouse.kernel.delivery.deliveries import Deliveries
@@ -27,6 +28,7 @@ from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
+from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import (
     Queue,
@@ -153,6 +155,7 @@ class Kernel:
         self._build(next_id, recovered.kept_end)
         self._spill.open()
         self.leasing.open()
+        self.assigned.open()
         parts.holders.append(self.leasing.cursors)
         self._spill.on_superseded(recovered.superseded)
         self._checkpoints.note()
@@ -169,12 +172,13 @@ class Kernel:
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
+        live = LiveGroups()
         self.leasing = Leasing(
             loop=self._loop, reader=self._reader, watermarks=self._watermarks, topics=self._topics, views=self._views,
             state=parts.state, subscriptions=self._subscriptions, places=self._places, secret=parts.secret,
             open_frame=lambda: self._committer.open_frame(), pending=lambda: self._committer.pending(),
             new_epoch=lambda: self._committer.take_id(), names=self._selector_names,
-            on_committed=lambda partition_id: self._spill.on_settled(partition_id), on_error=parts.on_error)
+            on_committed=lambda partition_id: self._spill.on_settled(partition_id), on_error=parts.on_error, live=live)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
@@ -187,6 +191,10 @@ class Kernel:
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.queues.max_lengths.refuse_full
         self._appending.require_room = self.leasing.queues.max_lengths.require_room
+        self.assigned = AssignedGroups(loop=self._loop, state=parts.state, definitions=self.leasing.definitions,
+                                       live=live, put_state=self._appending.put_state,
+                                       has_offsets=self.leasing.has_offsets, secret=parts.secret, epoch=parts.epoch,
+                                       on_error=parts.on_error)
         self.groups = Groups(self.leasing, self._appending, self._subscriptions, self._topics, self._places,
                              self._views, self._watermarks)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
@@ -211,6 +219,7 @@ class Kernel:
         self._expiry.stop()
         self._compaction.stop()
         self.scheduling.stop()
+        self.assigned.stop()
         self.leasing.stop()
         self._appending.stop()
         self._committer.stop(lambda: self._flushing.answering.when_idle(lambda: self._checkpoints.end(on_done)))

@@ -139,9 +139,10 @@ class Groups:
         self._core.answer(owner, token)
 
     def delete(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
-        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, Stopping."""
+        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, GroupHasMembers, Stopping."""
         if self.settings(name, tenant) is None:
             raise UnknownGroup(f"there is no group {name!r}")
+        self._leasing.live.require_no_members(tenant, name)
         self._core.store([offset_record(name, partition_id, None) for topic in self.topics(name, tenant)
                           for partition_id in self.offsets(name, topic)])
         self._leasing.delete(tenant, name)
@@ -269,7 +270,7 @@ class Groups:
                        token: object = None) -> None:
         """Per partition id the group's next offset and some bytes of its own (at most 4096).
 
-        Raises GroupIsLeased, Stopping.
+        Raises GroupIsLeased, GroupHasMembers, Stopping. Members commit by `kernel.assigned`.
         """
         self._leasing.check_commits(group, offsets)
         self._appending.commit_offsets(group, offsets, owner, token)

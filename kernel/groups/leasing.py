@@ -16,7 +16,7 @@ from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, KernelError
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursors import PAUSE_MS, Cursors
 from gatehouse.kernel.groups.dead_lettering import DeadLetters
-from gatehouse.kernel.groups.definitions import GroupDefinitions, QueueDefinitions
+from gatehouse.kernel.groups.definitions import GroupDefinitions, LiveGroups, QueueDefinitions
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.max_length import MaxLengths
 from gatehouse.kernel.groups.policies import Policies
@@ -36,14 +36,16 @@ from gatehouse.kernel.write.pending_frame import PendingFrame
 class Leasing:
     """`open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet; `new_epoch`
     gives a number that no cursor had before; `names` are those of `Selectors`; `secret` signs what is the hub's own
-    word; `on_committed` is told of a partition when a committed offset in it is written."""
+    word; `on_committed` is told of a partition when a committed offset in it is written; `live` are the assigned groups
+    that have members."""
 
     def __init__(self, *, loop: Loop, reader: Reader, watermarks: Watermarks, topics: Topics, views: Views,
                  state: StateTable, subscriptions: Subscriptions, places: Places, secret: bytes,
                  open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
                  new_epoch: Callable[[], int], names: Mapping[str, str], on_committed: Callable[[int], None],
-                 on_error: Callable[[Exception], None]) -> None:
+                 on_error: Callable[[Exception], None], live: LiveGroups) -> None:
         self.secret = secret
+        self.live = live
         self.core = Core(loop, open_frame, pending, reader.append_ms_of, on_error)
         self.cursors = Cursors(self.core, reader, watermarks, topics, views, state, new_epoch, on_committed)
         self.definitions = GroupDefinitions(state)
@@ -101,13 +103,13 @@ class Leasing:
         else:
             check_name(name, "group")
             settings = self.definitions.get(topic.tenant, name)
-            if settings is None and self._commits(topic.tenant, name):
+            if settings is None and self.has_offsets(topic.tenant, name):
                 raise AssignedGroup(f"group {name!r} commits offsets; messages cannot be leased from it")
         if settings is not None and settings.kind == ASSIGNED:
             raise AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
         return group or self._make(name, topic, settings, start)
 
-    def _commits(self, tenant: str, name: str) -> bool:
+    def has_offsets(self, tenant: str, name: str) -> bool:
         """Whether a tenant's group of this name has committed offsets."""
         topic_partitions = map(self._topics.of_partition, self._views.offsets.get(name, ()))
         return any(of is not None and of[0].tenant == tenant for of in topic_partitions)
@@ -143,11 +145,13 @@ class Leasing:
         self.queues.configure_shared(tenant, name)
 
     def check_commits(self, name: str, partition_ids: Iterable[int]) -> None:
-        """Raises GroupIsLeased where messages of one of these partitions are leased from the group."""
+        """Raises GroupIsLeased where messages of one of these partitions are leased from the group, GroupHasMembers
+        where they are assigned to members."""
         tenants = {topic_partition[0].tenant for topic_partition in map(self._topics.of_partition, partition_ids)
                    if topic_partition is not None}
         for tenant in tenants:
             self.require_commits(tenant, name)
+            self.live.require_no_members(tenant, name)
 
     def require_commits(self, tenant: str, name: str) -> None:
         """Raises GroupIsLeased where messages are leased from the group."""
