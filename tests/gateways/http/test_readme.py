@@ -19,7 +19,7 @@ README = (Path(gatehouse.gateways.http.__file__).parent / "README.md").read_text
 NOT_HERE = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer",
             "group_full", "member_id_required", "unknown_member", "fenced_member", "stale_generation", "rebalancing",
             "inconsistent_protocol"}
-"""Codes that no call of this door can end in: they belong to idempotent producers, and to members of assigned groups."""
+"""Codes that no call of this door can end in: they belong to idempotent producers and to members of assigned groups."""
 
 
 def test_every_call_is_in_the_readme() -> None:
