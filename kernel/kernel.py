@@ -20,6 +20,7 @@ from gatehouse.kernel.addresses.makers import Makers
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
+from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.backup.backups import Backups, Copied
 from gatehouse.kernel.backup.cut import Cutting
@@ -28,13 +29,10 @@ from gatehouse.kernel.delivery.retained import RetainedValues
 from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
+from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.needed import NeededByCursors
-from gatehouse.kernel.groups.redriving import Redriving
-from gatehouse.kernel.groups.rewinding import Rewinding
 from gatehouse.kernel.groups.settings import (
     Queue,
-    decode_binding,
     decode_definition,
     definition_key,
 )
@@ -49,7 +47,6 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
-from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_piece
@@ -167,13 +164,16 @@ class Kernel:  # decision 140
             policy=settings.fsync, fatal=fatal)
 
         # What doors ask for.
-        parts = Parts(loop=loop, state=state, topics=topics, views=views, watermarks=watermarks, reader=reader,
-                      places=places, subscriptions=subscriptions, identity=identity, on_error=on_error)
-        self.leasing = leasing = Leasing(parts, committer, spill.on_settled, selector_names or {})
-        spill.ask(NeededByCursors(parts, leasing))
-        self.groups = Groups(leasing, Rewinding(parts, leasing, leasing.open_frame),
-                             Redriving(parts, leasing, leasing.open_frame, places.refresh), committer, subscriptions,
-                             topics, places.routes, views)
+        live = LiveGroups()
+        self.leasing = leasing = Leasing(
+            loop=loop, reader=reader, watermarks=watermarks, topics=topics, views=views, state=state,
+            subscriptions=subscriptions, places=places, identity=identity, committer=committer,
+            names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live)
+        spill.ask(leasing.cursors)
+        self.assigned = AssignedGroups(
+            loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
+            has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
+        self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
         self._topic_changes = TopicChanges(topics, subscriptions, committer)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
@@ -246,8 +246,8 @@ class Kernel:  # decision 140
         self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
         leasing.open()
+        self.assigned.open()
         self._spill.on_superseded(recovered.superseded)
-        self._bind_again()
         self._checkpoints.begin(recovered.kept_end)
         leasing.start()
         self._retention.start()
@@ -258,12 +258,6 @@ class Kernel:  # decision 140
         if recovered.rebuilt and self._topics.compacted:
             self._checkpoints.take(self._spill.forget_superseded)
 
-    def _bind_again(self) -> None:
-        tenants = self.leasing.queues.tenants()
-        for key in [key for key, _ in self._state.scan(Kind.BINDING)]:
-            partition_id, chosen, filter_text = decode_binding(key)
-            if partition_id in tenants:
-                self._subscriptions.bind(filter_text, partition_id, chosen, tenants[partition_id])
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, take a checkpoint; call back. The caller closes log and store."""
@@ -271,6 +265,7 @@ class Kernel:  # decision 140
         self._producer_expiry.stop()
         self._compaction.stop()
         self.scheduling.stop()
+        self.assigned.stop()
         self.leasing.stop()
         self._validating.stop()
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
@@ -497,9 +492,7 @@ class Kernel:  # decision 140
     def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
-        changed = self._topic_changes.change(self._topics.require(name, tenant), partitions, settings, owner, token)
-        self.leasing.expire_after(changed.id, changed.settings.message_ttl_ms or 0)
-        return changed
+        return self._topic_changes.change(self._topics.require(name, tenant), partitions, settings, owner, token)
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""

@@ -21,7 +21,7 @@ MAX_KEY_BYTES: Final = (1 << 16) - 1   # of a state record
 STEPS_BEFORE_SEEK: Final = 4           # a step costs a tenth of a seek
 
 
-class Keys(Protocol):
+class SortedKeys(Protocol):
     """Sorted keys; see `kernel.state.store.StoreCursor`."""
 
     def seek(self, key: bytes) -> bytes | None: ...
@@ -59,7 +59,7 @@ class SkipScan:
         self.reached: bytes | None = None
         """Where to go on: no key before this one matches that has not been given. None: there are no more."""
 
-    def matches(self, keys: Keys, start: bytes, steps: int) -> Iterator[bytes]:
+    def matches(self, keys: SortedKeys, start: bytes, steps: int) -> Iterator[bytes]:
         """The matching keys from `start` on, in order, after at most so many steps; `reached` is true at each."""
         key = keys.seek(max(start, self._prefix))
         size = len(self._prefix)
@@ -109,7 +109,7 @@ class SkipScan:
         return None
 
 
-def _go(keys: Keys, target: bytes) -> tuple[bytes | None, int]:
+def _go(keys: SortedKeys, target: bytes) -> tuple[bytes | None, int]:
     """The first key at or above a target that lies ahead (b"" at the end of it: the next key), and the steps taken."""
     for steps in range(STEPS_BEFORE_SEEK):
         key = keys.next()

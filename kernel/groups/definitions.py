@@ -9,9 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
+from gatehouse.kernel.errors import GroupHasMembers
+from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.settings import (
     GroupSettings,
     Queue,
+    QueueSettings,
     decode_group,
     decode_queue,
     encode_group,
@@ -21,6 +24,7 @@ from gatehouse.kernel.groups.settings import (
 )
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.topics import Topics
 
 CACHED: Final = 10_000             # definitions of each kind
 
@@ -53,10 +57,6 @@ class Definitions(Generic[T]):
         if len(self._cached) > CACHED:
             self._cached.popitem(last=False)
         return definition
-
-    def read(self, key: bytes, value: bytes) -> T:
-        """A record of this kind."""
-        return self._decode(key, value)
 
     def put(self, tenant: str, name: str, definition: T | None) -> StateRecord:
         """Define or forget; the record goes into the pending frame."""
@@ -101,9 +101,51 @@ class Definitions(Generic[T]):
         return definition
 
 
-def queue_definitions(state: StateTable) -> Definitions[Queue]:
-    return Definitions(state, Kind.QUEUE, decode_queue, encode_queue)
+class LiveGroups:  # decision 169
+    """Names of assigned groups that have members: nobody but those moves their offsets, and nobody deletes them."""
+
+    def __init__(self) -> None:
+        self._names: set[tuple[str, str]] = set()
+
+    def note(self, tenant: str, name: str, has_members: bool) -> None:
+        """Whether a group has members now."""
+        (self._names.add if has_members else self._names.discard)((tenant, name))
+
+    def require_no_members(self, tenant: str, name: str) -> None:
+        """Raises GroupHasMembers."""
+        if (tenant, name) in self._names:
+            raise GroupHasMembers(f"the assigned group {name!r} has members")
 
 
-def group_definitions(state: StateTable) -> Definitions[GroupSettings]:
-    return Definitions(state, Kind.GROUP, lambda _, value: decode_group(value), encode_group)
+class QueueDefinitions(Definitions[Queue]):
+    """Of queues; a new one gets partition ids of its own."""
+
+    def __init__(self, state: StateTable, topics: Topics, core: Core) -> None:
+        super().__init__(state, Kind.QUEUE, decode_queue, encode_queue)
+        self._topics = topics
+        self._core = core
+
+    def add(self, tenant: str, name: str, settings: QueueSettings) -> Queue:
+        """A queue that is not there yet. Raises Stopping."""
+        pending_frame = self._core.open_frame()
+        first = self._topics.new_partition_ids(settings.priorities)
+        queue = Queue(tenant, name, first, settings, pending_frame.builder.now_ms, pending_frame.now_ms)
+        pending_frame.state += [self.put(tenant, name, queue),
+                                StateRecord(Kind.COUNTERS, b"", self._topics.counters())]
+        return queue
+
+    def every(self) -> Iterator[Queue]:
+        """Every tenant's queues, as far as they are durable; in no order."""
+        for key, value in self._state.scan(Kind.QUEUE):
+            yield decode_queue(key, value)
+
+    def tenants(self) -> dict[int, str]:
+        """The tenant of every queue, by its first partition id."""
+        return {queue.first_partition_id: queue.tenant for queue in self.every()}
+
+
+class GroupDefinitions(Definitions[GroupSettings]):
+    """Of groups, leased and assigned."""
+
+    def __init__(self, state: StateTable) -> None:
+        super().__init__(state, Kind.GROUP, lambda _, value: decode_group(value), encode_group)

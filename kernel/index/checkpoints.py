@@ -79,6 +79,7 @@ class Checkpoints:
 
     def note_kept(self, kept_end: int) -> None:
         """The kept chain ends here now, and its records are in the state's memory."""
+        assert kept_end >= self.kept_end, "the kept chain grows"
         self.kept_end = kept_end
 
     def follow(self, entered: AbstractSet[int], deleted: tuple[tuple[int, int], ...]) -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
@@ -73,7 +73,6 @@ class PendingFrame:
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
         self.participants: dict[Participant, bool] = {}      # and whether it has something that must be stored
-        self.cursors: dict[Any, None] = {}  # of groups, that have changed: sealed into state records
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by partition and producer id
         self.repeatable: dict[str, Repeatable] = {}
         self.answered: dict[str, bytes] = {}                 # encoded, by idempotency key

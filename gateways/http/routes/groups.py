@@ -122,7 +122,7 @@ async def put_group(door: Door, call: Call) -> web.StreamResponse:
 
 
 @declare("groups", needs=ALTERING, writes=True, audited="group.deleted",
-         problems=("unknown_group", "invalid_group", "precondition_failed"),
+         problems=("unknown_group", "invalid_group", "group_has_members", "precondition_failed"),
          answers=(Answer(204, "It is forgotten."),))
 async def delete_group(door: Door, call: Call) -> web.StreamResponse:
     """Forget a group: settings, progress, leases.
@@ -149,8 +149,8 @@ async def get_offsets(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("groups", bodies=(Body(REWIND),), needs=(*ALTERING, Need(Operation.CONSUME, "topic")),
          writes=True, audited="group.rewound",
-         problems=("invalid_parameter", "invalid_group", "unknown_group", "unknown_topic", "unknown_partition",
-                   "offset_out_of_range", "storage_failed"),
+         problems=("invalid_parameter", "invalid_group", "unknown_group", "group_has_members", "unknown_topic",
+                   "unknown_partition", "offset_out_of_range", "storage_failed"),
          answers=(Answer(200, "Where the group is now.", OFFSETS),))
 async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
     """Move a group forward or back in a topic.
@@ -239,11 +239,8 @@ def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic
 
 def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
     """To fetch the first message that is not settled, of the first `PARTITIONS_LOOKED_AT` partitions that have one."""
-    committed_offsets = [(partition_id, prefetcher.cursor.committed) for partition_id,
-                         prefetcher in group.prefetchers.items()
-              if prefetcher.cursor.committed < prefetcher.end()]
-    return [(partition_id, max(floor, door.kernel.bounds(partition_id)[0]), 1)
-            for partition_id, floor in committed_offsets[:PARTITIONS_LOOKED_AT]]
+    return [(partition_id, max(committed, door.kernel.bounds(partition_id)[0]), 1)
+            for partition_id, committed in group.unsettled()[:PARTITIONS_LOOKED_AT]]
 
 
 async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:
