@@ -5,12 +5,9 @@ import inspect
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
-
 import gatehouse.gateways.http
 from gatehouse.gateways.admission.admission import Denied, NotAuthenticated
 from gatehouse.gateways.http.config import HttpConfig
-from gatehouse.gateways.http.errors import CODES_OF_STATUS
 from gatehouse.gateways.http.problems import PROBLEMS
 from gatehouse.gateways.http.routes import build_table
 from gatehouse.kernel import errors
@@ -36,11 +33,6 @@ def test_every_refusal_of_the_kernel_and_of_admission_has_its_status() -> None:
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.KernelError)]
     for code in (*(kind.code for kind in kinds), Denied.code, NotAuthenticated.code):
         assert (code in PROBLEMS) != (code in PRODUCERS_ONLY), code
-
-
-@pytest.mark.parametrize(("status", "code"), CODES_OF_STATUS.items())
-def test_the_librarys_refusals_keep_their_status(status: int, code: str) -> None:
-    assert PROBLEMS[code].status == status
 
 
 def test_every_setting_is_explained_and_bounded() -> None:
