@@ -26,13 +26,17 @@ from gatehouse.kernel.delivery.slices import Slices
 from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
-from gatehouse.kernel.groups.calls import GroupCalls
+from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.needed import NeededByCursors
 from gatehouse.kernel.groups.redriving import Redriving
 from gatehouse.kernel.groups.rewinding import Rewinding
-from gatehouse.kernel.groups.settings import decode_binding
-from gatehouse.kernel.groups.sharing import Sharing
+from gatehouse.kernel.groups.settings import (
+    Queue,
+    decode_binding,
+    decode_definition,
+    definition_key,
+)
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
@@ -42,12 +46,14 @@ from gatehouse.kernel.index.store import IndexStore
 from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.cut import Cutting
 from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
 from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.message_expiry import expires_at
+from gatehouse.kernel.records.private import public_piece
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.retention.compaction import Compaction
 from gatehouse.kernel.retention.holders import Holder
@@ -69,7 +75,7 @@ from gatehouse.kernel.write.producer_expiry import ProducerExpiry
 from gatehouse.kernel.write.producers import Producers
 
 
-class Kernel(GroupCalls):
+class Kernel:
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
@@ -80,8 +86,9 @@ class Kernel(GroupCalls):
                  validation_worker: Worker, log: Log, store: IndexStore, routes: Routes, settings: KernelSettings,
                  fatal: Callable[[str], None], on_damage: Callable[[Damage], None],
                  on_error: Callable[[Exception], None], projection: Projection | None = None,
-                 new_hub: bytes = bytes(16), new_secret: bytes = bytes(32), reserve: Reserve | None = None,
-                 emergency_reserve: Reserve | None = None, selector_names: Mapping[str, str] | None = None) -> None:
+                 new_hub: bytes = bytes(16), new_secret: bytes = bytes(32), new_shard: int = 0,
+                 reserve: Reserve | None = None, emergency_reserve: Reserve | None = None,
+                 selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self.congested = False
         """More is pending than is good: stop reading from publishers until `on_relief`."""
@@ -92,7 +99,7 @@ class Kernel(GroupCalls):
         index, watermarks, state = Index(store), Watermarks(), StateTable(store)
         topics, subscriptions = Topics(), Subscriptions()
         self.makers = Makers(topics)
-        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
+        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self._queue)
         self._reader = Reader(watermarks, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage,
                               self._places.max_record_bytes)
         deliveries = Deliveries(topics, self._places, subscriptions, reader_worker, loop, on_error,
@@ -106,7 +113,8 @@ class Kernel(GroupCalls):
             views=Views(topics, watermarks),
             disk_guard=DiskGuard(loop, checkpoint_worker, reserve, emergency_reserve), clock=Clock(loop),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
-            deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret)
+            deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret,
+            shard=new_shard)
         self._log, self._watermarks = log, watermarks
         self._topics, self._subscriptions = topics, subscriptions
         self._store = store
@@ -131,10 +139,15 @@ class Kernel(GroupCalls):
         """Identity of the hub whose data this is."""
         return self.parts.hub
 
+    @property
+    def shard(self) -> int:
+        """Who gives the ids of this hub, see `kernel.ids`."""
+        return self.parts.shard
+
     # ---- opening and closing
 
     def open(self) -> None:
-        """Recover from index and log, begin a new epoch. Blocks; raises LogFailed, LogFull, OSError."""
+        """Recover from index and log, begin a new epoch. Blocks; raises LogFailed, LogFull, ForeignShard, OSError."""
         parts = self.parts
         recovered = Recovery(parts).run()
         self.recovered_frames = recovered.frames
@@ -169,7 +182,7 @@ class Kernel(GroupCalls):
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
         self.leasing = Leasing(parts, lambda: self._committer.open_frame(), lambda: self._committer.pending(),
-                               self._selector_names)
+                               lambda: self._committer.take_id(), self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
@@ -182,9 +195,9 @@ class Kernel(GroupCalls):
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.queues.max_lengths.refuse_full
         self._appending.require_room = self.leasing.queues.max_lengths.require_room
-        self._sharing = Sharing(self)
-        self._rewinding = Rewinding(parts, self.leasing, self._committer.open_frame)
-        self._redriving = Redriving(parts, self.leasing, self._committer.open_frame, self._appending.refresh)
+        self.groups = Groups(self.leasing, Rewinding(parts, self.leasing, self._committer.open_frame),
+                             Redriving(parts, self.leasing, self._committer.open_frame, self._appending.refresh),
+                             self._appending, self._subscriptions, self._topics, self._places.routes, self._views)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
         self.scheduling = Scheduling(parts, self._committer, self._appending)
@@ -251,6 +264,21 @@ class Kernel(GroupCalls):
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
         return self._places.routes.address_of(topic, key, headers)
+
+    def place_queue(self, queue: Queue, priority: int = 0, key: bytes | None = None) -> Placement:
+        """Into a queue alone."""
+        return self._places.place_queue(queue, priority, key)
+
+    def place_routed(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True,
+                     maker: str = "") -> Placement:
+        """Where the address leads, and by reference into exactly these queues, besides bindings that are not
+        `chosen`. Raises as `place`."""
+        return self._places.place_routed(address, partition_ids, tenant, may_create, maker)
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether addresses may lead elsewhere than to the topic of their first level."""
+        return self._places.routes.any
 
     @property
     def route_entries(self) -> tuple[RouteEntry, ...]:
@@ -334,7 +362,12 @@ class Kernel(GroupCalls):
         With `kept`, what is kept below the start of a partition is read too, with gaps where nothing is; a compacted
         partition is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, on_done, kept, stored)
+        def on_read(answers: list[Fetched]) -> None:
+            for answer in answers:
+                answer.pieces = [public_piece(piece) for piece in answer.pieces]
+            on_done(answers)
+
+        self._reader.fetch(wants, max_bytes, on_read, kept, stored)
 
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """A reader was not given these: a producer's batch has no sound record there."""
@@ -377,6 +410,9 @@ class Kernel(GroupCalls):
         self._reader.offset_of_largest_timestamp(partition_id, on_done)
 
     # ---- topics
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        return self._topics.get(name, tenant)
 
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
         return self._topics.by_uuid(uuid)
@@ -427,9 +463,25 @@ class Kernel(GroupCalls):
         if maker and self._topics.get(name, tenant) is None:
             self.makers.check(maker, self.settings, self._loop.now_ms())
         topic = self._appending.create_topic(name, tenant, partitions, settings, owner, token, maker)
-        self._sharing.on_topic(topic)
+        self.groups.on_topic(topic)
         self.makers.look(self.settings)
         return topic
+
+    def _queue(self, name: str, tenant: str) -> Queue | None:
+        return self.groups.queue(name, tenant)
+
+    # ---- definitions of the doors' own
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
+        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
+        self._appending.put_state([record], owner, token)
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+        definitions = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
+        return [(tenant, name, value) for of, tenant, name, value in definitions if of == space]
 
     # ---- producers
 

@@ -38,7 +38,7 @@ class Letters:
             if way is None:
                 way = self._ways[place] = self._way(pending_in(place))
             to, extra, extra_count = way
-            if HEADER in headers or ADDRESS_HEADER in headers:
+            if headers.find(HEADER) >= 0 or headers.find(ADDRESS_HEADER) >= 0:
                 encoded = self._once_more(pending_in(place), headers)
             else:
                 encoded = add_header(headers, extra, extra_count)

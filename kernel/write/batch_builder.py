@@ -65,7 +65,8 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> bool
         size = len(headers) + (0 if value is None else len(value))
         if size > limit:
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
-        if STATED in headers and not placement.address_header:
+        # not `STATED in headers`: Python first takes the left side for a number, and formats an error that it drops
+        if len(headers) > len(STATED) and headers.find(STATED) >= 0 and not placement.address_header:
             messages[at] = stated(message)
     return limited
 
