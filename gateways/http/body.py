@@ -1,4 +1,4 @@
-"""Request bodies: whole, and bounded in size, in time, and in bytes held for all clients together."""
+"""HttpRequest bodies: whole, and bounded in size, in time, and in bytes held for all clients together."""
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +11,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.request import Request
+    from gatehouse.gateways.http.request import HttpRequest
 
 
 class Bodies:
@@ -21,7 +21,7 @@ class Bodies:
         self._config = config
         self.buffered_bytes = 0      # of bodies that are not whole yet
 
-    async def read(self, request: Request) -> bytes:
+    async def read(self, request: HttpRequest) -> bytes:
         """The request's body as sent (no content coding is undone).
 
         Refuses `body_too_large` before reading where the length is known, `body_too_slow`, `busy`, `malformed_request`.
@@ -43,13 +43,13 @@ class Bodies:
                           headers={"Connection": "close"}) from None
         return request.take_body()
 
-    async def read_document(self, request: Request) -> bytes:
+    async def read_document(self, request: HttpRequest) -> bytes:
         """The body of a request that is a document, its content coding undone. Refuses what `read` and
         `encoding.decode` refuse."""
         return decode(await self.read(request), request.headers.get("content-encoding", ""),
                       self._config.max_body_bytes)
 
-    async def _collect(self, request: Request) -> None:
+    async def _collect(self, request: HttpRequest) -> None:
         held = 0
         try:
             while True:
@@ -74,7 +74,7 @@ class Bodies:
         return Refusal("body_too_large", f"a body has at most {limit} bytes", max_body_bytes=limit)
 
 
-def _answer_expectation(request: Request) -> None:
+def _answer_expectation(request: HttpRequest) -> None:
     """RFC 9110, 10.1.1: a client that expects 100 sends its body only after it."""
     expect = request.headers.get("expect")
     if expect is None or request.http_10:

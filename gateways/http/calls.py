@@ -17,7 +17,7 @@ from gatehouse.gateways.http.stream import Stream
 if TYPE_CHECKING:
     from collections import Counter
 
-    from gatehouse.gateways.http.session import Exchange
+    from gatehouse.gateways.http.session import HttpExchange
 
 log = logging.getLogger("gatehouse.gateways.http")
 
@@ -27,7 +27,7 @@ class Running:
 
     __slots__ = ("_coroutine", "_counts", "_exchange", "_goes_on_at_once", "_loop", "_task", "_waits_for")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, counts: Counter[str], exchange: Exchange,
+    def __init__(self, loop: asyncio.AbstractEventLoop, counts: Counter[str], exchange: HttpExchange,
                  coroutine: Coroutine[Any, Any, Answered], goes_on_at_once: bool) -> None:
         self._loop = loop
         self._counts = counts
@@ -97,7 +97,7 @@ class Running:
         self._exchange.session.break_off("" if isinstance(error, ConnectionError) else "internal_error")
 
     def _cancel(self) -> None:
-        """See `Exchange.cancel`. What only waits for the disk ends by itself, as soon as it is answered."""
+        """See `HttpExchange.cancel`. What only waits for the disk ends by itself, as soon as it is answered."""
         coroutine = self._coroutine
         if self._task is not None:
             self._task.cancel()

@@ -15,7 +15,7 @@ from gatehouse.gateways.http.hosts import authority_of, is_host
 from gatehouse.gateways.http.openapi import routes_of
 from gatehouse.gateways.http.preconditions import MATCHED, strong_tag
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Heads, Request
+from gatehouse.gateways.http.request import Heads, HttpRequest
 from gatehouse.gateways.http.response import Answered, Response, add_vary
 from gatehouse.gateways.http.routes import build_not_built_table, build_table
 from gatehouse.gateways.http.target import split_target
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import WebSocketRoute
     from gatehouse.gateways.http.declaring import Declared
     from gatehouse.gateways.http.routing import Endpoint
-    from gatehouse.gateways.http.session import Exchange
+    from gatehouse.gateways.http.session import HttpExchange
 
 CONDITIONAL: Final = TAGGED | MATCHED
 """Paths whose answers have a tag."""
@@ -49,7 +49,7 @@ class Dispatcher:
         self._wall_ms = door.services.wall_ms
         self._built = build_table()
         self._not_built = build_not_built_table()
-        self._found: dict[bytes, Found] = {}
+        self._places: dict[bytes, Place] = {}
         self._cors = door.cors
         self._led: dict[str, tuple[str, WebSocketRoute]] = {
             route.path: (spec.name, route) for spec in door.services.specs for route in spec.websockets}
@@ -64,7 +64,7 @@ class Dispatcher:
         """For the header of an answer."""
         return self.door.date.at(self._wall_ms())
 
-    def begin(self, exchange: Exchange, request: Request) -> None:
+    def begin(self, exchange: HttpExchange, request: HttpRequest) -> None:
         """Begin the call that a request asks for."""
         self.find(request)
         declared = request.declared
@@ -75,31 +75,31 @@ class Dispatcher:
         """Call this in the loop's next turn."""
         self.door.loop.call_soon(call_back)
 
-    def find(self, request: Request) -> None:
+    def find(self, request: HttpRequest) -> None:
         """Put into the request what its target says."""
         target = request.target
-        found = self._found.get(target)
-        if found is None:
-            if len(self._found) >= TARGETS_MAX:
-                self._found.clear()
-            found = self._found[target] = self._find(target)
-        request.path, request.raw_query, request.endpoint, request.captures = found
+        place = self._places.get(target)
+        if place is None:
+            if len(self._places) >= TARGETS_MAX:
+                self._places.clear()
+            place = self._places[target] = self._find(target)
+        request.path, request.raw_query, request.endpoint, request.captures = place
         endpoint = request.endpoint
         request.declared = None if endpoint is None else endpoint.handler(request.method)
 
-    def _find(self, target: bytes) -> Found:
+    def _find(self, target: bytes) -> Place:
         path, raw_query = split_target(target.decode("utf-8", "surrogateescape"))
         match = self._built.find(path) or self._not_built.find(path)
         return (path, raw_query, None, ()) if match is None else (path, raw_query, *match)
 
-    def is_pipelined(self, request: Request) -> bool:
+    def is_pipelined(self, request: HttpRequest) -> bool:
         """See `Declared.pipelined`."""
         if request.fault is not None:
             return False
         self.find(request)
         return request.declared is not None and request.declared.pipelined
 
-    async def answer(self, request: Request) -> Answered:
+    async def answer(self, request: HttpRequest) -> Answered:
         """Answer one request."""
         head = request.head
         answered: Answered
@@ -121,7 +121,7 @@ class Dispatcher:
                 self._cors.add_headers(answered, head.fields["origin"])
         return answered
 
-    def _refuse(self, request: Request, error: Exception) -> Response:
+    def _refuse(self, request: HttpRequest, error: Exception) -> Response:
         """The answer to a request that ended so; it is counted."""
         code = getattr(error, "code", None)
         if code is None:
@@ -134,7 +134,7 @@ class Dispatcher:
             answer.closes = True         # RFC 9110, 10.1.1: what comes next may be the body or a request
         return answer
 
-    def _check_browser(self, request: Request) -> None:
+    def _check_browser(self, request: HttpRequest) -> None:
         """Refuses what a page of somebody else makes its reader's browser ask for."""
         head, door = request.head, self.door
         host, anonymous = head.host, door.admission.allow_anonymous
@@ -154,7 +154,7 @@ class Dispatcher:
             elif "sec-fetch-site" in fields:
                 self._cors.check_site(fields["sec-fetch-site"], request.method, fields)
 
-    async def _compress(self, request: Request, response: Response) -> None:
+    async def _compress(self, request: HttpRequest, response: Response) -> None:
         """Large text for who asks for it, a large one on another thread."""
         body = response.body
         if len(body) < self.door.config.compress_above_bytes or "Content-Encoding" in response.headers \
@@ -174,7 +174,7 @@ class Dispatcher:
         if not tag.startswith("W/"):
             response.set("ETag", f"W/{tag}")                 # other bytes, the same words
 
-    async def _call(self, request: Request) -> Answered:
+    async def _call(self, request: HttpRequest) -> Answered:
         head, endpoint, handler = request.head, request.endpoint, request.declared
         if self._led and request.path in self._led and (head.upgrade == WEBSOCKET or endpoint is None):
             return lead_to(request, *self._led[request.path])
@@ -198,7 +198,7 @@ class Dispatcher:
             return _conditional(request.headers, answered, endpoint.pattern in MATCHED)
         return answered
 
-    def _check_unusual(self, request: Request, endpoint: Endpoint[Declared], handler: Declared) -> None:
+    def _check_unusual(self, request: HttpRequest, endpoint: Endpoint[Declared], handler: Declared) -> None:
         fields = request.headers
         coding = fields.get("transfer-encoding")
         if coding is not None and coding.strip().lower() != "chunked":
@@ -210,7 +210,7 @@ class Dispatcher:
             self._cors.check_act(fields)
 
 
-Found = tuple[str, str, "Endpoint[Declared] | None", tuple[str, ...]]
+Place = tuple[str, str, "Endpoint[Declared] | None", tuple[str, ...]]
 """What a target says: raw path, raw query, the calls of the path, the path's raw captures."""
 
 

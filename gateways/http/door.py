@@ -24,7 +24,7 @@ from gatehouse.gateways.http.live.feeds import Feeds
 from gatehouse.gateways.http.login import read_authorization
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Receipt, Receipts, Reply
-from gatehouse.gateways.http.request import Request
+from gatehouse.gateways.http.request import HttpRequest
 from gatehouse.gateways.http.response import DateHeader, Response
 from gatehouse.gateways.http.stream import Stream
 from gatehouse.gateways.http.target import decode_level
@@ -54,7 +54,7 @@ class Call:
 
     __slots__ = ("request", "captures", "raw_query", "declared")
 
-    def __init__(self, request: Request, captures: tuple[str, ...], raw_query: str,
+    def __init__(self, request: HttpRequest, captures: tuple[str, ...], raw_query: str,
                  declared: Declared) -> None:
         self.request = request
         self.captures = captures
@@ -131,7 +131,7 @@ class Door:
 
     # --- who asks -------------------------------------------------------------------------------------------
 
-    async def principal(self, request: Request) -> Principal:
+    async def principal(self, request: HttpRequest) -> Principal:
         """Who asks: by what `Authorization` says, else by certificate, else nobody. Raises NotAuthenticated."""
         session = request.session
         authorization, login = request.head.authorization, session.login
@@ -155,7 +155,7 @@ class Door:
         session.login = KnownLogin(authorization, who, version, self.admission.ends_ms(who))
         return who
 
-    async def stream_principal(self, request: Request, query: Mapping[str, str]) -> Principal:
+    async def stream_principal(self, request: HttpRequest, query: Mapping[str, str]) -> Principal:
         """Who asks for a stream, found as `principal` does; a `ticket` in the query is as good as `Authorization`.
         Raises NotAuthenticated."""
         if "ticket" in query and "authorization" not in request.headers:
@@ -172,7 +172,7 @@ class Door:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
-    def stream(self, request: Request, headers: dict[str, str], status: int = 200, length: int | None = None
+    def stream(self, request: HttpRequest, headers: dict[str, str], status: int = 200, length: int | None = None
                ) -> Stream:
         """An answer that is written piece by piece, and so has its headers before the dispatcher would add some."""
         answer = Stream(request, headers, status, length)
@@ -360,7 +360,7 @@ class Door:
             end()
 
 
-def page_of(request: Request) -> str:
+def page_of(request: HttpRequest) -> str:
     """What a page of the console calls itself: its connections are told from others by it, and nothing else."""
     said = request.headers.get("x-console", "")
     return said if _PAGE.fullmatch(said) else ""

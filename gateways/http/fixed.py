@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.http.encoding import matches, tag_of
-from gatehouse.gateways.http.request import Request
+from gatehouse.gateways.http.request import HttpRequest
 from gatehouse.gateways.http.response import Response
 
 REVALIDATE: Final = "no-cache"
@@ -34,7 +34,7 @@ class Fixed:
         self._headers = {"ETag": self._tag, "Cache-Control": REVALIDATE, **(headers or {})}
         self._content_type = content_type
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request: HttpRequest) -> Response:
         """The bytes, or 304 to who has them."""
         if matches(request.headers.get("if-none-match", ""), self._tag):
             return Response(status=304, headers=self._headers)

@@ -90,7 +90,7 @@ class Head:
         return self.record_headers if publication is self._publication else encode_headers(publication.headers)
 
 
-class Heads:
+class Heads:  # decision 134
     """The heads of late, by their fields."""
 
     __slots__ = ("_heads",)
@@ -110,7 +110,7 @@ class Heads:
         return head
 
 
-class Request:
+class HttpRequest:
     """One request. `length` is what its `Content-Length` says; -1 where it has none. It has all of its body once it is
     `complete`."""
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from gatehouse.gateways.connections.receiving import Timers
 from gatehouse.gateways.connections.unsent import FLOOR_BYTES
 from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Request
+from gatehouse.gateways.http.request import HttpRequest
 from gatehouse.gateways.http.response import Handover, Response, encode_response, problem_answer
 
 if TYPE_CHECKING:
@@ -71,12 +72,12 @@ class Streaming(Protocol):
         """End it in the words of whatever is streamed."""
 
 
-class Exchange:
+class HttpExchange:
     """One request, and its answer once there is one."""
 
     __slots__ = ("answer", "cancel", "closes", "request", "session", "submitted")
 
-    def __init__(self, session: HttpSession, request: Request | None) -> None:
+    def __init__(self, session: HttpSession, request: HttpRequest | None) -> None:
         self.session = session
         self.request = request
         self.answer: bytes | None = None
@@ -93,10 +94,10 @@ class Exchange:
 class HttpSession:  # decision 131
     """See `contract.Session`; and what llhttp calls."""
 
-    __slots__ = ("login", "page", "stream", "user", "_begun", "_closing", "_dispatcher", "_ends_ms", "_going_on",
-                 "_gone", "_held", "_idle_since_ms", "_incoming", "_last", "_length", "_lingers_until_ms", "_link",
-                 "_now_ms", "_on_drained", "_parser", "_paused", "_progress", "_raw", "_silent_bytes", "_skips_head",
-                 "_soon", "_target", "_upgrading", "_waiting")
+    __slots__ = ("login", "page", "stream", "user", "_begun", "_closing", "_dispatcher", "_end_timer", "_going_on",
+                 "_gone", "_held", "_idle_since_ms", "_idle_timer", "_incoming", "_last", "_length", "_lingers",
+                 "_link", "_now_ms", "_on_drained", "_parser", "_paused", "_progress", "_raw", "_silent_bytes",
+                 "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting")
 
     def __init__(self, link: Link, services: Services, config: HttpConfig) -> None:
         dispatcher: Dispatcher = services.shared[HTTP.name]
@@ -114,8 +115,8 @@ class HttpSession:  # decision 131
         self._dispatcher = dispatcher
         self._now_ms = services.now_ms
         self._parser = HttpRequestParser(self)
-        self._waiting: deque[Exchange] = deque()         # not begun
-        self._begun: deque[Exchange] = deque()           # not answered
+        self._waiting: deque[HttpExchange] = deque()         # not begun
+        self._begun: deque[HttpExchange] = deque()           # not answered
         self._on_drained: Callable[[], object] | None = None
         self._gone = False
         self._closing = ""                   # why the connection ends once what is begun is answered
@@ -126,18 +127,20 @@ class HttpSession:  # decision 131
         self._soon = False                   # whether `_go_on` is going to be called
         self._going_on = False               # or is running
         self._idle_since_ms = self._now_ms()
-        self._ends_ms = 0                    # when it is cut off, whatever is under way; 0: never
-        self._lingers_until_ms = 0           # 0: no unread body is thrown away
+        self._timers = Timers(link)
+        self._idle_timer = self._timers.add(self._on_idle)
+        self._end_timer = self._timers.add(lambda _: self._close(self._closing))
+        self._lingers = False                # an unread body is thrown away
 
         # The request that is being parsed.
         self._target = b""
         self._raw: list[tuple[bytes, bytes]] = []
         self._length = -1
-        self._incoming: Request | None = None            # whose body is not whole
+        self._incoming: HttpRequest | None = None            # whose body is not whole
         self._skips_head = False             # of a request that is parsed once more for its body
         self._progress = False
         self._silent_bytes = 0
-        self._wake(self._idle_since_ms + dispatcher.idle_ms)
+        self._idle_timer.at(self._idle_since_ms + dispatcher.idle_ms)
 
     # --- what the shared connection calls -----------------------------------------------------------------------
 
@@ -159,14 +162,15 @@ class HttpSession:  # decision 131
         self._go_on()
 
     def handle_timer(self, now_ms: int) -> None:
-        if self._lingers_until_ms and self._lingers_until_ms <= now_ms or self._ends_ms and self._ends_ms <= now_ms:
-            self._close(self._closing)
-            return
+        self._timers.handle_timer(now_ms)
+
+    def _on_idle(self, now_ms: int) -> None:
         idle = not (self._begun or self._waiting)
         if idle and self._incoming is None and self._idle_since_ms + self._dispatcher.idle_ms <= now_ms:
             self._close("")
-            return
-        self._wake((self._idle_since_ms if idle else now_ms) + self._dispatcher.idle_ms)
+        else:
+            self._idle_timer.at((self._idle_since_ms if idle and self._incoming is None else now_ms)
+                                + self._dispatcher.idle_ms)
 
     def handle_closed(self) -> None:
         self._gone = self._last = True
@@ -187,10 +191,8 @@ class HttpSession:  # decision 131
         """End a stream in its own words; a request that is under way has a moment to end."""
         if self.stream is not None:
             self.stream.on_principal_ended(reason)
-        self._ends_ms = self._now_ms() + END_GRACE_MS
+        self._end_timer.at(self._now_ms() + END_GRACE_MS)
         self._end_soon(f"ended: {reason}")
-        if not self._gone:
-            self._wake(self._ends_ms)
 
     def _end_soon(self, reason: str) -> None:
         self._closing = self._closing or reason
@@ -320,13 +322,13 @@ class HttpSession:  # decision 131
         parser, raw = self._parser, cast("RawFields", tuple(self._raw))
         version, keeps = parser.get_http_version(), parser.should_keep_alive()
         head = self._dispatcher.heads.read(raw)
-        request = Request(self, parser.get_method().decode("ascii"), self._target, head, self._length, version == "1.0",
-                          keeps)
+        request = HttpRequest(self, parser.get_method().decode("ascii"), self._target, head, self._length,
+                              version == "1.0", keeps)
         if version != "1.1" or head.repeated or head.host is None:
             request.fault = _fault_of_head(request, version)
             request.keeps = request.keeps and request.fault is None
         self._incoming = request
-        self._waiting.append(Exchange(self, request))
+        self._waiting.append(HttpExchange(self, request))
         self._progress = True
 
     def on_body(self, data: bytes) -> None:
@@ -343,8 +345,10 @@ class HttpSession:  # decision 131
             request.end()
         if not request.keeps:
             self._last = True
-        if self._lingers_until_ms and request.answered:
-            self._lingers_until_ms = 0
+        if self._lingers and request.answered:
+            self._lingers = False
+            if not self._closing:
+                self._end_timer.at(0)
             self._idle_since_ms = self._now_ms()
             if not request.keeps or self._closing:
                 self._close(self._closing)
@@ -372,7 +376,7 @@ class HttpSession:  # decision 131
         self._dispatcher.counts["closed_" + fault.code] += 1
         incoming, self._incoming = self._incoming, None
         if incoming is None:
-            refused = Exchange(self, None)
+            refused = HttpExchange(self, None)
             self._set_answer(refused, problem_answer(fault.code, fault.detail, {"Connection": "close"}))
             self._waiting.append(refused)
             return
@@ -407,7 +411,7 @@ class HttpSession:  # decision 131
         if self._held or self._paused or self._incoming is not None:
             self._read_on()
 
-    def _may_overlap(self, exchange: Exchange) -> bool:
+    def _may_overlap(self, exchange: HttpExchange) -> bool:  # decision 133
         """Whether it may begin while others wait: they and it only add to the log, in this order."""
         request = exchange.request
         return self._begun[-1].submitted and request is not None and request.complete \
@@ -442,19 +446,19 @@ class HttpSession:  # decision 131
 
     # --- calls to answers ---------------------------------------------------------------------------------------
 
-    def respond(self, exchange: Exchange, response: Response) -> None:
+    def respond(self, exchange: HttpExchange, response: Response) -> None:
         """A call has its answer."""
         if not self._gone:
             self._set_answer(exchange, response)
             self._on_answer(exchange)
 
-    def end_stream(self, exchange: Exchange, closes: bool) -> None:
+    def end_stream(self, exchange: HttpExchange, closes: bool) -> None:
         """A call has sent all of its answer by itself."""
         if not self._gone:
             exchange.answer, exchange.closes = b"", closes or bool(self._closing)
             self._on_answer(exchange)
 
-    def hand_over(self, exchange: Exchange, handover: Handover) -> None:
+    def hand_over(self, exchange: HttpExchange, handover: Handover) -> None:
         """A call gives the connection to another session."""
         if self._gone:
             return
@@ -473,13 +477,13 @@ class HttpSession:  # decision 131
         if not self._gone:
             self._close(reason)
 
-    def _on_answer(self, exchange: Exchange) -> None:
+    def _on_answer(self, exchange: HttpExchange) -> None:
         request = exchange.request
         if request is not None and not request.complete:
             request.drop()
         self._write_answers()
 
-    def _set_answer(self, exchange: Exchange, response: Response) -> None:
+    def _set_answer(self, exchange: HttpExchange, response: Response) -> None:
         request = exchange.request
         closes = response.closes or request is None or not request.keeps \
             or bool(self._closing) and self._begun[-1] is exchange
@@ -513,7 +517,7 @@ class HttpSession:  # decision 131
             self._soon = True
             self._dispatcher.soon(self._go_on)
 
-    def _finish(self, request: Request | None) -> None:
+    def _finish(self, request: HttpRequest | None) -> None:
         """The last answer is written. A body that is still coming is thrown away for a while: closed at once, the
         client's system would throw away the answer."""
         self._waiting.clear()
@@ -524,21 +528,15 @@ class HttpSession:  # decision 131
             self._close(self._closing)
 
     def _linger(self) -> None:
-        if not self._lingers_until_ms:
-            self._lingers_until_ms = self._now_ms() + LINGER_MS
-            self._wake(self._lingers_until_ms)
+        if not self._lingers:
+            self._lingers = True
+            self._end_timer.at(self._now_ms() + LINGER_MS)
 
     def _close(self, reason: str) -> None:
         self._last = True
         self._waiting.clear()
+        self._timers.stop()
         self._link.close("" if reason == "finished" else reason)
-
-    def _wake(self, when_ms: int) -> None:
-        """Ask to be woken then, or before."""
-        for other_ms in (self._lingers_until_ms, self._ends_ms):
-            if other_ms:
-                when_ms = min(when_ms, other_ms)
-        self._link.wake_at(when_ms)
 
 
 def _fault_of(error: HttpParserError) -> Refusal:
@@ -551,7 +549,7 @@ def _fault_of(error: HttpParserError) -> Refusal:
     return Refusal("malformed_request", said or "this is no HTTP request")
 
 
-def _fault_of_head(request: Request, version: str) -> Refusal | None:
+def _fault_of_head(request: HttpRequest, version: str) -> Refusal | None:
     """What is wrong with a head that the parser takes. Nothing behind it is read."""
     head = request.head
     if version not in ("1.0", "1.1"):

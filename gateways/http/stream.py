@@ -8,7 +8,7 @@ from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.response import LAST_CHUNK, chunk_of, encode_head
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.request import Request
+    from gatehouse.gateways.http.request import HttpRequest
     from gatehouse.gateways.http.session import HttpSession
 
 
@@ -21,7 +21,8 @@ class Stream:
 
     __slots__ = ("headers", "length", "request", "status", "_chunked")
 
-    def __init__(self, request: Request, headers: dict[str, str], status: int = 200, length: int | None = None) -> None:
+    def __init__(self, request: HttpRequest, headers: dict[str, str], status: int = 200, length: int | None = None
+                 ) -> None:
         self.request = request
         self.headers = headers
         self.status = status

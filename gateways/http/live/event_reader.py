@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.http.live.blocks import Block
 from gatehouse.gateways.http.live.replay import Replay
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Request
+from gatehouse.gateways.http.request import HttpRequest
 from gatehouse.gateways.http.response import Answered
 from gatehouse.gateways.http.stream import drained
 
@@ -37,7 +37,7 @@ class EventReader:
     """A `feed.FeedReader` that owns one answer, and its principal's `RegisteredSession`: it ends when `allowed` is no
     longer so."""
 
-    def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, request: Request,
+    def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, request: HttpRequest,
                  allowed: Callable[[], bool]) -> None:
         self._door = door
         self._allowed = allowed

@@ -19,7 +19,7 @@ from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Request
+from gatehouse.gateways.http.request import HttpRequest
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import (
     BINARY,
@@ -136,7 +136,7 @@ async def _administered(door: Door, call: Call) -> tuple[Backups, Principal]:
     return backups, principal
 
 
-def _range(request: Request, file: BackupFile) -> tuple[int, int]:
+def _range(request: HttpRequest, file: BackupFile) -> tuple[int, int]:
     """First byte and the one behind the last; of a range that begins beyond the file, `range_not_satisfiable`."""
     text = request.headers.get("range")
     if text is None:

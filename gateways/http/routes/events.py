@@ -23,7 +23,7 @@ from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, Positions, de
 from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Request
+from gatehouse.gateways.http.request import HttpRequest
 from gatehouse.gateways.http.response import Answered, Response
 from gatehouse.gateways.http.routes.reading import offset_at, read_selector, time_of
 from gatehouse.gateways.http.schemas import TEXT
@@ -155,7 +155,7 @@ def _go_on() -> None:
     """What is waited for comes at once or within a flush, and the right is looked at then."""
 
 
-def _last_event_id(request: Request, query: dict[str, str]) -> str:
+def _last_event_id(request: HttpRequest, query: dict[str, str]) -> str:
     return request.headers.get("last-event-id") or query.get("last_event_id", "")
 
 

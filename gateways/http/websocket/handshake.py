@@ -17,7 +17,7 @@ from gatehouse.gateways.websocket.session import WebSocketSession
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import WebSocketRoute
-    from gatehouse.gateways.http.request import Request
+    from gatehouse.gateways.http.request import HttpRequest
 
 WEBSOCKET: Final = "websocket"
 VERSION: Final = "13"
@@ -38,7 +38,7 @@ class Deflate(NamedTuple):
     extension: str
 
 
-def read_key(request: Request) -> str:
+def read_key(request: HttpRequest) -> str:
     """The client's key. Refuses `upgrade_required` where it is no handshake, `invalid_header` where it is not ASCII."""
     fields = request.headers
     for name in ASCII:
@@ -60,10 +60,10 @@ def _is_key(key: str) -> bool:
         return False
 
 
-def choose_protocol(fields: Mapping[str, str], known: tuple[str, ...]) -> str:
-    """The first known one that the client offers; "" where there is none."""
+def choose_protocol(fields: Mapping[str, str], spoken: tuple[str, ...]) -> str:
+    """The first of these that the client offers; "" where there is none."""
     offered = {word.strip() for word in fields.get("sec-websocket-protocol", "").split(",")}
-    return next((protocol for protocol in known if protocol in offered), "")
+    return next((protocol for protocol in spoken if protocol in offered), "")
 
 
 def choose_deflate(fields: Mapping[str, str]) -> Deflate | None:
@@ -104,7 +104,7 @@ def switching(key: str, protocol: str, extension: str = "") -> bytes:
     return "\r\n".join((*lines, f"Server: {SERVER}", "", "")).encode()
 
 
-def lead_to(request: Request, door: str, route: WebSocketRoute) -> Handover:  # decision 98
+def lead_to(request: HttpRequest, door: str, route: WebSocketRoute) -> Handover:  # decision 98
     """Give the connection to another door's sessions. Refuses what is no handshake for them."""
     if request.method != "GET":
         raise Refusal("method_not_allowed", f"{route.path} has no {request.method[:32]}", headers={"Allow": "GET"})
