@@ -9,7 +9,14 @@ from gatehouse.gateways.http.door import NAME, Call, Door, Routes
 from gatehouse.gateways.http.parameters import TICKET
 from gatehouse.gateways.http.response import Answered, Handover
 from gatehouse.gateways.http.websocket.connection import open_connection
-from gatehouse.gateways.http.websocket.handshake import choose_deflate, choose_protocol, read_key, switching
+from gatehouse.gateways.http.websocket.handshake import (
+    choose_deflate,
+    choose_protocol,
+    is_key,
+    no_handshake,
+    read_key,
+    switching,
+)
 
 PROTOCOL: Final = "gatehouse.v1+json"
 
@@ -24,6 +31,8 @@ async def websocket(door: Door, call: Call) -> Answered:
     request = call.request
     principal = await door.stream_principal(request, call.query())
     key, deflate = read_key(request), choose_deflate(request.headers)
+    if not is_key(key):
+        raise no_handshake()
     protocol = choose_protocol(request.headers, (PROTOCOL,))
     greeting = switching(key, protocol, "" if deflate is None else deflate.extension)
     return Handover(NAME, partial(open_connection, door, principal, deflate), greeting)

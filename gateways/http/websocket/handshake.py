@@ -39,21 +39,27 @@ class Deflate(NamedTuple):
 
 
 def read_key(request: HttpRequest) -> str:
-    """The client's key. Refuses `upgrade_required` where it is no handshake, `invalid_header` where it is not ASCII."""
+    """The client's key, whatever it is worth. Refuses `upgrade_required` where the request is no handshake,
+    `invalid_header` where it is not ASCII."""
     fields = request.headers
     for name in ASCII:
         if not fields.get(name, "").isascii():
             raise Refusal("invalid_header", f"{name} is ASCII (RFC 6455, 4.1)")
-    key = fields.get("sec-websocket-key", "")
     if request.method != "GET" or request.head.upgrade != WEBSOCKET or request.has_body \
-            or fields.get("sec-websocket-version") != VERSION or not _is_key(key):
-        raise Refusal("upgrade_required", "this is a WebSocket (RFC 6455): ask with Upgrade: websocket, "
-                      f"Sec-WebSocket-Version: {VERSION} and a Sec-WebSocket-Key",
-                      headers={**UPGRADE, "Sec-WebSocket-Version": VERSION})
-    return key
+            or fields.get("sec-websocket-version") != VERSION:
+        raise no_handshake()
+    return fields.get("sec-websocket-key", "")
 
 
-def _is_key(key: str) -> bool:
+def no_handshake() -> Refusal:
+    """What is said to who asks in another way."""
+    return Refusal("upgrade_required", "this is a WebSocket (RFC 6455): ask with Upgrade: websocket, "
+                   f"Sec-WebSocket-Version: {VERSION} and a Sec-WebSocket-Key",
+                   headers={**UPGRADE, "Sec-WebSocket-Version": VERSION})
+
+
+def is_key(key: str) -> bool:
+    """Whether it is 16 bytes in base64."""
     try:
         return len(b64decode(key, validate=True)) == KEY_BYTES
     except ValueError:
@@ -109,6 +115,8 @@ def lead_to(request: HttpRequest, door: str, route: WebSocketRoute) -> Handover:
     if request.method != "GET":
         raise Refusal("method_not_allowed", f"{route.path} has no {request.method[:32]}", headers={"Allow": "GET"})
     key = read_key(request)
+    if not is_key(key):
+        raise Refusal("malformed_request", f"Sec-WebSocket-Key is no base64 of {KEY_BYTES} bytes")
     protocol = choose_protocol(request.headers, route.subprotocols)
     if not protocol:
         raise Refusal("malformed_request", "Sec-WebSocket-Protocol must offer "
