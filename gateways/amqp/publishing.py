@@ -5,12 +5,13 @@ channel that one flush made durable. What goes nowhere is acknowledged at once, 
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from gatehouse.gateways.amqp import codec
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
-from gatehouse.gateways.amqp.transacting import DECIDE, HeldHalf, decide, hold
+from gatehouse.gateways.amqp.transacting import DECIDE, decide, hold
 from gatehouse.kernel.errors import CreateDenied, KernelError, MessageTooLarge, QueueFull, TooManyTopics, UnknownTopic
 from gatehouse.kernel.message import Message, Stored
 
@@ -221,7 +222,7 @@ class Publishing:
         out = []
         good = bad = 0
         for answer in stored:
-            tag = answer.token if isinstance(answer.token, int) else cast(HeldHalf, answer.token).told(answer)
+            tag = answer.token if isinstance(answer.token, int) else cast(Callable[[Stored], int], answer.token)(answer)
             if answer.error is None:
                 if bad:
                     out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))

@@ -62,11 +62,9 @@ class AmqpSession:
         self.wants_cancels = False
         self.body_max = 0
         self.message_bytes_max = services.kernel.settings.max_message_bytes
-        self.transactions = services.transactions
-        self.door_names = {spec.door: spec.name for spec in services.specs}
         self.consumer_timeout_ms = config.consumer_timeout_ms
         self._link = link
-        self._services = services
+        self.services = services
         self._kernel = services.kernel
         self._now_ms = services.now_ms
         self._config = config
@@ -158,7 +156,7 @@ class AmqpSession:
 
     def _start(self) -> int:
         self._state = State.START
-        self._write_method(0, login.encode_start(self._services.hub_name, self._link.certificate))
+        self._write_method(0, login.encode_start(self.services.hub_name, self._link.certificate))
         return len(login.PROTOCOL_HEADER)
 
     def _take_frame(self, data: bytes, pos: int, size: int) -> None:
@@ -241,8 +239,8 @@ class AmqpSession:
     def _open(self, virtual_host: str) -> None:
         self.identity.enter(virtual_host)
         self.vhost = self.broker.vhost(virtual_host)
-        self.rights = AmqpRights(self._services.admission, self.identity.principal, self.vhost, self, self._link.peer)
-        self.sender = AmqpSender(self.broker, self._services, self.vhost, self.rights, self.note_not_honoured)
+        self.rights = AmqpRights(self.services.admission, self.identity.principal, self.vhost, self, self._link.peer)
+        self.sender = AmqpSender(self.broker, self.services, self.vhost, self.rights, self.note_not_honoured)
         self._state = State.OPEN
         self._opening.at(0)
         if self._heartbeat_ms:
@@ -273,11 +271,11 @@ class AmqpSession:
 
     def count(self, event: str) -> None:
         """A refusal, for the metrics."""
-        self._services.admission.trace.on_event(DOOR_NAME, event)
+        self.services.admission.trace.on_event(DOOR_NAME, event)
 
     def note_not_honoured(self, what: str) -> None:
         """Something that is taken without effect."""
-        self._services.not_honoured.note(DOOR_NAME, what, NOT_HONOURED[what], self.identity.client)
+        self.services.not_honoured.note(DOOR_NAME, what, NOT_HONOURED[what], self.identity.client)
 
     def write(self, frames: bytes) -> None:
         """To the client; nothing follows a goodbye."""
@@ -295,7 +293,7 @@ class AmqpSession:
     def charge(self, messages: list[Message]) -> None:
         """Count messages that were taken, and slow down their sender where there is cause."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
-        wait_ms = self._services.admission.charge(DOOR_NAME, self.identity.principal, len(messages), size_bytes)
+        wait_ms = self.services.admission.charge(DOOR_NAME, self.identity.principal, len(messages), size_bytes)
         if wait_ms:
             self._pacer.pause_until(self._heard_ms + wait_ms)
         if self._kernel.congested and not self._congested:
@@ -306,7 +304,7 @@ class AmqpSession:
     @property
     def unsent_max(self) -> int:
         """Bytes that may wait for the client to take them."""
-        return self._services.unsent.allowed(self._config.max_unsent_bytes)
+        return self.services.unsent.allowed(self._config.max_unsent_bytes)
 
     def may_deliver(self) -> bool:
         return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max

@@ -1,4 +1,4 @@
-"""HttpRequest bodies: whole, and bounded in size, in time, and in bytes held for all clients together."""
+"""Request bodies: whole, and bounded in size, in time, and in bytes held for all clients together."""
 from __future__ import annotations
 
 import asyncio

@@ -76,7 +76,7 @@ class Cors:
         asked = headers.get("access-control-request-headers", "")
         return Response(status=204, headers={
             "Access-Control-Allow-Methods": methods, "Access-Control-Allow-Headers": asked,
-            "Access-Control-Max-Age": str(self._max_age_s), "Vary": "Access-Control-HttpRequest-Headers"})
+            "Access-Control-Max-Age": str(self._max_age_s), "Vary": "Access-Control-Request-Headers"})
 
     def _allows(self, origin: str) -> bool:
         return self._any or origin.lower() in self._origins

@@ -1,4 +1,4 @@
-"""HttpRequest bodies that are a JSON object: definitions, receipt handles."""
+"""Request bodies that are a JSON object: definitions, receipt handles."""
 from __future__ import annotations
 
 from typing import Any, Final

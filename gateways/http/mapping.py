@@ -50,7 +50,7 @@ _CARRIED: Final = {cell.name.lower().encode():
                    if cell.where is Where.HEADER and cell.shape is not Shape.CHARSET}
 SAID_FROM_NOW: Final = frozenset(name for name, carried in _CARRIED.items()
                                  if carried.cell.shape is Shape.SECONDS_FROM_NOW)
-"""HttpRequest headers whose meaning depends on when they are read."""
+"""Request headers whose meaning depends on when they are read."""
 
 _OF_THE_REQUEST: Final = frozenset((b"idempotency-key", b"prefer", b"x-repeat"))
 _BY_JSON_NAME: Final = {json_name(field.name): field for field in FIELDS

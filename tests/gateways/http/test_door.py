@@ -242,8 +242,8 @@ def test_an_origin_that_no_page_comes_from_is_a_wrong_setting(origin: str) -> No
 
 def test_preflight() -> None:
     async def test(client: Client) -> None:
-        asking = {"Origin": "https://app.example", "Access-Control-HttpRequest-Method": "POST",
-                  "Access-Control-HttpRequest-Headers": "content-type,x-priority"}
+        asking = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST",
+                  "Access-Control-Request-Headers": "content-type,x-priority"}
         answer = await client.ask("OPTIONS", "/v1/publish/plant/a", headers=asking)
         assert answer.status == 204
         assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
