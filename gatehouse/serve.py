@@ -282,13 +282,13 @@ class Hub:
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
             transactions=storage.transactions,
-            connections=OpenConnections(kernel.epoch, kernel.shard), unsent=UnsentBudget(self.config.hub.unsent_bytes),
+            connections=OpenConnections(kernel.epoch, kernel.shard),
+            unsent=UnsentBudget(self.config.hub.unsent_bytes, GivingBack(asyncio.get_running_loop()).soon),
             render_metrics=self.metrics.render, ready=lambda: self._ready, status=self._status,
             console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
-        services.unsent.on_released = GivingBack(asyncio.get_running_loop()).soon
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples,

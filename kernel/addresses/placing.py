@@ -6,7 +6,7 @@ topic can be deleted while it is in use.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, KEY_ESCAPES, UNROUTED, is_topic_name, unescape
 from gatehouse.kernel.addresses.murmur2 import partition_for
@@ -21,7 +21,6 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.message import Headers, Placement
 from gatehouse.kernel.records.record import encode_header, encode_key
 from gatehouse.kernel.settings import KernelSettings
@@ -31,12 +30,29 @@ QUEUE_PREFIX: Final = "$queue/"
 """Addresses of queues."""
 
 
+class NamedQueue(Protocol):
+    """A queue, as far as messages are placed in it."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def first_partition_id(self) -> int:
+        """Another one once it was deleted and made anew."""
+
+    def partition_id(self, priority: int = 0) -> int:
+        """The partition of a priority."""
+
+
 class Places:
     """Makes placements. `create` makes a topic (name, tenant, maker) with default settings in the pending
     frame, or raises TooManyTopics."""
 
     def __init__(self, routes: Routes, topics: Topics, subscriptions: Subscriptions, settings: KernelSettings,
-                 create: Callable[[str, str, str], Topic], find_queue: Callable[[str, str], Queue | None]) -> None:
+                 create: Callable[[str, str, str], Topic], find_queue: Callable[[str, str], NamedQueue | None]) -> None:
         self.routes = routes
         self._settings = settings
         self._topics = topics
@@ -59,7 +75,7 @@ class Places:
         placement.may_create, placement.maker = may_create, maker
         return placement
 
-    def place_queue(self, queue: Queue, priority: int, key: bytes | None) -> Placement:
+    def place_queue(self, queue: NamedQueue, priority: int, key: bytes | None) -> Placement:
         """Into a queue and nowhere else."""
         address = QUEUE_PREFIX + queue.name
         placement = Placement(queue.tenant, address, "", 0, 0, queue.partition_id(priority), key, encode_key(key), b"",
@@ -101,7 +117,7 @@ class Places:
         copy.version, copy.topics_version = placement.first_level.version, self._topics.version
         return copy
 
-    def _require_queue(self, name: str, tenant: str) -> Queue:
+    def _require_queue(self, name: str, tenant: str) -> NamedQueue:
         queue = self._find_queue(name, tenant)
         if queue is None:
             raise UnknownQueue(f"there is no queue {name!r}")
@@ -165,7 +181,7 @@ class Places:
     def renew(self, placement: Placement) -> None:
         """Topics have changed: find this placement's topic again, making it anew if it was deleted and whoever asked
         for the placement may. Raises as `place`, and again until it has succeeded."""
-        if isinstance(placement.queue, Queue):
+        if placement.queue is not None:
             queue = self._require_queue(placement.queue.name, placement.tenant)
             if queue.first_partition_id != placement.queue.first_partition_id:
                 raise UnknownQueue(f"queue {queue.name!r} was deleted and made anew")

@@ -69,8 +69,9 @@ class Audience:
             self._by_first[first] = left
         else:
             del self._by_first[first]
-        if first in self._first_levels:
-            self._first_levels[first].version += 1
+        level = self._first_levels.get(first)
+        if level is not None:
+            level.version += 1
 
     def first_level(self, name: str) -> FirstLevel:
         level = self._first_levels.get(name)

@@ -142,7 +142,7 @@ class Queues:
             key = binding_key(queue.first_partition_id, chosen, filter_text)
             pending_frame.state.append(StateRecord(Kind.BINDING, key, None))
         self._forget(queue)
-        self._topics.version += 1                # placements that lead to it are looked at again
+        self._topics.touch()                     # placements that lead to it are looked at again
         self._subscriptions.touch()
 
     def _forget(self, queue: Queue) -> None:

@@ -106,7 +106,7 @@ class Halves:
 
     def note_bytes(self, pending_frame: PendingFrame, size_bytes: int) -> None:
         """So much has been added to the pending frame."""
-        pending_frame.builder.size_bytes += size_bytes
+        pending_frame.builder.note_bytes(size_bytes)
         self._committer.note_size()
 
     # ---- reading back

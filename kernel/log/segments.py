@@ -101,9 +101,8 @@ class SegmentChain:
         with closing(self._disk.open_append(self._name(base))) as file:
             file.overwrite(0, encode_header(base))
             file.sync()
-        self._aside.mended += 1
-        self._aside.tell(Note(True, f"the header of {self._name(base)} was damaged and is written anew; its frames are "
-                                    "read as they are"))
+        self._aside.note_mended(f"the header of {self._name(base)} was damaged and is written anew; its frames are "
+                                "read as they are")
 
     def _place(self, unread: list[int], on_damage: Callable[[Damage], None]) -> None:
         """Files without a whole frame: a new segment that a crash cut off is begun anew, under the name that it has."""

@@ -110,6 +110,11 @@ class SetAside:  # decision 117
             return Put(False, f"it could not be moved: {error}")
         return Put(True, f"it is {DAMAGED}/{new} now")
 
+    def note_mended(self, text: str) -> None:
+        """A header was written anew."""
+        self.mended += 1
+        self.tell(Note(True, text))
+
     def tell(self, note: Note) -> None:
         """What people should know, up to MAX_NOTES of it."""
         self._notes += 1

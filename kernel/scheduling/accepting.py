@@ -78,7 +78,7 @@ class Accepting:
                 continue
             pending = pending_of(message, due, builder.now_ms, when.repeat)
             places.append((self._book.plan_of(pending_frame).accept(pending), 0))
-            builder.size_bytes += len(pending.headers) + len(pending.value or b"") + STATE_BYTES
+            builder.note_bytes(len(pending.headers) + len(pending.value or b"") + STATE_BYTES)
 
 
 def first_due(when: When, now_ms: int, wall_ms: int) -> Due:

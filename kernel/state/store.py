@@ -176,8 +176,9 @@ class RocksStore:
         self._stuck = False
         self._opening = Lock()         # held while it is opened again: readers that find it closed wait
         self._refused = False          # the disk has been full, or is damaged: closing cannot write, and says so
-        self._synced = WriteOptions()
-        self._synced.sync = True
+        synced = WriteOptions()
+        synced.sync = True
+        self._synced = synced
 
     def get(self, key: bytes) -> bytes | None:
         try:

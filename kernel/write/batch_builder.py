@@ -237,6 +237,14 @@ class BatchBuilder:
             self.runs.append(run)
         return run
 
+    def note_bytes(self, size_bytes: int) -> None:
+        """State of this size gathers beside the messages."""
+        self.size_bytes += size_bytes
+
+    def note(self, run: Run, numbered: list[tuple[int, Message]]) -> None:
+        """These messages of a producer's batch, with their index in it, change state of their own."""
+        self.noted += [(message, run, at) for at, message in numbered]
+
     def partition_ids(self) -> list[int]:
         """What this enters: the partition of every run, then of every reference."""
         partition_ids = [run.partition_id for run in self.runs]

@@ -153,7 +153,7 @@ class Batches:
     def _add(self, pending_frame: PendingFrame, partition_id: int, validated: Validated, inside: Inside) -> Run:
         header = validated.header
         run = pending_frame.builder.add_batch(partition_id, validated.batch, header.record_count, header.max_ms)
-        pending_frame.builder.noted += [(message, run, at) for at, message in inside.noted]
+        pending_frame.builder.note(run, inside.noted)
         if inside.listened:
             pending_frame.builder.hear_batch(run, validated.records, validated.opened_bytes)
         if inside.copies:
