@@ -241,7 +241,7 @@ class Kernel:
         live = {name: getattr(settings, name) for name in LIVE}
         settings = replace(self.settings, **live)
         self.parts.settings = self._places.settings = self._retention.settings = settings
-        self._topics.version += 1
+        self._topics.touch()
         self._subscriptions.touch()
 
     # ---- where things go

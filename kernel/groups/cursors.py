@@ -140,7 +140,7 @@ class Cursors:
         """The changed pages of every touched cursor as they are now."""
         self._core.take_lazy(pending_frame)
         for cursor in pending_frame.cursors:
-            pending_frame.state += self._records(cursor)
+            pending_frame.state.extend(self._records(cursor))
 
     def _records(self, cursor: Cursor) -> list[StateRecord]:
         records: list[StateRecord] = []

@@ -26,7 +26,7 @@ from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
 from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
-from gatehouse.kernel.records.record import encode_headers, encode_key, read_headers
+from gatehouse.kernel.records.record import encode_headers, read_headers
 from gatehouse.kernel.state.topics import Topics
 
 if TYPE_CHECKING:
@@ -107,9 +107,11 @@ class DeadLetters:
         to, places = queue.settings.dead_letter, self._places
         try:
             if to.startswith(TO_QUEUE):
-                placement = places.place_again(queue.tenant, to.removeprefix(TO_QUEUE), 0, None)
+                placement = places.place_again(queue.tenant, to.removeprefix(TO_QUEUE), 0, message[5])
             elif to.startswith(TO_ADDRESS):
                 placement = places.place(to.removeprefix(TO_ADDRESS), queue.tenant, True)
+                if isinstance(placement.queue, Queue):                # which keeps the key that the message has
+                    placement = self.place(placement.queue, message[5])
                 self._subscriptions.refresh(placement)
             elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
                 placement = self.place(self.own_queue(queue.name, queue.tenant), message[5])
@@ -120,7 +122,7 @@ class DeadLetters:
         except KernelError:
             return None
         circles = placement.address in _passed(message, QUEUE_PREFIX + queue.name, reason)
-        return None if circles else with_key(placement, message[5])
+        return None if circles else placement
 
     def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
         """What a dead letter says about its death."""
@@ -163,13 +165,6 @@ def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:  # de
     secret."""
     content = json.dumps([message_id, *[death[name] for name in _DEATH]]).encode()
     return blake2b(content, key=secret, digest_size=SEAL_BYTES, person=b"death").hexdigest()
-
-
-def with_key(placement: Placement, key: bytes | None) -> Placement:
-    """A queue keeps the key that the message has."""
-    if placement.queue is not None:
-        placement.key, placement.key_part = key, encode_key(key)
-    return placement
 
 
 def _passed(message: Leased, address: str, reason: str) -> set[str]:

@@ -203,8 +203,8 @@ class Leasing:
         """What has changed of cursors, as it is now."""
         self.cursors.seal(pending_frame)
         if self._undefined:
-            pending_frame.state += [self.definitions.put(group.tenant, group.name, group.settings)
-                                    for group in self._undefined if not group.gone]
+            pending_frame.state.extend([self.definitions.put(group.tenant, group.name, group.settings)
+                                        for group in self._undefined if not group.gone])
             self._undefined.clear()
 
     def settle(self, record: StateRecord) -> None:

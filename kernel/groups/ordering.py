@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.prefetcher import Prefetcher
 
 
-class Keys:
+class KeyOrder:
     """Of one cursor: which message has a key, and which ones wait for it. Keeps offsets alone."""
 
     def __init__(self) -> None:
@@ -73,11 +73,11 @@ class Ordering(Policy):
     def __init__(self, core: Core, group: LeasedGroup) -> None:
         self._core = core
         self._group = group
-        self._by_cursor: dict[Prefetcher, Keys] = {}
+        self._by_cursor: dict[Prefetcher, KeyOrder] = {}
 
-    def keys_of(self, prefetcher: Prefetcher) -> Keys:
+    def keys_of(self, prefetcher: Prefetcher) -> KeyOrder:
         """What is known of the keys of a cursor."""
-        return self._by_cursor.setdefault(prefetcher, Keys())
+        return self._by_cursor.setdefault(prefetcher, KeyOrder())
 
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
         if not self._group.settings.ordered:
@@ -123,7 +123,7 @@ class KeysFreed:  # decision 28
 
     count = 0
 
-    def __init__(self, group: LeasedGroup, prefetcher: Prefetcher, keys: Keys, offsets: list[int]) -> None:
+    def __init__(self, group: LeasedGroup, prefetcher: Prefetcher, keys: KeyOrder, offsets: list[int]) -> None:
         self._group = group
         self._prefetcher = prefetcher
         self._keys = keys

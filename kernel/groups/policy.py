@@ -24,7 +24,7 @@ REJECTED: Final = "rejected"
 OVERFLOW: Final = "overflow"
 
 
-class Policy:
+class Policy:  # decision 143
     """Each moment does nothing here; a policy has those that concern it. A moment may raise Stopping."""
 
     judges_all = False

@@ -133,16 +133,16 @@ class Queues:
         """The queue with everything in it, and its bindings. Raises Stopping."""
         pending_frame = self._core.open_frame()
         pending_frame.state.append(self.definitions.put(queue.tenant, queue.name, None))
-        pending_frame.state += [offset_record("", partition_id, None) for partition_id in queue.partition_ids()]
+        pending_frame.state.extend([offset_record("", partition_id, None) for partition_id in queue.partition_ids()])
         if queue.first_partition_id in self._groups:
             self._cursors.delete_pages(self._groups[queue.first_partition_id])
-        pending_frame.deleted += ((queue.first_partition_id, queue.settings.priorities),)
+        pending_frame.delete_partitions(queue.first_partition_id, queue.settings.priorities)
         for chosen, filter_text in self._subscriptions.bindings_of(queue.first_partition_id):
             self._subscriptions.unbind(filter_text, queue.first_partition_id, chosen)
             key = binding_key(queue.first_partition_id, chosen, filter_text)
             pending_frame.state.append(StateRecord(Kind.BINDING, key, None))
         self._forget(queue)
-        self._topics.version += 1                # placements that lead to it are looked at again
+        self._topics.touch()                     # placements that lead to it are looked at again
         self._subscriptions.touch()
 
     def _forget(self, queue: Queue) -> None:

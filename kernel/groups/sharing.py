@@ -62,8 +62,9 @@ class Sharing:
         try:
             shared.take_place(self.group(text, tenant))
         except UnknownTopic:
-            shared.awaited = text.rpartition("/")[0].rpartition("/")[2]
-            self._waiting.setdefault((tenant, shared.awaited), []).append(shared)
+            topic = text.rpartition("/")[0].rpartition("/")[2]
+            shared.wait_for(topic)
+            self._waiting.setdefault((tenant, topic), []).append(shared)
         return shared
 
     def group(self, text: str, tenant: str) -> LeasedGroup:
@@ -119,6 +120,10 @@ class Shared:
         self._credit = credit
         self._keeps = keeps
         self._membership: Membership | None = None
+
+    def wait_for(self, topic: str) -> None:
+        """The group is there when this topic is."""
+        self.awaited = topic
 
     def take_place(self, group: LeasedGroup) -> None:
         """The group is there."""
