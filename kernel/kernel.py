@@ -445,6 +445,7 @@ class Kernel:
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
         changed = self._appending.change_topic(self._topics.require(name, tenant), partitions, settings, owner, token)
+        self.leasing.configure_topic(changed)
         return changed
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:

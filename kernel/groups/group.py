@@ -25,7 +25,7 @@ from gatehouse.kernel.groups.members import (
     Membership,
     Pop,
 )
-from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, Verdict
+from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, Verdict, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
 from gatehouse.kernel.message import Handle, Leased, Owner
@@ -59,6 +59,11 @@ class LeasedGroup:
         self.used_ms = 0                  # of a queue's: when somebody came or went last, by hub time; 0: never
         self._by_priority = queue is not None and queue.settings.priorities > 1      # else cursors take turns
         self._policies: list[Policy] = []
+        self._judges: list[Policy] = []                        # of them, those that have something to say at a moment
+        self._on_settled: list[Policy] = []
+        self._on_ready: list[Policy] = []
+        self._on_idle: list[Policy] = []
+        self._judges_plain = False
         self._members: list[Membership] = []
         self._pops: deque[Pop] = deque()
         self._turn: deque[Prefetcher] = deque()
@@ -73,6 +78,11 @@ class LeasedGroup:
     def follow(self, policies: list[Policy]) -> None:
         """Its policies, in the order in which they judge. Called once."""
         self._policies = policies
+        self._judges = speakers(policies, "judge")
+        self._on_settled = speakers(policies, "on_settled")
+        self._on_ready = speakers(policies, "on_ready")
+        self._on_idle = speakers(policies, "on_idle")
+        self._judges_plain = any(policy.judges_plain for policy in policies)
 
     @property
     def policies(self) -> Sequence[Policy]:
@@ -251,7 +261,7 @@ class LeasedGroup:
         """These are done with, in hand or leased, and do not count as settled."""
         (self._core.touch_lazily if lazily else self._core.touch)(prefetcher.cursor)
         prefetcher.cursor.settle(offsets)
-        for policy in self._policies:
+        for policy in self._on_settled:
             policy.on_settled(prefetcher, offsets)
 
     def settle_anywhere(self, prefetcher: Prefetcher, offsets: list[int], gaps: Sequence[Stretch]) -> None:
@@ -372,7 +382,7 @@ class LeasedGroup:
         """Serve the members: there may be something to take from this cursor."""
         self._queue_up(prefetcher)
         if self._started:
-            for policy in self._policies:
+            for policy in self._on_ready:
                 policy.on_ready()
         self.wake()
 
@@ -394,7 +404,7 @@ class LeasedGroup:
     def _rest(self) -> None:
         """Something is ready, and nobody takes."""
         if self._started:
-            for policy in self._policies:
+            for policy in self._on_idle:
                 policy.on_idle()
 
     def serve(self) -> None:
@@ -421,7 +431,7 @@ class LeasedGroup:
                                          for other in self._reading):
                 self._turn.append(prefetcher)            # what is being read goes first
                 break
-            verdict = Verdict(self._policies, wall_ms)
+            verdict = Verdict(self._judges, wall_ms, self._judges_plain)
             messages = prefetcher.take(min(wanted, SHARE), verdict)
             self.carry_out(prefetcher, verdict)
             if messages:
@@ -467,7 +477,7 @@ class LeasedGroup:
 
     def verdict_of_all(self) -> Verdict:
         """Of those policies that judge whatever leaves a cursor, for one that takes on its own."""
-        return Verdict([policy for policy in self._policies if policy.judges_all], self._core.wall_ms())
+        return Verdict([policy for policy in self._judges if policy.judges_all], self._core.wall_ms(), True)
 
     def carry_out(self, prefetcher: Prefetcher, verdict: Verdict) -> None:
         """What a verdict says of messages that are not handed out. Raises Stopping."""
@@ -616,6 +626,7 @@ class LeasedGroup:
         self.settings = settings
         for policy in self._policies:
             policy.on_configured()
+        self._judges_plain = any(policy.judges_plain for policy in self._policies)
         self.wake()
 
     def end(self) -> None:

@@ -176,6 +176,11 @@ class Leasing:
             self.cursors.delete_pages(group)
         self.forget_topic(topic)
 
+    def configure_topic(self, topic: Topic) -> None:
+        """The topic has other settings."""
+        for group in self._of_topic.get(topic.id, ()):
+            group.configure(group.settings)
+
     def forget_topic(self, topic: Topic) -> None:
         """The topic is not there any more: its groups are gone with it."""
         for group in self._of_topic.pop(topic.id, []):
@@ -201,7 +206,8 @@ class Leasing:
 
     def seal(self, pending_frame: PendingFrame) -> None:
         """What has changed of cursors, as it is now."""
-        self.cursors.seal(pending_frame)
+        if pending_frame.cursors or self.core.lazy:
+            self.cursors.seal(pending_frame)
         if self._undefined:
             pending_frame.state.extend([self.definitions.put(group.tenant, group.name, group.settings)
                                         for group in self._undefined if not group.gone])
@@ -240,8 +246,11 @@ class Leasing:
             return
         self.core.deadlines.pause(PAUSE_MS)
         self.queues.forget_undefined()
-        for group in self._over_topics():     # one that was to be made is at work already: defined with its next frame
-            if self.definitions.get(group.tenant, group.name) is None:
+        for group in self._over_topics():
+            settings = self.definitions.get(group.tenant, group.name)
+            if settings is None:              # it was to be made, and is at work already: defined with its next frame
                 self._undefined[group] = None
+            else:
+                group.configure(settings)     # and its topic is as it was
         self.cursors.restore(pending_frames)
         self.cursors.load(self._add)

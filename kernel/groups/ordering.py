@@ -74,6 +74,10 @@ class Ordering(Policy):
         self._core = core
         self._group = group
         self._by_cursor: dict[Prefetcher, KeyOrder] = {}
+        self.on_configured()
+
+    def on_configured(self) -> None:
+        self.judges_plain = self._group.settings.ordered
 
     def keys_of(self, prefetcher: Prefetcher) -> KeyOrder:
         """What is known of the keys of a cursor."""

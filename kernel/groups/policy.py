@@ -30,6 +30,10 @@ class Policy:  # decision 143
     judges_all = False
     """Whether it judges whatever leaves a cursor, and not only what is to be handed out."""
 
+    judges_plain = False
+    """Whether it has a say about *plain* messages, too: those that were never handed out and do not say when they
+    expire. It may change when the group is configured."""
+
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
         """Of these, in hand now, those that may be handed out. What becomes of each other one is said to `verdict`, or
         the prefetcher sets it aside."""
@@ -60,7 +64,7 @@ class Policy:  # decision 143
         """The cursor goes on elsewhere: nothing of what was read of it counts."""
 
     def on_configured(self) -> None:
-        """The group has other settings."""
+        """The group has other settings, or its topic has."""
 
     @property
     def is_watching(self) -> bool:
@@ -68,16 +72,23 @@ class Policy:  # decision 143
         return False
 
 
-class Verdict:
-    """What becomes of messages of one cursor that were taken and are not handed out."""
+def speakers(policies: Sequence[Policy], moment: str) -> list[Policy]:
+    """Those that have something to say at this moment: the others would be asked for nothing, once per batch."""
+    return [policy for policy in policies if getattr(type(policy), moment) is not getattr(Policy, moment)]
 
-    def __init__(self, policies: Sequence[Policy], wall_ms: int) -> None:
+
+class Verdict:
+    """What becomes of messages of one cursor that were taken and are not handed out. Without `on_plain` plain messages
+    need none."""
+
+    def __init__(self, policies: Sequence[Policy], wall_ms: int, on_plain: bool) -> None:
         self._policies = policies
         self.wall_ms = wall_ms
+        self.on_plain = on_plain
         self.unwanted: list[int] = []                  # offsets
         self.given_up: dict[str, list[Leased]] = {}    # by reason
 
-    def on(self, prefetcher: Prefetcher, messages: list[Leased]) -> list[Leased]:
+    def judge(self, prefetcher: Prefetcher, messages: list[Leased]) -> list[Leased]:
         """Those of these messages that every policy lets pass."""
         for policy in self._policies:
             if messages:

@@ -91,12 +91,13 @@ class Prefetcher:  # decision 144
         taken: list[Leased] = []
         if self._first or self._is_overtaken():
             return taken
+        is_due = verdict.on_plain or self._mentions_expiry or self.cursor.may_have_tries
         while self._front and len(taken) < count:
             messages = self._front[:count - len(taken)]
             del self._front[:len(messages)]
-            taken += verdict.on(self, messages)
+            taken += verdict.judge(self, messages) if is_due else messages
         if self.cursor.first_again < 0 and not self.fetching:
-            self._take_ahead(count, verdict, taken)
+            self._take_ahead(count, verdict if is_due else None, taken)
         return taken
 
     def _is_overtaken(self) -> bool:
@@ -106,7 +107,7 @@ class Prefetcher:  # decision 144
         last = self._front[-1][1]
         return 0 <= self.cursor.first_again < last or 0 <= self._coming < last
 
-    def _take_ahead(self, count: int, verdict: Verdict, taken: list[Leased]) -> None:
+    def _take_ahead(self, count: int, verdict: Verdict | None, taken: list[Leased]) -> None:
         cursor = self.cursor
         while self._at < len(self._ahead) and len(taken) < count and len(self._aside) < MAX_ASIDE:
             messages = self._ahead[self._at:self._at + count - len(taken)]
@@ -116,7 +117,7 @@ class Prefetcher:  # decision 144
             cursor.take_to(messages[-1][1] + 1)
             if self._skips_settled:
                 messages = [message for message in messages if not cursor.is_settled(message[1])]
-            taken += verdict.on(self, messages)
+            taken += messages if verdict is None else verdict.judge(self, messages)
         if self._at >= len(self._ahead):
             self._ahead, self._at = [], 0
             self._lose(self._read_to)

@@ -56,7 +56,7 @@ class Selecting(Policy):
     def __init__(self, selectors: Selectors, group: LeasedGroup) -> None:
         self._selectors = selectors
         self._group = group
-        self._wants = selectors.wants(group.settings.selector)
+        self.on_configured()
 
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
         if self._wants is None:
@@ -71,3 +71,4 @@ class Selecting(Policy):
 
     def on_configured(self) -> None:
         self._wants = self._selectors.wants(self._group.settings.selector)
+        self.judges_plain = self._wants is not None
