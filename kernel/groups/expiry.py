@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.groups.group import READ_AGAIN_MS, LeasedGroup
-from gatehouse.kernel.groups.policy import EXPIRED, Policy, Verdict
-from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher
+from gatehouse.kernel.groups.policy import EXPIRED, Policy
+from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.message import Fetched, Leased

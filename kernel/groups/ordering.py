@@ -4,14 +4,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gatehouse.kernel.groups.policy import Policy, Verdict
+from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Leased
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
     from gatehouse.kernel.groups.group import LeasedGroup
-    from gatehouse.kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 
 
 class KeyOrder:

@@ -4,7 +4,8 @@
               └────► settled at once, set aside, or given up (on_given_up) and settled
 
 A group has a list of policies and asks them in this order, always about a whole batch (see
-`kernel.groups.policies`). A new one is a class like those in `expiry`, `max_length`, `ordering`, `dead_lettering` and
+`Policies` in
+`kernel.groups.leasing`). A new one is a class like those in `expiry`, `max_length`, `ordering`, `dead_lettering` and
 `selecting`, and a line in that list.
 """
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.kernel.message import Leased
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 
 # Why a message came to its end without an ack.
 EXPIRED: Final = "expired"
@@ -75,30 +76,3 @@ class Policy:  # decision 143
 def speakers(policies: Sequence[Policy], moment: str) -> list[Policy]:
     """Those that have something to say at this moment: the others would be asked for nothing, once per batch."""
     return [policy for policy in policies if getattr(type(policy), moment) is not getattr(Policy, moment)]
-
-
-class Verdict:
-    """What becomes of messages of one cursor that were taken and are not handed out. Without `on_plain` plain messages
-    need none."""
-
-    def __init__(self, policies: Sequence[Policy], wall_ms: int, on_plain: bool) -> None:
-        self._policies = policies
-        self.wall_ms = wall_ms
-        self.on_plain = on_plain
-        self.unwanted: list[int] = []                  # offsets
-        self.given_up: dict[str, list[Leased]] = {}    # by reason
-
-    def judge(self, prefetcher: Prefetcher, messages: list[Leased]) -> list[Leased]:
-        """Those of these messages that every policy lets pass."""
-        for policy in self._policies:
-            if messages:
-                messages = policy.judge(prefetcher, messages, self)
-        return messages
-
-    def settle(self, message: Leased) -> None:
-        """It is done with, as nobody wants it."""
-        self.unwanted.append(message[1])
-
-    def give_up(self, message: Leased, reason: str) -> None:
-        """It ends without an ack."""
-        self.given_up.setdefault(reason, []).append(message)

@@ -23,7 +23,7 @@ from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.unreadable import Unreadable
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.policy import Verdict
+    from gatehouse.kernel.groups.policy import Policy
 
 FETCH_BYTES: Final = 256 << 10
 STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty
@@ -33,6 +33,33 @@ ENTERED_KEPT: Final = 1_000            # before those of settled messages are fo
 MAX_ASIDE: Final = 10_000              # messages of a cursor that a policy holds back
 
 Fetch = Callable[[list[tuple[int, int, int]], int, Callable[[list[Fetched]], None]], None]
+
+
+class Verdict:
+    """What becomes of messages of one cursor that were taken and are not handed out. Without `on_plain` plain messages
+    need none."""
+
+    def __init__(self, policies: Sequence[Policy], wall_ms: int, on_plain: bool) -> None:
+        self._policies = policies
+        self.wall_ms = wall_ms
+        self.on_plain = on_plain
+        self.unwanted: list[int] = []                  # offsets
+        self.given_up: dict[str, list[Leased]] = {}    # by reason
+
+    def judge(self, prefetcher: Prefetcher, messages: list[Leased]) -> list[Leased]:
+        """Those of these messages that every policy lets pass."""
+        for policy in self._policies:
+            if messages:
+                messages = policy.judge(prefetcher, messages, self)
+        return messages
+
+    def settle(self, message: Leased) -> None:
+        """It is done with, as nobody wants it."""
+        self.unwanted.append(message[1])
+
+    def give_up(self, message: Leased, reason: str) -> None:
+        """It ends without an ack."""
+        self.given_up.setdefault(reason, []).append(message)
 
 
 def stretches_of(offsets: list[int]) -> list[list[int]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import CorruptBatch
-from gatehouse.kernel.groups.policy import Policy, Verdict
+from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.selectors.selector import parse_selector
@@ -14,7 +14,7 @@ from gatehouse.kernel.state.topics import Topics
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import LeasedGroup
-    from gatehouse.kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 
 
 class Selectors:
