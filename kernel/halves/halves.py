@@ -158,6 +158,7 @@ class Halves:
     # decision 39: written a second time, under the ids they were promised
     def release(self, pending_frame: PendingFrame, halves: list[HeldMessage]) -> None:
         """Into their partitions under their ids, or to their time."""
+        assert not halves or halves[0].id > 0, "a half message was promised its id"
         messages: list[Message] = []
         ids: list[int] = []
         for message_id, delay_ms, what in halves:
