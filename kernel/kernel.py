@@ -492,7 +492,9 @@ class Kernel:  # decision 140
     def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
-        return self._topic_changes.change(self._topics.require(name, tenant), partitions, settings, owner, token)
+        changed = self._topic_changes.change(self._topics.require(name, tenant), partitions, settings, owner, token)
+        self.leasing.configure_topic(changed)
+        return changed
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""

@@ -145,9 +145,9 @@ class Core:
         self._loop = loop
         self._woken: dict[LeasedGroup, None] = {}
         self._chances = 0
-        self._touched: dict[Cursor, None] = {}           # written with the pending frame
-        self._on_way: dict[Cursor, None] = {}            # written with the frame that is on its way
-        self._lazy: dict[Cursor, None] = {}
+        self._touched: dict[Cursor, None] = {}           # cursors that the pending frame writes
+        self._on_way: dict[Cursor, None] = {}            # cursors that the frame on its way writes
+        self._lazy: dict[Cursor, None] = {}              # cursors that the next frame takes along
         self._lazy_armed = False
         self._stopped = False
 

@@ -170,10 +170,6 @@ class Topics:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def touch(self) -> None:
-        """What follows from topics must be looked at again."""
-        self.version += 1
-
     # ---- changing; each returns what to record
 
     def create(self, name: str, tenant: str, partitions: int, settings: TopicSettings, now_ms: int, maker: str = ""
@@ -227,6 +223,10 @@ class Topics:
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise InvalidTopic(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
         return ((self.new_partition_ids(partitions), partitions),)
+
+    def touch(self) -> None:
+        """Placements are looked at again, though no topic has changed."""
+        self.version += 1
 
     def _change(self, before: Topic | None, after: Topic | None) -> None:
         self._undo.append((before, after))
