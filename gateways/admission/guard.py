@@ -1,0 +1,188 @@
+"""All that a session, a call or a plugin gets of the kernel: what one principal may do by one door, and no more.
+
+Each call asks for the rights of the principal as they are now, and what is appended counts for its quota. Places are
+numbers that were given to this guard's principal under the rights of now: any other is refused (UnknownPlace). When
+rights change, subscriptions that are no longer allowed end here, whatever the session does about it.
+"""
+# decision 151: rights are part of each call, not questions beside it
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.places import GivenPlaces
+from gatehouse.kernel.errors import OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.session_registry import RegisteredSession
+    from gatehouse.gateways.dispatcher import Dispatcher, HeardAddress, Listener, Submitter
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Fetched, OnRetained, Record, When
+
+
+class Guard:
+    """Made by `Services.guard` for one session, and ended by `leave`.
+
+    `client_id`: what rules call `{client_id}`; "" where the door has no such thing.
+    """
+
+    def __init__(self, admission: Admission, dispatcher: Dispatcher, door: str, principal: Principal,
+                 session: RegisteredSession, client_id: str = "") -> None:
+        self.logged_in: Final = principal
+        """The principal as it logged in, whatever its client id."""
+
+        self._admission = admission
+        self._dispatcher = dispatcher
+        self._port = dispatcher.port
+        self._door = door
+        self._client_id = client_id
+        self._filters: dict[tuple[str, Listener], None] = {}
+        self._registration = admission.register(principal, door, session, self.look_again)
+        self._renew()
+
+    def _renew(self) -> None:
+        admission = self._admission
+        self._version = admission.version
+        self._principal = admission.known_by_client(self.logged_in, self._client_id)
+        self._places: GivenPlaces = admission.places(self._principal, self._door, self._port)
+
+    def leave(self) -> None:
+        """The session is over: nothing is delivered to it any more."""
+        self._registration.leave()
+        for filter_text, listener in list(self._filters):
+            self.unsubscribe(filter_text, listener)
+
+    def look_again(self) -> None:
+        """Rights have changed: end the subscriptions that are no longer allowed."""
+        for filter_text, listener in list(self._filters):
+            if not self.may(Operation.CONSUME, filter_text):
+                self.unsubscribe(filter_text, listener)
+
+    # ---- who
+
+    @property
+    def principal(self) -> Principal:
+        """Who this is, as rules know him now."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._principal
+
+    @property
+    def tenant(self) -> str:
+        return self.logged_in.tenant
+
+    def may(self, operation: Operation, address: str) -> bool:
+        """Whether the principal may do this at an address, or consume with a filter."""
+        return self._admission.may(self.principal, operation, address)
+
+    def may_group(self, operation: Operation, group: str) -> bool:
+        """Whether the principal may consume with a group, alter it, or transact in it."""
+        return self._admission.may_group(self.principal, operation, group)
+
+    # ---- where
+
+    @property
+    def places(self) -> dict[bytes, int]:
+        """The places that `place_raw` gave, for a codec's look-up per message; to be asked for anew for each read."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._places.by_raw
+
+    def place(self, address: str) -> int:
+        """The place of an address. Raises Denied and what `KernelPort.place` raises."""
+        principal = self.principal
+        place = self._places.by_name.get(address)
+        if place is None:
+            place = self._judge(principal, address)
+            self._places.remember(address, place)
+        return place
+
+    def place_raw(self, raw: bytes, address: str) -> int:
+        """As `place`, and remembered in `places` under the text that the client wrote."""
+        place = self._judge(self.principal, address)
+        self._places.remember_raw(raw, place)
+        return place
+
+    def _judge(self, principal: Principal, address: str) -> int:
+        admission = self._admission
+        admission.require(principal, Operation.PUBLISH, address)
+        return self._port.place(self._places.guard, address, principal.tenant,
+                                admission.may_create(principal, address), principal.name)
+
+    def forget_places(self) -> None:
+        """Look every address up again: what was placed once may be gone."""
+        self._places.clear()
+
+    def max_bytes(self, place: int) -> int:
+        """The largest message that is taken there. Raises UnknownPlace."""
+        return self._port.max_bytes(self._places.guard, place)
+
+    def can_be_stored(self, place: int) -> bool:
+        """Whether there is something to store a message in, or it may be made. Raises UnknownPlace."""
+        return self._port.can_be_stored(self._places.guard, place)
+
+    # ---- told
+
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
+        """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
+        wire. Returns for how many ms the sender is to be slowed down. Raises as `KernelPort.append`."""
+        dispatcher = self._dispatcher
+        number = dispatcher.submit(owner, token)
+        try:
+            self._port.append(self._guard(), messages, number, False, None)
+        except Exception:
+            dispatcher.take_back(number)
+            raise
+        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+
+    def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
+                 size_bytes: int) -> int:
+        """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
+        dispatcher = self._dispatcher
+        number = dispatcher.submit(owner, token)
+        try:
+            self._port.schedule(self._guard(), messages, whens, number, None)
+        except Exception:
+            dispatcher.take_back(number)
+            raise
+        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+
+    def _guard(self) -> int:
+        """The number in whose name places were given under the rights of now: others are unknown in it."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._places.guard
+
+    def subscribe(self, filter_text: str, listener: Listener, options: int = 0) -> None:
+        """Tell `listener` of new messages whose address matches. Raises InvalidFilter, Denied."""
+        self._admission.require(self.principal, Operation.CONSUME, filter_text)
+        self._dispatcher.subscribe(filter_text, listener, options, self.tenant)
+        self._filters[filter_text, listener] = None
+
+    def unsubscribe(self, filter_text: str, listener: Listener) -> None:
+        """Undo `subscribe`, where it was done."""
+        if (filter_text, listener) in self._filters:
+            del self._filters[filter_text, listener]
+            self._dispatcher.unsubscribe(filter_text, listener, self.tenant)
+
+    # ---- asked
+
+    def retained(self, filter_text: str, on_done: OnRetained, *, max_values: int, start: str) -> None:
+        """See `KernelPort.retained`. Raises Denied, InvalidFilter."""
+        self._admission.require(self.principal, Operation.CONSUME, filter_text)
+        self._port.retained(filter_text, self.tenant, on_done, max_values, start)
+
+    def read_back(self, wants: list[tuple[HeardAddress, int, int, int]], max_bytes: int,
+                  on_done: Callable[[list[Fetched]], None]) -> None:
+        """Read what was delivered once more: (address, partition id, offset, max_bytes) each; see `KernelPort.fetch`.
+        Raises Denied."""
+        self._port.fetch([(partition_id, offset, size) for _, partition_id, offset, size in wants], max_bytes, on_done,
+                         False)
+
+    def has_expired(self, record: Record, topic: str) -> bool:
+        """Whether a record of a topic is worth nothing any more."""
+        return self._port.has_expired(record, topic, self.tenant)
